@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#if defined(__clang__)
+#define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define TENFOLD_LIFETIMEBOUND
+#endif
+
+namespace tenfold {
+
+/// A run of bytes together with whatever keeps them alive: a file mapping, a heap block, or an
+/// object of another library. Copying a Buffer copies neither bytes nor mapping; the last copy
+/// to go releases the owner.
+///
+/// Thread safety: copies may be used from any thread. The bytes are not synchronised.
+class Buffer {
+ public:
+  /// No bytes, no owner.
+  Buffer() = default;
+
+  /// `writable` false: the pages are protected, and a write would end the process.
+  Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable = true);
+
+  /// `size_bytes` zeroed bytes on the heap, aligned to 64.
+  static Buffer allocate(std::size_t size_bytes);
+
+  std::byte* data() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_.data(); }
+  std::size_t size_bytes() const noexcept { return bytes_.size(); }
+  std::span<std::byte> bytes() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_; }
+
+  /// False for pages that may only be read (see the constructor).
+  bool writable() const noexcept { return writable_; }
+
+  const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
+
+  /// The sub-range [offset_bytes, offset_bytes + size_bytes), sharing this owner.
+  /// Throws Error(invalid_argument) if the range does not fit.
+  Buffer slice(std::size_t offset_bytes, std::size_t size_bytes) const;
+
+ private:
+  std::span<std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+  bool writable_ = true;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace tenfold {
+
+/// The kinds of failure, each of which Python sees as exactly one exception class.
+enum class ErrorCode {
+  file_not_found,    ///< the path does not exist (FileNotFoundError)
+  key_not_found,     ///< no such key, row or step (KeyError)
+  corrupt,           ///< bytes break the format's promises (tenfold.CorruptFileError)
+  unsupported,       ///< valid, but refused or unknown (tenfold.UnsupportedError)
+  invalid_argument,  ///< the caller's value (ValueError)
+  io,                ///< the system failed (OSError with errno and filename)
+};
+
+/// The only exception this library throws on purpose.
+///
+/// what() reads `<path>: <part>: <what is wrong>: expected <E>, found <F>[; <remedy>]`.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message);
+
+  /// A failure of the system: `system_errno` as in <cerrno>, `path` the file it concerns.
+  static Error io(int system_errno, const std::string& path, const std::string& message);
+
+  ErrorCode code() const noexcept { return code_; }
+  /// The errno of an io error; 0 otherwise.
+  int system_errno() const noexcept { return system_errno_; }
+  /// The file that an io error concerns; empty otherwise.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  ErrorCode code_;
+  int system_errno_ = 0;
+  std::string path_;
+};
+
+}  // namespace tenfold

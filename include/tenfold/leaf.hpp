@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <tenfold/tensor.hpp>
+
+namespace tenfold {
+
+class LeafSource;
+
+/// A tensor of the tree: in memory, or still on disk and described by its metadata alone.
+///
+/// Thread safety: all members may be called from any thread.
+class Leaf {
+ public:
+  /// A leaf over memory.
+  Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf
+
+  /// A leaf that `source` can map or read; `position` means what the source wants it to mean.
+  Leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source, std::uint64_t position);
+
+  DType dtype() const noexcept { return tensor_.has_value() ? tensor_->dtype() : dtype_; }
+  /// The tensor's shape. Of a nested leaf: the shape `[n, k]` of sizes().
+  const Shape& shape() const noexcept { return tensor_.has_value() ? tensor_->shape() : shape_; }
+  /// Bytes of a contiguous copy. Of a nested leaf on disk this reads its sizes.
+  std::uint64_t nbytes() const;
+
+  /// The tensor; a leaf on disk is mapped (or read, if small) at the first call, and its file's
+  /// size is checked. Throws Error(corrupt) if the file is too short, Error(io) if it cannot be
+  /// read or was replaced since it was opened. Of a nested leaf: all values in one dimension.
+  Tensor tensor() const;
+
+  /// True if the bytes are in memory already (not merely mapped from a file).
+  bool in_memory() const noexcept { return tensor_.has_value(); }
+
+  /// Copies the bytes [offset_bytes, offset_bytes + into.size()) of the contiguous tensor,
+  /// through `pread` if they are on disk: bounded memory, and a clean error if the file shrank.
+  void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
+
+  /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.
+  bool is_nested() const noexcept { return nested_; }
+  /// int64 `[n, k]`: the shape of each component. Throws Error(invalid_argument) if not nested.
+  Tensor sizes() const;
+  /// Makes a nested leaf of `values` (one dimension) and `sizes` (int64 `[n, k]`).
+  static Leaf nested(Tensor values, Tensor sizes);
+  /// Marks a leaf on disk as nested; its shape() is then that of sizes().
+  void mark_nested() noexcept { nested_ = true; }
+
+  /// Exempt from the batch_size of its node (tensordict's UnbatchedTensor).
+  bool is_unbatched() const noexcept { return unbatched_; }
+  void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
+
+  /// Null for a leaf in memory.
+  const std::shared_ptr<LeafSource>& source() const noexcept { return source_; }
+  std::uint64_t position() const noexcept { return position_; }
+
+ private:
+  DType dtype_ = DType::float32;
+  bool nested_ = false;
+  bool unbatched_ = false;
+  Shape shape_;
+  std::shared_ptr<LeafSource> source_;
+  std::uint64_t position_ = 0;
+  std::optional<Tensor> tensor_;
+  std::shared_ptr<const Tensor> sizes_;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenfold {
+
+/// A JSON value as Python's json module knows it: integers of any size, NaN and the infinities
+/// included, members in order. A tuple is told apart from a list; JSON itself writes both as an
+/// array, and a format's notes remember which is which.
+class Value {
+ public:
+  struct Null {
+    bool operator==(const Null&) const = default;
+  };
+  /// An integer beyond 64 bits, as decimal digits with an optional '-'.
+  struct BigInt {
+    std::string digits;
+    bool operator==(const BigInt&) const = default;
+  };
+  struct List {
+    std::vector<Value> items;
+    bool operator==(const List&) const;
+  };
+  struct Tuple {
+    std::vector<Value> items;
+    bool operator==(const Tuple&) const;
+  };
+  /// Members in order; keys are unique. `int_keys`: Python wrote the keys as int.
+  struct Object {
+    std::vector<std::pair<std::string, Value>> members;
+    bool int_keys = false;
+    /// A Python OrderedDict rather than a dict.
+    bool ordered = false;
+    bool operator==(const Object&) const;
+    /// The member of that key, or null.
+    const Value* find(std::string_view key) const noexcept;
+  };
+  using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,
+                               Object>;
+
+  Value() : data_(Null{}) {}
+  Value(bool value) : data_(value) {}
+  Value(std::int64_t value) : data_(value) {}
+  Value(int value) : data_(static_cast<std::int64_t>(value)) {}
+  Value(BigInt value) : data_(std::move(value)) {}
+  Value(double value) : data_(value) {}
+  Value(std::string value) : data_(std::move(value)) {}
+  Value(std::string_view value) : data_(std::string(value)) {}
+  Value(const char* value) : data_(std::string(value)) {}
+  Value(List value) : data_(std::move(value)) {}
+  Value(Tuple value) : data_(std::move(value)) {}
+  Value(Object value) : data_(std::move(value)) {}
+
+  const Variant& data() const noexcept { return data_; }
+  Variant& data() noexcept { return data_; }
+
+  template <class T>
+  bool is() const noexcept {
+    return std::holds_alternative<T>(data_);
+  }
+  /// The value as T, or null if it is something else.
+  template <class T>
+  const T* get_if() const noexcept {
+    return std::get_if<T>(&data_);
+  }
+  bool is_null() const noexcept { return is<Null>(); }
+
+  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict": for messages.
+  std::string_view type_name() const noexcept;
+
+  /// Equal as Python compares them, except that NaN equals NaN and types must agree.
+  bool operator==(const Value& other) const;
+
+ private:
+  Variant data_;
+};
+
+/// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN.
+std::string to_json(const Value& value);
+
+/// Parses one JSON document as Python's `json.loads` does, except that duplicate keys and
+/// nesting deeper than 512 are errors. Throws Error(corrupt) with the byte offset; `where` names
+/// the source in the message.
+Value from_json(std::string_view text, std::string_view where);
+
+}  // namespace tenfold

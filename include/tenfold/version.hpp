@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace tenfold {
+
+/// "0.1.0": the version of the library that was linked.
+std::string_view version() noexcept;
+
+}  // namespace tenfold

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tenfold::base {
+
+/// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), by the widest vectors of this CPU.
+std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
+
+/// XXH3 of bytes that arrive in pieces: equal to xxh3() of their concatenation.
+class Xxh3Stream {
+ public:
+  Xxh3Stream();
+  ~Xxh3Stream();
+  Xxh3Stream(Xxh3Stream&&) noexcept;
+  Xxh3Stream& operator=(Xxh3Stream&&) noexcept;
+
+  void reset() noexcept;
+  void update(std::span<const std::byte> bytes) noexcept;
+  std::uint64_t digest() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// 16 lower-case hexadecimal digits.
+std::string hex16(std::uint64_t value);
+
+/// Bytes covered by one stored checksum, in every format: the last block may be shorter.
+inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
+
+}  // namespace tenfold::base

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenfold::base {
+
+/// `text` in double quotes for a message: control characters, quotes, backslashes and invalid
+/// UTF-8 escaped as \xNN, cut after `max_bytes` with "...".
+std::string quote(std::string_view text, std::size_t max_bytes = 200);
+
+/// "[3, 4]".
+std::string list_text(std::span<const std::int64_t> values);
+
+/// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms).
+bool is_utf8(std::string_view text) noexcept;
+
+/// Up to `count` of `candidates` that resemble `wanted`, nearest first, for "did you mean".
+std::vector<std::string> near_matches(std::string_view wanted, std::span<const std::string> candidates,
+                                      std::size_t count = 3);
+
+/// "1,234 bytes" / "1.5 GB" for people.
+std::string human_bytes(std::uint64_t size_bytes);
+
+}  // namespace tenfold::base

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tenfold::codecs {
+
+/// Nesting beyond this is refused, in every document we read.
+inline constexpr std::size_t kMaxJsonDepth = 512;
+
+/// Receives a document in order. Text is decoded UTF-8 and lives until the call returns. Throwing
+/// ends the parse.
+class JsonHandler {
+ public:
+  virtual ~JsonHandler() = default;
+  virtual void null() = 0;
+  virtual void boolean(bool value) = 0;
+  virtual void integer(std::int64_t value) = 0;
+  /// An integer beyond int64, as written.
+  virtual void big_integer(std::string_view digits) = 0;
+  /// Anything with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in Python.
+  virtual void number(double value) = 0;
+  virtual void string(std::string_view value) = 0;
+  virtual void begin_object() = 0;
+  virtual void key(std::string_view value) = 0;
+  virtual void end_object() = 0;
+  virtual void begin_array() = 0;
+  virtual void end_array() = 0;
+};
+
+/// Parses exactly one document (whitespace around it is fine), UTF-8 with or without BOM. Throws
+/// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". Duplicate keys are the
+/// handler's business. Lone surrogate escapes are kept as their three-byte (WTF-8) form.
+void parse_json(std::string_view text, std::string_view where, JsonHandler& handler);
+
+/// How text is laid out.
+enum class JsonStyle : std::uint8_t {
+  python,          ///< json.dumps(x): ", " and ": ", ASCII escapes
+  python_compact,  ///< json.dumps(x, separators=(",", ":")): ASCII escapes
+  utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False)
+};
+
+/// Writes a document piece by piece; the caller keeps begin/end and key/value balanced. Doubles
+/// are written as Python's repr (shortest that round-trips; NaN, Infinity, -Infinity).
+class JsonWriter {
+ public:
+  explicit JsonWriter(JsonStyle style) : style_(style) {}
+  void null();
+  void boolean(bool value);
+  void integer(std::int64_t value);
+  void big_integer(std::string_view digits);
+  void number(double value);
+  void string(std::string_view value);
+  void begin_object();
+  void key(std::string_view value);
+  void end_object();
+  void begin_array();
+  void end_array();
+  std::string take() { return std::move(text_); }
+
+ private:
+  void separate();
+  JsonStyle style_;
+  std::string text_;
+  bool need_comma_ = false;
+  bool after_key_ = false;
+};
+
+}  // namespace tenfold::codecs

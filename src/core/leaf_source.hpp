@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tenfold/buffer.hpp>
+#include <tenfold/leaf.hpp>
+#include <tenfold/tensor.hpp>
+
+namespace tenfold {
+
+/// Where leaves that are still on disk come from: one object per file, or per folder node.
+/// Thread-safe.
+class LeafSource {
+ public:
+  virtual ~LeafSource() = default;
+
+  /// The bytes of the contiguous tensor of `leaf`, mapped (or read, if small) as the open's mode
+  /// says; cached by the source, so that two calls give the same bytes, and leaves over the same
+  /// (device, inode, range) one Buffer. Checks the file's size first.
+  virtual Buffer map(const Leaf& leaf) = 0;
+
+  /// pread of [offset_bytes, offset_bytes + into.size()) of the contiguous tensor.
+  virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
+
+  /// int64 [n, k] of a nested leaf; only folders have them.
+  virtual Tensor nested_sizes(const Leaf& leaf);
+
+  /// Asks for the bytes to be read ahead; a hint.
+  virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
+
+  /// Equal for leaves over the same stored bytes (aliases on disk): (device, inode, offset, size)
+  /// hashed to two words, or {0, 0} if the leaf shares with nobody.
+  struct Identity {
+    std::uint64_t file = 0;
+    std::uint64_t range = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  virtual Identity identity(const Leaf& leaf);
+
+  /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor \"w\"".
+  virtual std::string where(const Leaf& leaf) const = 0;
+
+  /// fdatasync of what was written through; nothing for other modes.
+  virtual void flush() {}
+};
+
+}  // namespace tenfold

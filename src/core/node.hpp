@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "core/key_index.hpp"
+
+namespace tenfold {
+
+/// An entry whose metadata is read when it is first asked for (a sub-folder).
+class LazyItem {
+ public:
+  virtual ~LazyItem() = default;
+  /// Reads it: a TensorDict or a NonTensor. Called at most once if it succeeds.
+  virtual TensorDict::Item load() = 0;
+};
+
+/// What a TensorDict is a handle of.
+struct Node {
+  using Slot = std::variant<Leaf, NonTensor, TensorDict, std::shared_ptr<LazyItem>>;
+  struct Entry {
+    std::string key;
+    Slot slot;
+  };
+
+  NodeInfo info;
+  std::string where;  ///< for messages: the path of the file or folder, and of the node within
+  std::vector<Entry> entries;
+  mutable std::mutex mutex;        ///< guards the replacing of a LazyItem, and `index`
+  mutable KeyIndex index;          ///< made at the first look-up by key
+  std::shared_ptr<void> keep;      ///< whatever must live as long as the node: a lock, a source
+
+  /// The position of `key`, or npos.
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  std::size_t find(std::string_view key) const;
+  /// The entry as an Item, loading a LazyItem.
+  TensorDict::Item item(std::size_t position);
+};
+
+}  // namespace tenfold

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/io.hpp>
+
+#include "os/directory.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+/// Replaces one file so that its name holds, at every moment, the old bytes or the new, whole:
+///
+///   1. a sibling `.<name>.tenfold-<k>` is made and locked (flock); one left by a dead process is
+///      taken over, so that an interrupted save leaves no litter after the next one
+///   2. the caller writes it through file()
+///   3. publish(): permissions and owner of the old file; fsync of the new one (durable); exchange
+///      with the old name (or rename, where there is none or the file system cannot exchange);
+///      fsync of the parent (durable); the old file is removed
+///
+/// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
+/// sibling. Plain rename-over is avoided because ext4 flushes the new file before it (auto_da_alloc).
+class FileReplacement {
+ public:
+  /// Links are followed. Throws Error(io) if the parent allows no sibling or `path` is a folder.
+  explicit FileReplacement(const Path& path);
+  FileReplacement(const FileReplacement&) = delete;
+  FileReplacement& operator=(const FileReplacement&) = delete;
+  ~FileReplacement();
+
+  os::File& file() noexcept { return file_; }
+  void publish(bool durable);
+
+ private:
+  os::Directory parent_;
+  std::string name_;
+  std::string sibling_;
+  os::File file_;
+  bool published_ = false;
+};
+
+/// The same for a folder. The caller fills folder() and syncs its files and sub-folders (durable);
+/// publish() syncs the folder itself, exchanges it with the old one, syncs the parent and removes
+/// the old tree. While it is prepared and published the old folder is locked exclusively: Error(io)
+/// if someone holds it open for writing ("r+").
+///
+/// Where the file system cannot exchange: the old folder is renamed to `.<name>.old`, the new one
+/// moved in; a kill between the two leaves the old one whole under that name, and
+/// recover_folder() puts it back.
+class FolderReplacement {
+ public:
+  explicit FolderReplacement(const Path& path);
+  FolderReplacement(const FolderReplacement&) = delete;
+  FolderReplacement& operator=(const FolderReplacement&) = delete;
+  ~FolderReplacement();
+
+  os::Directory& folder() noexcept { return folder_; }
+  void publish(bool durable);
+
+ private:
+  os::Directory parent_;
+  std::string name_;
+  std::string sibling_;
+  os::Directory folder_;
+  os::Directory old_;
+  bool published_ = false;
+};
+
+/// Puts back a folder that a killed replacement left as `.<name>.old` (file systems without
+/// exchange). Called by open, load and save when `path` does not exist; true if it did something.
+bool recover_folder(const Path& path);
+
+/// The lock that a write-through handle holds on the root folder (shared flock); an Error(io) if a
+/// replacement is under way.
+os::Directory lock_for_writing_through(const Path& path);
+
+}  // namespace tenfold

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold {
+
+/// How a format is asked to write.
+struct WriteRequest {
+  bool durable = true;
+  bool checksums = true;
+  bool notes = true;        ///< false: exactly what the format's own tool writes (memmap*)
+  bool zeros = false;       ///< memmap_like: sparse zeros instead of the leaves' bytes
+  int num_threads = 0;
+  std::uint64_t shard_size_bytes = 0;
+  Monitor* monitor = nullptr;
+};
+
+/// How a format is asked to open.
+struct OpenRequest {
+  Mode mode = Mode::read;
+};
+
+/// Collects what verify finds.
+struct VerifyRequest {
+  int num_threads = 0;
+  Monitor* monitor = nullptr;
+};
+
+/// A format is a row of this table (io/registry.cpp lists all rows).
+struct Format {
+  std::string_view name;                       ///< as probe() returns it
+  std::span<const std::string_view> suffixes;  ///< of file names it is saved under
+  /// True if what is at `path` (which exists) is of this format. Looks at content, cheaply.
+  bool (*probe)(const Path& path);
+  TensorDict (*open)(const Path& path, const OpenRequest& request);
+  /// Throws Error(unsupported), naming the key, for what this format cannot hold, before anything
+  /// is written: write() calls it first, convert() before it starts.
+  void (*check)(const TensorDict& tree);
+  /// Replaces what is at `path`, atomically.
+  void (*write)(const TensorDict& tree, const Path& path, const WriteRequest& request);
+  VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
+};
+
+extern const Format kMemmapFolder;        // memmap_folder.cpp
+extern const Format kSafetensors;         // safetensors.cpp
+extern const Format kSafetensorsSharded;  // safetensors_sharded.cpp: probe() calls it "safetensors"
+
+}  // namespace tenfold

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tenfold/leaf.hpp>
+
+#include "formats/progress.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+/// One run of a leaf's bytes to be written to a file.
+struct LeafWrite {
+  const Leaf* leaf = nullptr;
+  os::File* file = nullptr;          ///< open while written
+  std::uint64_t file_offset_bytes = 0;
+  std::uint64_t size_bytes = 0;      ///< of the whole leaf
+  std::vector<std::uint64_t> block_checksums;  ///< out: XXH3 of each 16 MiB block, if asked for
+};
+
+/// Writes all leaves in parallel, block by block, checksumming each piece while it is in cache.
+/// Extra memory: one scratch piece a thread.
+void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_threads,
+                  Progress& progress);
+
+/// One stored block to check.
+struct BlockCheck {
+  const os::File* file = nullptr;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t expected = 0;
+  std::string part;  ///< for the report
+};
+
+/// XXH3 of [offset_bytes, +size_bytes) of a file, by pread through a scratch buffer.
+std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
+                          std::uint64_t size_bytes, Progress* progress);
+
+/// Checks blocks in parallel; returns those that differ or cannot be read, in order.
+std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
+                                  Progress& progress);
+
+}  // namespace tenfold

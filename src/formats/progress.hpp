@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold {
+
+/// Bytes done so far, counted by any thread, and told to the caller's Monitor by its own thread.
+class Progress {
+ public:
+  Progress(Monitor* monitor, std::uint64_t total_bytes, std::string what)
+      : monitor_(monitor), total_bytes_(total_bytes), what_(std::move(what)) {}
+
+  void add(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if asked to stop.
+  void poll();
+  /// Reports the end.
+  void finish();
+  std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  Monitor* monitor_;
+  std::uint64_t total_bytes_;
+  std::string what_;
+  std::atomic<std::uint64_t> done_bytes_{0};
+  std::int64_t last_poll_ns_ = 0;
+};
+
+}  // namespace tenfold

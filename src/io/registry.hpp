@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "formats/format.hpp"
+
+namespace tenfold {
+
+/// Every format, in the order in which content is probed.
+std::span<const Format* const> formats() noexcept;
+
+/// The format of that name. Throws Error(invalid_argument) listing the names.
+const Format& format_by_name(std::string_view name);
+
+/// By the suffix of `path`; none or unknown: the memmap folder.
+const Format& format_for_saving(const Path& path, std::string_view name);
+
+/// By content. Throws Error(file_not_found), or Error(unsupported) saying what was looked for.
+const Format& format_of_content(const Path& path, std::string_view name);
+
+}  // namespace tenfold
