@@ -1,0 +1,104 @@
+"""Tests of tools/check_layers.py. Standard library only: CTest runs it without a virtual env."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import check_layers
+
+FORBIDDEN = [
+    # file, include, part of the message
+    ("src/base/text.cpp", '"core/tensor.hpp"', "base/ may include base"),
+    ("src/base/text.cpp", "<tenfold/tensor.hpp>", "no other public header"),
+    ("src/os/file.cpp", "<tenfold/tensor.hpp>", "no other public header"),
+    ("src/os/file.cpp", '"codecs/json.hpp"', "os/ may include os, base"),
+    ("src/codecs/zip.cpp", '"os/file.hpp"', "codecs/ may include codecs, base"),
+    ("src/codecs/zip.cpp", "<tenfold/dtype.hpp>", "no other public header"),
+    ("src/core/tensor.cpp", '"formats/format.hpp"', "core/ may include"),
+    ("src/formats/tdz.cpp", '"io/registry.hpp"', "formats/ may include"),
+    ("src/formats/tdz.cpp", '"formats/safetensors.hpp"', "format files never include each other"),
+    ("src/formats/tdz.cpp", '"formats/memmap_meta.hpp"', "format files never include each other"),
+    ("src/io/load.cpp", '"stores/dataset.hpp"', "io/ may include"),
+    ("src/core/tensor.cpp", '"buffer.hpp"', "write the path from src/"),
+    ("src/core/tensor.cpp", '"../os/file.hpp"', "without .."),
+    ("src/core/tensor.cpp", "<sys/mman.h>", "only src/os/ includes system headers"),
+    ("src/io/load.cpp", "<fcntl.h>", "only src/os/ includes system headers"),
+    ("src/formats/npy.cpp", "<unistd.h>", "only src/os/ includes system headers"),
+    ("python/src/module.cpp", "<dirent.h>", "only src/os/ includes system headers"),
+    ("cli/main.cpp", "<pthread.h>", "only src/os/ includes system headers"),
+    ("src/core/tensor.cpp", "<nanobind/nanobind.h>", "only python/src may include it"),
+    ("src/core/tensor.cpp", "<Python.h>", "only python/src may include it"),
+    ("cli/convert.cpp", '"io/convert.hpp"', "sees include/tenfold/ only"),
+    ("cli/convert.cpp", "<rapidjson/document.h>", "only src may include it"),
+    ("examples/train.cpp", '"core/tensor.hpp"', "sees include/tenfold/ only"),
+    ("examples/train.cpp", "<CLI/CLI.hpp>", "only cli may include it"),
+    ("include/tenfold/tensor.hpp", '"core/tensor.hpp"', "the standard library only"),
+    ("include/tenfold/tensor.hpp", "<sys/stat.h>", "the standard library only"),
+    ("include/tenfold/tensor.hpp", "<fmt/format.h>", "may include it"),
+    ("include/tenfold/tensor.hpp", "<ATen/core/Tensor.h>", "may include it"),
+    ("src/misc/odd.cpp", "<vector>", "'misc' is not a layer"),
+]
+
+ALLOWED = [
+    ("src/base/text.cpp", "<tenfold/error.hpp>"),
+    ("src/base/checksum.cpp", "<xxhash.h>"),
+    ("src/os/file_posix.cpp", "<sys/mman.h>"),
+    ("src/os/mapping.hpp", "<tenfold/buffer.hpp>"),
+    ("src/os/file_posix.cpp", '"base/checked.hpp"'),
+    ("src/codecs/json.cpp", "<rapidjson/document.h>"),
+    ("src/core/tensor.cpp", "<tenfold/tensor.hpp>"),
+    ("src/core/tensor.cpp", '"os/file.hpp"'),
+    ("src/formats/safetensors.cpp", '"formats/safetensors.hpp"'),
+    ("src/formats/safetensors.cpp", '"formats/format.hpp"'),
+    ("src/formats/tdz.cpp", '"formats/commit.hpp"'),
+    ("src/formats/memmap_folder.cpp", '"formats/memmap_meta.hpp"'),
+    ("src/io/registry.cpp", '"formats/tdz.hpp"'),
+    ("src/stores/dataset.cpp", '"io/registry.hpp"'),
+    ("python/src/module.cpp", "<nanobind/nanobind.h>"),
+    ("python/src/module.cpp", '"bindings.hpp"'),
+    ("python/src/module.cpp", '"core/tensor.hpp"'),
+    ("cli/convert.cpp", '"cli.hpp"'),
+    ("cli/convert.cpp", "<CLI/CLI.hpp>"),
+    ("cli/convert.cpp", "<tenfold/tenfold.hpp>"),
+    ("include/tenfold/torch.hpp", "<ATen/core/Tensor.h>"),
+    ("include/tenfold/tensor.hpp", "<tenfold/buffer.hpp>"),
+    ("include/tenfold/tensor.hpp", "<span>"),
+]
+
+
+def problems_with(name: str, text: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        return check_layers.check(Path(folder))
+
+
+class CheckLayers(unittest.TestCase):
+    def test_names_the_line_of_a_forbidden_include(self):
+        for name, target, message in FORBIDDEN:
+            with self.subTest(file=name, include=target):
+                problems = problems_with(name, f"#pragma once\n#include {target}\n")
+                self.assertEqual(len(problems), 1)
+                self.assertTrue(problems[0].startswith(f"{name}:"))
+                self.assertIn(message, problems[0])
+
+    def test_lets_an_allowed_include_pass(self):
+        for name, target in ALLOWED:
+            with self.subTest(file=name, include=target):
+                self.assertEqual(problems_with(name, f"#include {target}\n"), [])
+
+    def test_sees_through_odd_spacing(self):
+        problems = problems_with("src/core/tensor.cpp", "\n\n  #  include  <unistd.h>  // why\n")
+        expected = "src/core/tensor.cpp:3: unistd.h: only src/os/ includes system headers"
+        self.assertEqual(problems, [expected])
+
+    def test_ignores_comments(self):
+        text = "// #include <unistd.h>\n/* #include <unistd.h>\n#include <fcntl.h>\n*/\n"
+        self.assertEqual(problems_with("src/core/tensor.cpp", text), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Checks which file may include which: the layers of ARCHITECTURE.md.
+
+    base  <-  os, codecs  <-  core  <-  formats  <-  io  <-  stores  <-  { python, cli, examples }
+
+Usage: tools/check_layers.py [repository root]
+
+Prints one line per violation, `<file>:<line>: <what is wrong>`, and exits 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+# The layers of src/ and those whose headers each may include besides its own.
+BELOW = {
+    "base": [],
+    "os": ["base"],
+    "codecs": ["base"],
+    "core": ["base", "os", "codecs"],
+    "formats": ["base", "os", "codecs", "core"],
+    "io": ["base", "os", "codecs", "core", "formats"],
+    "stores": ["base", "os", "codecs", "core", "formats", "io"],
+}
+ALL_LAYERS = list(BELOW)
+
+# The layers that know nothing of tensors see these public headers; the others see all.
+PUBLIC_HEADERS = {
+    "base": ["tenfold/error.hpp"],
+    "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],
+    "codecs": ["tenfold/error.hpp"],
+}
+
+# The headers that format files share. Between the files of one family (the same prefix) every
+# header is shared; a format's own header is seen by nobody else in formats/.
+SHARED_FORMAT_HEADERS = {"format.hpp", "commit.hpp", "leaf_writer.hpp", "progress.hpp"}
+FORMAT_FAMILIES = ("memmap_",)
+
+# Libraries, by where their headers live, and the rooms that may use them.
+LIBRARIES = {
+    "fmt/": {"src", "cli", "examples"},
+    "rapidjson/": {"src"},
+    "xxhash.h": {"src"},
+    "CLI/": {"cli"},
+    "nanobind/": {"python/src"},
+    "Python.h": {"python/src"},
+    "ATen/": {"torch.hpp", "examples"},
+    "c10/": {"torch.hpp", "examples"},
+    "torch/": {"torch.hpp", "examples"},
+}
+# Provided by the compiler, not by the system.
+COMPILER_HEADERS = {"immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h"}
+
+SUFFIXES = {".cpp", ".hpp", ".h", ".cc"}
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def check(root: Path) -> list[str]:
+    """Returns the violations below `root`, each as `<file>:<line>: <what is wrong>`."""
+    problems = []
+    for top in ("include", "src", "python/src", "cli", "examples"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES:
+                problems += check_file(root, path)
+    return problems
+
+
+def check_file(root: Path, path: Path) -> list[str]:
+    name = path.relative_to(root).as_posix()
+    room, layer = room_of(name)
+    if room == "src" and layer not in BELOW:
+        return [f"{name}:1: {layer!r} is not a layer of src/"]
+    problems = []
+    for line, quote, target in includes_of(path):
+        if target.startswith("tenfold/"):
+            wrong = public_problem(layer, target)
+        elif quote == '"':
+            wrong = own_problem(path, room, layer, target)
+        else:
+            wrong = foreign_problem(room, layer, target)
+        if wrong:
+            problems.append(f"{name}:{line}: {target}: {wrong}")
+    return problems
+
+
+def room_of(name: str) -> tuple[str, str]:
+    """The room and, in src/, the layer of a file: ("src", "core"), ("cli", ""), ..."""
+    parts = name.split("/")
+    if parts[0] == "src":
+        return "src", parts[1] if len(parts) > 2 else ""
+    if parts[0] == "include":
+        return ("torch.hpp" if parts[-1] == "torch.hpp" else "include"), ""
+    return ("python/src" if parts[0] == "python" else parts[0]), ""
+
+
+def includes_of(path: Path):
+    """Yields (line number, quote character, target) of each #include that is not in a comment."""
+    text = path.read_text(encoding="utf-8")
+    text = BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match[1], match[2]
+
+
+def public_problem(layer: str, target: str) -> str | None:
+    allowed = PUBLIC_HEADERS.get(layer)
+    if allowed is not None and target not in allowed:
+        return f"{layer}/ sees no other public header than {', '.join(allowed)}"
+    return None
+
+
+def own_problem(path: Path, room: str, layer: str, target: str) -> str | None:
+    """Judges a quoted include of this project's own code."""
+    owner = target.split("/")[0] if "/" in target else None
+    if ".." in target.split("/"):
+        return "write the path from src/, without .."
+    if room in ("cli", "examples", "python/src"):
+        if owner in BELOW and room != "python/src":
+            return f"{room}/ sees include/tenfold/ only"
+        return None
+    if room in ("include", "torch.hpp"):
+        return "public headers include <tenfold/...> and the standard library only"
+    if owner not in BELOW:
+        return "write the path from src/, as in core/tensor.hpp"
+    if owner == layer:
+        return format_problem(path, target) if layer == "formats" else None
+    if owner not in BELOW[layer]:
+        allowed = ", ".join([layer, *BELOW[layer]])
+        return f"{layer}/ may include {allowed}"
+    return None
+
+
+def format_problem(path: Path, target: str) -> str | None:
+    header = target.split("/", 1)[1]
+    if header in SHARED_FORMAT_HEADERS or header == f"{path.stem}.hpp":
+        return None
+    for family in FORMAT_FAMILIES:
+        if header.startswith(family) and path.name.startswith(family):
+            return None
+    return "format files never include each other"
+
+
+def foreign_problem(room: str, layer: str, target: str) -> str | None:
+    """Judges <...>: the standard library, another library, or the system."""
+    if "/" not in target and "." not in target:
+        return None  # <vector>
+    if target in COMPILER_HEADERS:
+        return None if room == "src" else "only src/ uses the compiler's own headers"
+    for prefix, rooms in LIBRARIES.items():
+        if target.startswith(prefix):
+            return None if room in rooms else f"only {', '.join(sorted(rooms))} may include it"
+    if layer == "os":
+        return None
+    if room in ("include", "torch.hpp"):
+        return "public headers include <tenfold/...> and the standard library only"
+    return "only src/os/ includes system headers"
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    problems = check(root)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
