@@ -12,26 +12,32 @@ function(tenfold_require found debian_package)
   endif()
 endfunction()
 
-# RapidJSON: JSON documents, with NaN, Infinity and integers of any size.
+# RapidJSON: JSON documents, with NaN, Infinity and integers of any size. It is compiled from a copy
+# with two corrections that its later versions have too and the released 1.1.0 lacks:
+# an operator= that assigns to a const member, which clang 19 rejects, and arithmetic on a null
+# pointer in an empty stack, which UBSan reports.
 find_path(TENFOLD_RAPIDJSON_DIR rapidjson/document.h)
 mark_as_advanced(TENFOLD_RAPIDJSON_DIR)
 tenfold_require(TENFOLD_RAPIDJSON_DIR rapidjson-dev)
-set(tenfold_rapidjson_include ${TENFOLD_RAPIDJSON_DIR})
-# RapidJSON 1.1.0 assigns to a const member in an operator= that nobody calls. clang 19 rejects
-# that where it stands, so it gets a copy without the line, as in RapidJSON's own later versions.
-if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(tenfold_rapidjson_include ${PROJECT_BINARY_DIR}/rapidjson)
-  file(COPY ${TENFOLD_RAPIDJSON_DIR}/rapidjson DESTINATION ${tenfold_rapidjson_include}
-    PATTERN document.h EXCLUDE)
-  file(READ ${TENFOLD_RAPIDJSON_DIR}/rapidjson/document.h tenfold_document_h)
-  string(REPLACE
-    "GenericStringRef& operator=(const GenericStringRef& rhs) { s = rhs.s; length = rhs.length; }"
-    "" tenfold_document_h "${tenfold_document_h}")
-  file(CONFIGURE OUTPUT ${tenfold_rapidjson_include}/rapidjson/document.h
-    CONTENT "${tenfold_document_h}" @ONLY)
-endif()
+set(tenfold_rapidjson_copy ${PROJECT_BINARY_DIR}/third_party)
+
+# Writes the header with `from` replaced by `to`, touching nothing if it is written already.
+function(tenfold_correct_rapidjson header from to)
+  file(READ ${TENFOLD_RAPIDJSON_DIR}/rapidjson/${header} text)
+  string(REPLACE "${from}" "${to}" text "${text}")
+  file(CONFIGURE OUTPUT ${tenfold_rapidjson_copy}/rapidjson/${header} CONTENT "${text}" @ONLY)
+endfunction()
+
+file(COPY ${TENFOLD_RAPIDJSON_DIR}/rapidjson DESTINATION ${tenfold_rapidjson_copy}
+  PATTERN document.h EXCLUDE PATTERN stack.h EXCLUDE)
+tenfold_correct_rapidjson(document.h
+  "GenericStringRef& operator=(const GenericStringRef& rhs) { s = rhs.s; length = rhs.length; }"
+  "")
+tenfold_correct_rapidjson(internal/stack.h
+  "stackTop_ + sizeof(T) * count > stackEnd_"
+  "static_cast<std::ptrdiff_t>(sizeof(T) * count) > stackEnd_ - stackTop_")
 add_library(tenfold_rapidjson INTERFACE)
-target_include_directories(tenfold_rapidjson SYSTEM INTERFACE ${tenfold_rapidjson_include})
+target_include_directories(tenfold_rapidjson SYSTEM INTERFACE ${tenfold_rapidjson_copy})
 
 # xxHash: XXH3, compiled into the one file that uses it (XXH_INLINE_ALL).
 find_path(TENFOLD_XXHASH_DIR xxhash.h)

@@ -2,6 +2,4 @@
 
 #include <iostream>
 
-int main() {
-  std::cout << "tenfold " << tenfold::version() << '\n';
-}
+int main() { std::cout << "tenfold " << tenfold::version() << '\n'; }

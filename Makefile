@@ -1,0 +1,165 @@
+# make demo | test | check | bench | format | lint | asan | tsan | fuzz
+#
+# Every target works from a bare clone on a Debian machine and does only what is not done yet:
+# system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
+# Python package (.venv/.package).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := test
+
+PYTHON ?= python3
+# Where torch comes from, as pip arguments: elsewhere than on a machine with a CPU index of its own,
+# TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu" avoids several GB of CUDA.
+TORCH_PIP_ARGS ?=
+PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 30
+
+BIN := $(CURDIR)/.venv/bin
+REQUIREMENTS := tools/requirements
+PIP := pip --disable-pip-version-check --quiet
+
+# The cmake and the ninja of the virtual environment come before the system's.
+export PATH := $(BIN):$(PATH)
+
+CXX_FOLDERS := $(wildcard include src cli python/src tests fuzz bench examples)
+CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]pp' -print)
+PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
+
+.PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
+	types layers asan tsan fuzz clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+# --- environments ---
+
+build/.apt: $(REQUIREMENTS)/apt-build.txt tools/apt.sh
+	@tools/apt.sh $<
+	@mkdir -p build && touch $@
+
+build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh
+	@tools/apt.sh $<
+	@mkdir -p build && touch $@
+
+# torch first and pinned: as a dependency of something else it would come with CUDA.
+.venv/.ok: $(REQUIREMENTS)/torch.txt $(REQUIREMENTS)/dev.txt | build/.apt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/$(PIP) install $(TORCH_PIP_ARGS) -r $(REQUIREMENTS)/torch.txt
+	.venv/bin/$(PIP) install -r $(REQUIREMENTS)/dev.txt
+	@touch $@
+
+.venvs/notorch/.ok: $(REQUIREMENTS)/notorch.txt | build/.apt
+	test -x .venvs/notorch/bin/python || $(PYTHON) -m venv .venvs/notorch
+	.venvs/notorch/bin/$(PIP) install -r $<
+	@touch $@
+
+# An older tensordict over the same torch: a .pth file adds the packages of .venv after its own.
+.venvs/tensordict-%/.ok: $(REQUIREMENTS)/tensordict-%.txt .venv/.ok
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+	$(@D)/bin/$(PIP) install --no-deps -r $<
+	$(@D)/bin/python -c 'import tensordict; assert tensordict.__version__.startswith("$*.")'
+	@touch $@
+
+OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
+
+.venv/.demo: $(REQUIREMENTS)/demo.txt .venv/.ok
+	.venv/bin/$(PIP) install --no-deps -r $<
+	@touch $@
+
+## make deps      installs the system packages and makes the virtual environments
+deps: build/.apt .venv/.ok .venvs/notorch/.ok $(OLD_TENSORDICTS)
+
+# --- C++ ---
+
+build/%/build.ninja: CMakePresets.json | build/.apt .venv/.ok
+	cmake --preset $*
+
+## make build     builds the C++ library, the program, the tests (build/release)
+build: build/release/build.ninja
+	cmake --build --preset release
+
+ctest: build
+	ctest --preset release
+
+# --- Python ---
+
+# The same options as build/release, so that ccache compiles each source once.
+.venv/.package: CMakeLists.txt pyproject.toml $(PACKAGE_FILES) \
+		| build/.apt .venv/.ok .venvs/notorch/.ok
+	rm -rf build/wheel
+	.venv/bin/$(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel \
+	  --config-settings=cmake.define.TENFOLD_WERROR=ON .
+	.venv/bin/$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
+	.venvs/notorch/bin/$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
+	@touch $@
+
+## make python    builds the Python package and installs it into .venv and .venvs/notorch
+python: .venv/.package
+
+pytest: .venv/.package $(OLD_TENSORDICTS)
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+# --- what people ask for ---
+
+## make test      C++ tests and Python tests
+test: ctest pytest
+
+## make demo      runs examples/demo.py
+demo: .venv/.package .venv/.demo
+	.venv/bin/python examples/demo.py
+
+## make bench     runs the C++ benchmarks
+bench: build
+	@for program in $(patsubst bench/%.cpp,build/release/bench/bench_%,$(wildcard bench/*.cpp)); do \
+	  echo "== $$program"; "$$program"; done
+
+## make format    formats C++ and Python
+format: .venv/.ok
+	.venv/bin/clang-format -i $(CXX_FILES)
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+## make lint      checks format, Python rules and layers
+lint: lint-cpp lint-python layers
+
+lint-cpp: .venv/.ok
+	.venv/bin/clang-format --dry-run -Werror $(CXX_FILES)
+
+lint-python: .venv/.ok
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+layers: | build/.apt
+	$(PYTHON) tools/check_layers.py
+
+types: .venv/.package
+	.venv/bin/mypy
+
+## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests
+## make tsan      the same with TSan
+asan tsan: %: build/%/build.ninja
+	cmake --build --preset $*
+	ctest --preset $*
+
+## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
+fuzz: build/.apt-fuzz build/fuzz/build.ninja
+	cmake --build --preset fuzz
+	@for source in $(filter-out fuzz/replay.cpp,$(wildcard fuzz/*.cpp)); do \
+	  name=$$(basename "$$source" .cpp); \
+	  echo "== $$name, $(FUZZ_SECONDS) s"; \
+	  mkdir -p "build/fuzz/corpus/$$name" "build/fuzz/findings" "fuzz/corpus/$$name"; \
+	  "build/fuzz/fuzz/fuzz_$$name" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	    -print_final_stats=1 -artifact_prefix="build/fuzz/findings/$$name-" \
+	    "build/fuzz/corpus/$$name" "fuzz/corpus/$$name"; done
+
+## make check     everything the continuous integration does
+check:
+	.ci/run
+
+## make clean     removes builds, keeps the virtual environments
+clean:
+	rm -rf build .venv/.package

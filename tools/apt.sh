@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of a list (one name a line), if any is missing and if it may.
+# Usage: tools/apt.sh <list>...
+set -euo pipefail
+
+# A tool that is here by another way (a Python built from source, another g++) need not be
+# Debian's: asking for what it does beats asking for its package.
+present() {
+  case $1 in
+    g++ | make | git | ccache) command -v "$1" >/dev/null ;;
+    python3) command -v python3 >/dev/null ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    python3-dev)
+      python3 -c 'import os, sysconfig
+assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ;;
+    *) [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ] ;;
+  esac
+}
+
+missing=()
+for package in $(cat "$@"); do
+  present "$package" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+by_hand() {
+  echo "These packages are missing, and $1. Install them, then run this again:" >&2
+  echo "  apt-get install ${missing[*]}" >&2
+  exit 1
+}
+
+command -v apt-get >/dev/null || by_hand "there is no apt-get here (the names are Debian's)"
+if [ "$(id -u)" = 0 ]; then
+  sudo=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  sudo=sudo
+else
+  by_hand "installing them needs root"
+fi
+echo "installing: ${missing[*]}"
+$sudo apt-get update -q
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+  "${missing[@]}"
