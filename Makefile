@@ -114,7 +114,7 @@ demo: .venv/.package .venv/.demo
 
 ## make bench     runs the C++ benchmarks
 bench: build
-	@for program in $(patsubst bench/%.cpp,build/release/bench/bench_%,$(wildcard bench/*.cpp)); do \
+	@shopt -s nullglob; for program in build/release/bench/bench_*; do \
 	  echo "== $$program"; "$$program"; done
 
 ## make format    formats C++ and Python
