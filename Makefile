@@ -148,11 +148,11 @@ asan tsan: %: build/%/build.ninja
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
 fuzz: build/.apt-fuzz build/fuzz/build.ninja
 	cmake --build --preset fuzz
-	@for source in $(filter-out fuzz/replay.cpp,$(wildcard fuzz/*.cpp)); do \
-	  name=$$(basename "$$source" .cpp); \
+	@shopt -s nullglob; for program in build/fuzz/fuzz/fuzz_*; do \
+	  name=$${program##*/fuzz_}; \
 	  echo "== $$name, $(FUZZ_SECONDS) s"; \
 	  mkdir -p "build/fuzz/corpus/$$name" "build/fuzz/findings" "fuzz/corpus/$$name"; \
-	  "build/fuzz/fuzz/fuzz_$$name" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	  "$$program" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 	    -print_final_stats=1 -artifact_prefix="build/fuzz/findings/$$name-" \
 	    "build/fuzz/corpus/$$name" "fuzz/corpus/$$name"; done
 
