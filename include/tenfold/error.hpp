@@ -22,7 +22,9 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);
 
-  /// A failure of the system: `system_errno` as in <cerrno>, `path` the file it concerns.
+  /// A failure of the system: `system_errno` as in <cerrno>, `path` the file it concerns. what()
+  /// is `<path>: <message>: <the system's text for the errno>`, each part only where `message`
+  /// does not say it already.
   static Error io(int system_errno, const std::string& path, const std::string& message);
 
   ErrorCode code() const noexcept { return code_; }

@@ -50,7 +50,8 @@ class Leaf {
   /// Marks a leaf on disk as nested; its shape() is then that of sizes().
   void mark_nested() noexcept { nested_ = true; }
 
-  /// Exempt from the batch_size of its node (tensordict's UnbatchedTensor).
+  /// Exempt from the batch_size of its node (tensordict's UnbatchedTensor). In a folder such leaves
+  /// lie in the sub-folder `%values/`, itself a folder of batch_size [] that meta.json does not name.
   bool is_unbatched() const noexcept { return unbatched_; }
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 

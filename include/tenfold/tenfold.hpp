@@ -3,6 +3,7 @@
 /// tenfold: PyTorch's data on disk as memory-mapped trees of tensors, without pickle.
 /// The chapters, in reading order:
 
+// clang-format off: reading order
 #include <tenfold/error.hpp>       // what can go wrong
 #include <tenfold/dtype.hpp>       // element types
 #include <tenfold/buffer.hpp>      // bytes and their owner
@@ -12,3 +13,4 @@
 #include <tenfold/tensordict.hpp>  // the tree
 #include <tenfold/io.hpp>          // open, load, save, verify, convert, load_into
 #include <tenfold/version.hpp>     // the version of this library
+// clang-format on

@@ -57,6 +57,7 @@ struct NodeInfo {
   std::int64_t stack_dim = 0;  ///< lazy_stack
   std::optional<std::string> stack_dim_name;  ///< lazy_stack
   std::string device;          ///< as saved, "cpu"; empty for none
+  std::optional<Value> schema; ///< of a data set's root: what its columns mean, kept in the notes
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.

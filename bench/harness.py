@@ -1,0 +1,191 @@
+"""Times contenders side by side: interleaved, in rotating order, medians with their minima."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Contender:
+    """`run` is timed; `before` and `after` are not. `run`'s result is handed to `after`."""
+
+    run: Callable[[], object]
+    before: Callable[[], object] = lambda: None
+    after: Callable[[object], object] = lambda result: None
+
+
+@dataclass
+class Timing:
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def minimum(self) -> float:
+        return min(self.seconds)
+
+
+@dataclass
+class Goal:
+    """`ours` against `other`: the ratio other / ours should be at least `at_least`.
+
+    Without `other`, the median of `ours` should be at most `at_most_seconds`.
+    """
+
+    ours: str
+    other: str | None = None
+    at_least: float = 0.0
+    at_most_seconds: float = 0.0
+    text: str = ""
+
+
+@dataclass
+class Result:
+    name: str
+    title: str
+    timings: dict[str, Timing]
+    goals: list[Goal]
+    notes: list[str] = field(default_factory=list)
+
+    def verdicts(self) -> list[tuple[str, str, float, float, bool]]:
+        """(goal, unit, wanted, measured, met) by medians."""
+        found = []
+        for goal in self.goals:
+            ours = self.timings[goal.ours].median
+            if goal.other is None:
+                text = goal.text or goal.ours
+                found.append((text, "ms", goal.at_most_seconds * 1e3, ours * 1e3, ours <= goal.at_most_seconds))
+            else:
+                ratio = self.timings[goal.other].median / ours
+                text = goal.text or f"{goal.ours} against {goal.other}"
+                found.append((text, "x", goal.at_least, ratio, ratio >= goal.at_least))
+        return found
+
+    def markdown(self) -> str:
+        lines = [f"### {self.title}", "", "| contender | median ms | minimum ms |", "| --- | ---: | ---: |"]
+        for name, timing in self.timings.items():
+            lines.append(f"| {name} | {timing.median * 1e3:.3g} | {timing.minimum * 1e3:.3g} |")
+        if self.goals:
+            lines += ["", "| goal | wanted | measured | |", "| --- | ---: | ---: | --- |"]
+            for text, unit, wanted, measured, met in self.verdicts():
+                sign = ">=" if unit == "x" else "<="
+                verdict = "met" if met else "**missed**"
+                lines.append(f"| {text} | {sign} {wanted:.3g} {unit} | {measured:.3g} {unit} | {verdict} |")
+        lines += [f"\n{note}" for note in self.notes]
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> dict:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "seconds": {k: t.seconds for k, t in self.timings.items()},
+            "goals": [dict(zip(("goal", "unit", "wanted", "measured", "met"), v, strict=True)) for v in self.verdicts()],
+            "notes": self.notes,
+        }
+
+
+def compare(
+    name: str,
+    title: str,
+    contenders: dict[str, Contender],
+    goals: list[Goal],
+    repetitions: int,
+) -> Result:
+    timings = {key: Timing() for key in contenders}
+    keys = list(contenders)
+    for repetition in range(repetitions + 1):  # the first round warms up and is not counted
+        turn = repetition % len(keys)
+        for key in keys[turn:] + keys[:turn]:
+            contender = contenders[key]
+            contender.before()
+            gc.collect()
+            gc.disable()
+            begin = time.perf_counter()
+            result = contender.run()
+            seconds = time.perf_counter() - begin
+            gc.enable()
+            contender.after(result)
+            del result
+            if repetition:
+                timings[key].seconds.append(seconds)
+    present = [g for g in goals if g.ours in timings and (g.other is None or g.other in timings)]
+    return Result(name, title, timings, present)
+
+
+# --- the bare system calls ---------------------------------------------------------------------
+
+
+def load_raw() -> ctypes.CDLL:
+    """bench/raw.cpp, compiled when it is newer than its library."""
+    source, library = ROOT / "bench" / "raw.cpp", ROOT / "build" / "bench" / "libraw.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        command = ["g++", "-std=c++20", "-O3", "-march=native", "-shared", "-fPIC", "-pthread"]
+        subprocess.run([*command, str(source), "-o", str(library)], check=True)
+    raw = ctypes.CDLL(str(library))
+    raw.raw_sum.restype = ctypes.c_uint64
+    raw.raw_read_file.restype = ctypes.c_uint64
+    raw.raw_map_files.restype = ctypes.c_uint64
+    return raw
+
+
+class Blocks:
+    """Addresses and sizes of tensors, as the raw functions take them."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.count = ctypes.c_size_t(len(tensors))
+        self.pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
+        self.sizes = (ctypes.c_size_t * len(tensors))(*[t.nbytes for t in tensors])
+
+
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fresh(path: Path) -> None:
+    """The path is gone, and nothing of it waits to be written."""
+    remove(path)
+
+
+def fresh_folder(path: Path) -> None:
+    remove(path)
+    path.mkdir(parents=True)
+
+
+def settle() -> None:
+    os.sync()
+
+
+def drop_caches() -> bool:
+    """Cold from here on, where the machine lets us; needs root."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("1\n")
+    except OSError:
+        return False
+    return True
+
+
+def save_json(results: list[Result], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([r.to_json() for r in results], indent=1) + "\n")

@@ -1,0 +1,159 @@
+// The physical limits that the benchmarks are held against: the same bytes through the bare
+// system calls, without a library in between. Called from Python by ctypes.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
+
+bool write_whole(int fd, const char* bytes, std::size_t size, std::size_t offset) {
+  while (size > 0) {
+    const ssize_t n = pwrite(fd, bytes, std::min(size, kPieceBytes), static_cast<off_t>(offset));
+    if (n <= 0) return false;
+    bytes += n;
+    offset += static_cast<std::size_t>(n);
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+template <class Work>
+bool on_threads(int num_threads, std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> good{true};
+  const auto loop = [&] {
+    for (std::size_t i = next++; i < count && good; i = next++) {
+      if (!work(i)) good = false;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num_threads; ++t) threads.emplace_back(loop);
+  loop();
+  for (std::thread& thread : threads) thread.join();
+  return good;
+}
+
+}  // namespace
+
+extern "C" {
+
+// One new file a block of bytes, `folder`/<i>; the folder exists. 0 if all went well.
+int raw_write_files(const char* folder, std::size_t count, const char* const* blocks,
+                    const std::size_t* sizes, int sync, int num_threads) {
+  const std::string prefix = std::string(folder) + "/";
+  const bool good = on_threads(num_threads, count, [&](std::size_t i) {
+    const int fd = open((prefix + std::to_string(i)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return false;
+    bool written = write_whole(fd, blocks[i], sizes[i], 0);
+    if (sync != 0) written = written && fsync(fd) == 0;
+    return close(fd) == 0 && written;
+  });
+  if (good && sync != 0) {
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0) return 1;
+    close(fd);
+  }
+  return good ? 0 : 1;
+}
+
+// All blocks one after the other in one new file.
+int raw_write_one(const char* path, std::size_t count, const char* const* blocks,
+                  const std::size_t* sizes, int sync) {
+  const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return 1;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!write_whole(fd, blocks[i], sizes[i], offset)) return 1;
+    offset += sizes[i];
+  }
+  if (sync != 0 && fsync(fd) != 0) return 1;
+  return close(fd);
+}
+
+// The sum of all 64-bit words: the memory is read once, by `num_threads` threads.
+std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_threads) {
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads));
+  on_threads(num_threads, sums.size(), [&](std::size_t t) {
+    const std::size_t begin = count * t / sums.size();
+    const std::size_t end = count * (t + 1) / sums.size();
+    std::uint64_t a = 0, b = 0, c = 0, d = 0;
+    std::size_t i = begin;
+    for (; i + 4 <= end; i += 4) {
+      a += words[i];
+      b += words[i + 1];
+      c += words[i + 2];
+      d += words[i + 3];
+    }
+    for (; i < end; ++i) a += words[i];
+    sums[t] = a + b + c + d;
+    return true;
+  });
+  std::uint64_t total = 0;
+  for (const std::uint64_t sum : sums) total += sum;
+  return total;
+}
+
+// memcpy of each block.
+void raw_copy(std::size_t count, char* const* to, const char* const* from,
+              const std::size_t* sizes, int num_threads) {
+  on_threads(num_threads, count, [&](std::size_t i) {
+    std::memcpy(to[i], from[i], sizes[i]);
+    return true;
+  });
+}
+
+// Reads a file from end to end with large preads, as `dd` would. Returns the bytes read.
+std::uint64_t raw_read_file(const char* path, int num_threads) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  struct stat status {};
+  fstat(fd, &status);
+  const std::size_t size = static_cast<std::size_t>(status.st_size);
+  const std::size_t count = (size + kPieceBytes - 1) / kPieceBytes;
+  std::atomic<std::uint64_t> total{0};
+  std::vector<std::vector<char>> buffers(static_cast<std::size_t>(num_threads));
+  std::atomic<std::size_t> next{0};
+  on_threads(num_threads, buffers.size(), [&](std::size_t t) {
+    buffers[t].resize(kPieceBytes);
+    for (std::size_t i = next++; i < count; i = next++) {
+      const ssize_t n = pread(fd, buffers[t].data(), kPieceBytes, static_cast<off_t>(i * kPieceBytes));
+      if (n > 0) total += static_cast<std::uint64_t>(n);
+    }
+    return true;
+  });
+  close(fd);
+  return total;
+}
+
+// open, fstat, map, unmap and close of `count` files `folder`/<i>: the floor of a file a leaf.
+std::uint64_t raw_map_files(const char* folder, std::size_t count) {
+  const std::string prefix = std::string(folder) + "/";
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int fd = open((prefix + std::to_string(i)).c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    if (fd < 0 || fstat(fd, &status) != 0) return 0;
+    const auto size = static_cast<std::size_t>(status.st_size);
+    void* map = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    total += size;
+    munmap(map, size);
+  }
+  return total;
+}
+
+}  // extern "C"

@@ -1,0 +1,301 @@
+"""Opens, single leaves, whole trees (warm and cold), copies into parameters, memory."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import tensordict
+import torch
+from harness import Blocks, Contender, Goal, Result, compare, drop_caches, load_raw
+from saving import upstream_folder
+
+import tenfold
+import trees
+
+
+def load_upstream(path: Path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tensordict.TensorDict.load_memmap(path, mode="r")
+
+
+def read_all(tensors) -> None:
+    """Every byte is read once, by one thread and no arithmetic to speak of."""
+    raw = load_raw()
+    for t in tensors:
+        words = t.nbytes // 8
+        if words:
+            raw.raw_sum(ctypes.c_void_p(t.data_ptr()), ctypes.c_size_t(words), 1)
+
+
+def open_folder(work: Path, repetitions: int) -> Result:
+    tree = trees.many()
+    ours, theirs = work / "open-folder", work / "open-folder-td"
+    tenfold.save(tenfold.TensorDict(tree), ours, durable=False)
+    upstream_folder(tree, theirs)
+    raw = load_raw()
+    floor = work / "open-folder-raw"
+    floor.mkdir()
+    blocks = Blocks(list(tree.values()))
+    raw.raw_write_files(str(floor).encode(), blocks.count, blocks.pointers, blocks.sizes, 0, 1)
+
+    def all_tensors():
+        td = tenfold.open(ours)
+        return list(td.values())
+
+    return compare(
+        "open_folder",
+        "Open a folder of 2,000 x 16 KiB",
+        {
+            "tenfold.open, every leaf addressable": Contender(lambda: tenfold.open(ours)),
+            "tenfold, every torch tensor made": Contender(all_tensors),
+            "tenfold.load": Contender(lambda: tenfold.load(ours, progress=False)),
+            "tensordict": Contender(lambda: load_upstream(theirs)),
+            "open + map + close of the same files": Contender(lambda: raw.raw_map_files(str(floor).encode(), blocks.count)),
+        },
+        [
+            Goal("tenfold.open, every leaf addressable", "tensordict", 5.0),
+            Goal("tenfold, every torch tensor made", at_most_seconds=0.020, text="<= 10 us a leaf: open, map, tensor"),
+        ],
+        repetitions,
+    )
+
+
+def open_safetensors(work: Path, repetitions: int) -> Result:
+    tree = trees.many(10_000, 64)
+    ours, theirs, pickled = work / "open.safetensors", work / "open-st.safetensors", work / "open.pt"
+    tenfold.save(tree, ours, durable=False)
+    safetensors.torch.save_file(tree, theirs)
+    torch.save(tree, pickled)
+    name = "layer05000.weight"
+
+    def one_of_theirs():
+        with safetensors.safe_open(theirs, framework="pt") as handle:
+            return handle.get_tensor(name)
+
+    nested = work / "one-leaf"
+    few = {f"leaf{i:02}": torch.rand(16) for i in range(100)}
+    tenfold.save({"a": {"b": few}, "c": few}, nested, durable=False)
+    return compare(
+        "open_safetensors",
+        "Open 10,000 tensors of 64 bytes in one file",
+        {
+            "tenfold.open, lazily": Contender(lambda: tenfold.open(ours)),
+            "tenfold.load, all torch tensors": Contender(lambda: tenfold.load(ours, progress=False)),
+            "safetensors, all torch tensors": Contender(lambda: safetensors.torch.load_file(theirs)),
+            "torch.load(weights_only, mmap)": Contender(lambda: torch.load(pickled, mmap=True, weights_only=True)),
+            "tenfold, one leaf": Contender(lambda: tenfold.open(ours)[name]),
+            "safetensors, one leaf": Contender(one_of_theirs),
+            "tenfold, one leaf of a folder node of 100": Contender(lambda: tenfold.open(nested)["a", "b", "leaf50"]),
+        },
+        [
+            Goal("tenfold.open, lazily", at_most_seconds=0.003),
+            Goal("tenfold.load, all torch tensors", at_most_seconds=0.010),
+            Goal("tenfold.load, all torch tensors", "safetensors, all torch tensors", 8.0),
+            Goal("tenfold.load, all torch tensors", "torch.load(weights_only, mmap)", 35.0),
+            Goal("tenfold, one leaf", at_most_seconds=0.003),
+            Goal("tenfold, one leaf of a folder node of 100", at_most_seconds=0.0004),
+        ],
+        repetitions,
+    )
+
+
+def tensors_of_a_tree(work: Path, repetitions: int) -> Result:
+    path = work / "tensors.safetensors"
+    tenfold.save(trees.many(10_000, 64), path, durable=False)
+    opened: list[tenfold.TensorDict] = []
+    return compare(
+        "tensors_of_a_tree",
+        "10,000 torch tensors of an opened file (0.5 us each is 5 ms)",
+        {
+            "tenfold": Contender(lambda: opened[-1].to_dict(), lambda: opened.append(tenfold.open(path))),
+            "torch.empty(16)": Contender(lambda: [torch.empty(16) for _ in range(10_000)]),
+        },
+        [Goal("tenfold", at_most_seconds=0.005, text="<= 0.5 us a tensor")],
+        repetitions,
+    )
+
+
+def read_warm(work: Path, repetitions: int) -> Result:
+    tree = trees.gpt2_with_adam()
+    one, folder, theirs, upstream, pickled = (
+        work / n for n in ("warm.safetensors", "warm", "warm-st.safetensors", "warm-td", "warm.pt")
+    )
+    tenfold.save(tree, one, durable=False)
+    tenfold.save(tree, folder, durable=False)
+    safetensors.torch.save_file(tree, theirs)
+    upstream_folder(tree, upstream)
+    torch.save(tree, pickled)
+    del tree
+    return compare(
+        "read_warm",
+        "Open and read all of 1.5 GB, 592 tensors, in the page cache",
+        {
+            "tenfold safetensors": Contender(lambda: read_all(tenfold.load(one, progress=False).values())),
+            "tenfold folder": Contender(lambda: read_all(tenfold.load(folder, progress=False).values())),
+            "safetensors": Contender(lambda: read_all(safetensors.torch.load_file(theirs).values())),
+            "tensordict folder": Contender(lambda: read_all(load_upstream(upstream).values())),
+            "torch.load(mmap)": Contender(
+                lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values())
+            ),
+        },
+        [
+            Goal("tenfold safetensors", "safetensors", 1.0),
+            Goal("tenfold folder", "tensordict folder", 3.0),
+            Goal("tenfold folder", "safetensors", 1.0),
+        ],
+        repetitions,
+    )
+
+
+def read_cold(work: Path, repetitions: int) -> Result | None:
+    if not drop_caches():
+        print("read_cold: left out, dropping the page cache needs root")
+        return None
+    tree = trees.gpt2_with_adam()
+    one, folder, theirs, pickled = (work / n for n in ("cold.safetensors", "cold", "cold-st.safetensors", "cold.pt"))
+    tenfold.save(tree, one)
+    tenfold.save(tree, folder)
+    safetensors.torch.save_file(tree, theirs)
+    torch.save(tree, pickled)
+    del tree
+    raw = load_raw()
+    return compare(
+        "read_cold",
+        "Open and read all of 1.5 GB, page cache dropped before each",
+        {
+            "tenfold safetensors": Contender(
+                lambda: read_all(tenfold.load(one, progress=False).values()), drop_caches
+            ),
+            "tenfold folder": Contender(lambda: read_all(tenfold.load(folder, progress=False).values()), drop_caches),
+            "safetensors": Contender(lambda: read_all(safetensors.torch.load_file(theirs).values()), drop_caches),
+            "torch.load(mmap)": Contender(
+                lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values()), drop_caches
+            ),
+            "pread, 2 threads": Contender(lambda: raw.raw_read_file(str(one).encode(), 2), drop_caches),
+        },
+        [
+            Goal("tenfold safetensors", "safetensors", 1.4),
+            Goal("tenfold safetensors", "torch.load(mmap)", 1.4),
+            Goal("tenfold folder", "torch.load(mmap)", 1.4),
+        ],
+        max(3, repetitions // 2),
+    )
+
+
+def load_into(work: Path, repetitions: int) -> Result:
+    tree = trees.gpt2_with_adam()
+    one, theirs, pickled = work / "into.safetensors", work / "into-st.safetensors", work / "into.pt"
+    tenfold.save(tree, one, durable=False)
+    safetensors.torch.save_file(tree, theirs)
+    torch.save(tree, pickled)
+    target = {key: torch.zeros_like(value) for key, value in tree.items()}
+    sources, targets = Blocks(list(tree.values())), Blocks(list(target.values()))
+    raw = load_raw()
+
+    def copy_in(loaded: dict[str, torch.Tensor]) -> None:
+        for key, value in loaded.items():
+            target[key].copy_(value)
+
+    def memcpy(threads: int):
+        return lambda: raw.raw_copy(targets.count, targets.pointers, sources.pointers, targets.sizes, threads)
+
+    def tenfold_into(threads: int):
+        def run() -> None:
+            import os
+
+            os.environ["TENFOLD_NUM_THREADS"] = str(threads)
+            tenfold.load_into(target, one)
+            del os.environ["TENFOLD_NUM_THREADS"]
+
+        return run
+
+    torch.set_num_threads(2)
+    return compare(
+        "load_into",
+        "Copy 592 parameters, 1.5 GB, from a cached file into existing tensors",
+        {
+            "tenfold.load_into, 1 thread": Contender(tenfold_into(1)),
+            "tenfold.load_into, 2 threads": Contender(tenfold_into(2)),
+            "safetensors + copy_": Contender(lambda: copy_in(safetensors.torch.load_file(theirs))),
+            "torch.load(mmap) + copy_": Contender(lambda: copy_in(torch.load(pickled, mmap=True, weights_only=True))),
+            "memcpy, 1 thread": Contender(memcpy(1)),
+            "memcpy, 2 threads": Contender(memcpy(2)),
+        },
+        [
+            Goal("tenfold.load_into, 1 thread", "memcpy, 1 thread", 0.9),
+            Goal("tenfold.load_into, 2 threads", "safetensors + copy_", 1.3),
+        ],
+        repetitions,
+    )
+
+
+def hundred_thousand(work: Path, repetitions: int) -> Result:
+    tree = trees.many(100_000, 64)
+    folder, one = work / "huge", work / "huge.safetensors"
+    tenfold.save(tree, folder, durable=False)
+    tenfold.save(tree, one, durable=False)
+    return compare(
+        "hundred_thousand",
+        "100,000 leaves: every one loaded as a torch tensor",
+        {
+            "tenfold folder": Contender(lambda: len(tenfold.load(folder, progress=False))),
+            "tenfold safetensors": Contender(lambda: len(tenfold.load(one, progress=False))),
+        },
+        [],
+        2,
+    )
+
+
+MEMORY = """
+import resource, sys, torch, tenfold
+kind, work = sys.argv[1:3]
+path = work + "/memory"
+if kind in ("save", "save safetensors"):
+    tree = {f"w{i}": torch.ones(16, 1 << 20) for i in range(8)}
+tenfold.save({"x": torch.ones(3)}, work + "/memory-warm")
+tenfold.convert(work + "/memory-warm", work + "/memory-warm.safetensors", progress=False)
+tenfold.verify(work + "/memory-warm", progress=False)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if kind == "save": tenfold.save(tree, path, progress=False)
+if kind == "save safetensors": tenfold.save(tree, path + "2.safetensors", progress=False)
+if kind == "convert": tenfold.convert(path, path + ".safetensors", progress=False)
+if kind == "convert back": tenfold.convert(path + ".safetensors", path + "-back", progress=False)
+if kind == "verify": tenfold.verify(path, progress=False)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def memory(work: Path, repetitions: int) -> Result:
+    """Not a timing: the growth of the high-water mark, in MiB, of a 512 MiB tree."""
+    lines = []
+    for kind in ("save", "save safetensors", "convert", "convert back", "verify"):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(MEMORY), kind, str(work)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        grown = float(done.stdout)
+        verdict = "met" if grown <= 64 else "**missed**"
+        lines.append(f"{kind}: {grown:.1f} MiB above the tree itself (wanted <= 64): {verdict}")
+    return Result("memory", "Memory of a save, a conversion, a verification of 512 MiB", {}, [], lines)
+
+
+ALL = [
+    open_folder,
+    open_safetensors,
+    tensors_of_a_tree,
+    read_warm,
+    read_cold,
+    load_into,
+    hundred_thousand,
+    memory,
+]

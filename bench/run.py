@@ -1,0 +1,83 @@
+"""Measures tenfold against its peers and the bare system calls, side by side in one run.
+
+    python bench/run.py                      everything, some minutes
+    python bench/run.py save_many checksums  some of it
+    python bench/run.py --write              and put the tables into docs/performance.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import reading
+import safetensors
+import saving
+import tensordict
+import torch
+from harness import ROOT, Result, remove, save_json, settle
+
+import tenfold
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def machine() -> str:
+    name = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return (
+        f"{name}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, "
+        f"tenfold {tenfold.__version__}, torch {torch.__version__}, safetensors {safetensors.__version__}, "
+        f"tensordict {tensordict.__version__}"
+    )
+
+
+def write_page(results: list[Result], page: Path) -> None:
+    """Replaces what stands between the markers of the page; the prose around it stays."""
+    text = page.read_text()
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    body = "\n".join([f"Machine: {machine()}. Medians of interleaved runs.\n", *(r.markdown() for r in results)])
+    page.write_text(f"{head}{BEGIN}\n{body}{END}{tail}")
+
+
+def main() -> None:
+    every = {work.__name__: work for work in [*saving.ALL, *reading.ALL]}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(every))
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder on this disk)")
+    parser.add_argument("--write", action="store_true", help="update docs/performance.md")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in every]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}")
+    base = options.folder or ROOT / "build" / "bench"
+    base.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    print(machine(), flush=True)
+    results = []
+    for name in options.names or every:
+        with tempfile.TemporaryDirectory(dir=base) as folder:
+            settle()
+            result = every[name](Path(folder), options.repetitions)
+            remove(Path(folder))
+            Path(folder).mkdir()
+        if result is not None:
+            results.append(result)
+            print("\n" + result.markdown(), flush=True)
+    save_json(results, ROOT / "build" / "bench" / "results.json")
+    if options.write:
+        write_page(results, ROOT / "docs" / "performance.md")
+
+
+if __name__ == "__main__":
+    main()
