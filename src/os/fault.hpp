@@ -16,9 +16,9 @@ struct Change {
     truncate,
     sync_file,
     sync_directory,
-    rename,     ///< `name` to `other`, replacing
-    exchange,   ///< `name` with `other`
-    link,       ///< `other` (existing) to `name`
+    rename,    ///< `name` to `other`, replacing
+    exchange,  ///< `name` with `other`
+    link,      ///< `other` (existing) to `name`
     remove_file,
     remove_directory,
     permissions,
@@ -33,6 +33,7 @@ struct Change {
   std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
   std::uint64_t offset_bytes = 0;     ///< write; truncate: the new size
   std::span<const std::byte> bytes;   ///< write
+  int descriptor = -1;                ///< of the file or directory, open
 };
 
 /// Sees every Change, before and after it happens. For tests: it may record, throw, or end the
@@ -47,5 +48,9 @@ class ChangeObserver {
 
 /// Installs `observer` (null: none) and returns the previous one.
 ChangeObserver* set_change_observer(ChangeObserver* observer) noexcept;
+
+/// False: Directory::exchange behaves as on a file system that cannot. For tests; returns what was
+/// set before.
+bool set_exchange_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os

@@ -21,7 +21,9 @@ struct FileInfo {
   std::uint32_t group = 0;
   bool is_regular = false;
   bool is_directory = false;
-  bool same_file(const FileInfo& o) const noexcept { return device == o.device && inode == o.inode; }
+  bool same_file(const FileInfo& o) const noexcept {
+    return device == o.device && inode == o.inode;
+  }
 };
 
 /// stat(); follows symlinks. Throws Error(file_not_found), Error(io).

@@ -20,7 +20,8 @@ enum class MapKind : std::uint8_t {
 /// range must lie inside the file: Error(corrupt) naming expected and found size otherwise. An
 /// empty range gives an empty Buffer. Past the kernel's limit of maps: Error(io) ENOMEM whose text
 /// names vm.max_map_count and the one-file formats. The file may be closed afterwards.
-Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes, MapKind kind);
+Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                MapKind kind);
 
 /// Waits until the mapped pages of `buffer` (shared_write) are on the device (msync).
 void sync_mapping(const Buffer& buffer);

@@ -1,0 +1,133 @@
+#include "os/mapping.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "os/system.hpp"
+
+namespace tenfold::os {
+namespace {
+
+std::uint64_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+std::uint64_t read_setting(const char* path, std::uint64_t otherwise) {
+  std::ifstream file(path);
+  std::uint64_t value = otherwise;
+  return file >> value ? value : otherwise;
+}
+
+std::uint64_t count_maps() {
+  std::ifstream file("/proc/self/maps");
+  return static_cast<std::uint64_t>(
+      std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
+}
+
+/// Pages of a file; unmaps them once.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (start_ != nullptr) ::munmap(start_, size_bytes_);
+  }
+
+  /// False with errno set if the system refuses.
+  bool map(int fd, std::uint64_t offset_bytes, std::size_t size_bytes, int protection, int flags) {
+    void* start =
+        ::mmap(nullptr, size_bytes, protection, flags, fd, static_cast<off_t>(offset_bytes));
+    if (start == MAP_FAILED) return false;
+    start_ = start;
+    size_bytes_ = size_bytes;
+    return true;
+  }
+
+  std::byte* start() const noexcept { return static_cast<std::byte*>(start_); }
+
+ private:
+  void* start_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+[[noreturn]] void throw_map_error(int system_errno, const File& file, std::uint64_t size_bytes) {
+  const std::string action = "cannot map " + std::to_string(size_bytes) + " bytes";
+  constexpr std::uint64_t kAlmost = 64;
+  if (system_errno == ENOMEM && count_maps() + kAlmost >= max_map_count()) {
+    throw Error::io(ENOMEM, file.display(),
+                    file.display() + ": " + action + ": expected fewer than " +
+                        std::to_string(max_map_count()) +
+                        " maps in this process, which is the system's limit; raise "
+                        "vm.max_map_count, or save in a format of one file such as safetensors");
+  }
+  throw_system_error(system_errno, file.display(), action);
+}
+
+}  // namespace
+
+std::uint64_t max_map_count() { return read_setting("/proc/sys/vm/max_map_count", 65530); }
+
+Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                MapKind kind) {
+  const std::uint64_t file_bytes = file.size_bytes();
+  if (!base::range_fits(offset_bytes, size_bytes, file_bytes)) {
+    const auto end = base::checked_add(offset_bytes, size_bytes);
+    throw Error(ErrorCode::corrupt, file.display() + ": the file is too short: expected at least " +
+                                        (end ? std::to_string(*end) : "2^64") + " bytes, found " +
+                                        std::to_string(file_bytes) + "; it may be truncated");
+  }
+  if (size_bytes == 0) return Buffer();
+
+  const std::uint64_t before = offset_bytes % page_bytes();
+  const std::uint64_t begin = offset_bytes - before;
+  const std::size_t length = static_cast<std::size_t>(size_bytes + before);
+  const auto mapping = std::make_shared<Mapping>();
+  bool writable = kind != MapKind::read_only;
+  bool mapped = false;
+  int system_errno = 0;
+  switch (kind) {
+    case MapKind::private_copy:
+      // NORESERVE: the pages are not charged against memory until they are written to.
+      mapped = mapping->map(file.fd(), begin, length, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_NORESERVE);
+      system_errno = errno;
+      if (!mapped && system_errno == ENOMEM &&
+          read_setting("/proc/sys/vm/overcommit_memory", 0) == 2) {
+        writable = false;
+        mapped = mapping->map(file.fd(), begin, length, PROT_READ, MAP_PRIVATE);
+      }
+      break;
+    case MapKind::shared_write:
+      mapped = mapping->map(file.fd(), begin, length, PROT_READ | PROT_WRITE, MAP_SHARED);
+      system_errno = errno;
+      break;
+    case MapKind::read_only:
+      mapped = mapping->map(file.fd(), begin, length, PROT_READ, MAP_SHARED);
+      system_errno = errno;
+      break;
+  }
+  if (!mapped) throw_map_error(system_errno, file, size_bytes);
+  const std::span<std::byte> bytes(mapping->start() + before, static_cast<std::size_t>(size_bytes));
+  return Buffer(bytes, mapping, writable);
+}
+
+void sync_mapping(const Buffer& buffer) {
+  if (buffer.size_bytes() == 0) return;
+  // msync wants the start of a page.
+  const std::size_t before =
+      reinterpret_cast<std::uintptr_t>(buffer.data()) % static_cast<std::size_t>(page_bytes());
+  if (::msync(buffer.data() - before, buffer.size_bytes() + before, MS_SYNC) != 0) {
+    throw_system_error(errno, "mapped file", "cannot be written to the device");
+  }
+}
+
+}  // namespace tenfold::os

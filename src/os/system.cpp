@@ -1,0 +1,90 @@
+#include "os/system.hpp"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <system_error>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold::os {
+namespace {
+
+/// The system's words, in lower case as all messages are.
+std::string words_of(int system_errno) {
+  std::string text = std::generic_category().message(system_errno);
+  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string free_space(int descriptor) {
+  struct statvfs space{};
+  if (descriptor < 0 || ::fstatvfs(descriptor, &space) != 0) return {};
+  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
+  return ": found " + base::human_bytes(free_bytes) + " and " + std::to_string(space.f_favail) +
+         " files free";
+}
+
+}  // namespace
+
+void throw_system_error(int system_errno, const std::string& display, std::string_view action,
+                        int descriptor) {
+  std::string message = display + ": " + std::string(action) + ": " + words_of(system_errno);
+  if (system_errno == ENOENT) throw Error(ErrorCode::file_not_found, message);
+  if (system_errno == ENOSPC || system_errno == EDQUOT) message += free_space(descriptor);
+  throw Error::io(system_errno, display, message);
+}
+
+FileInfo to_info(const struct stat& status) noexcept {
+  FileInfo info;
+  info.device = status.st_dev;
+  info.inode = status.st_ino;
+  info.num_links = status.st_nlink;
+  info.size_bytes = static_cast<std::uint64_t>(status.st_size);
+  info.mode = status.st_mode & 07777;
+  info.user = status.st_uid;
+  info.group = status.st_gid;
+  info.is_regular = S_ISREG(status.st_mode);
+  info.is_directory = S_ISDIR(status.st_mode);
+  return info;
+}
+
+std::string_view kind_name(mode_t mode) noexcept {
+  if (S_ISREG(mode)) return "a regular file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+void require_component(const std::string& name, const std::string& display) {
+  const bool plain = !name.empty() && name != "." && name != ".." &&
+                     name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  if (plain) return;
+  throw Error(ErrorCode::invalid_argument,
+              display + ": entry " + base::quote(name) +
+                  ": expected the name of one file or folder in this folder");
+}
+
+void apply_permissions(int descriptor, const FileInfo& like, const std::string& display) {
+  struct stat now{};
+  if (::fstat(descriptor, &now) != 0) throw_system_error(errno, display, "cannot be examined");
+  std::uint32_t mode = like.mode;
+  if (now.st_uid != like.user || now.st_gid != like.group) {
+    // One at a time: a member of the group may give the file to the group, but not to the user.
+    const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
+    const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
+    if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
+  }
+  if ((now.st_mode & 07777) == mode && now.st_uid == like.user && now.st_gid == like.group) return;
+  if (::fchmod(descriptor, mode) != 0) {
+    throw_system_error(errno, display, "permissions cannot be set");
+  }
+}
+
+}  // namespace tenfold::os
