@@ -11,6 +11,9 @@ namespace tenfold::base {
 /// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), by the widest vectors of this CPU.
 std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 
+/// XXH3 with a seed, for hash tables over short keys: without vectors chosen at run time.
+std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
+
 /// XXH3 of bytes that arrive in pieces: equal to xxh3() of their concatenation.
 class Xxh3Stream {
  public:

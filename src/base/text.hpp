@@ -20,7 +20,8 @@ std::string list_text(std::span<const std::int64_t> values);
 bool is_utf8(std::string_view text) noexcept;
 
 /// Up to `count` of `candidates` that resemble `wanted`, nearest first, for "did you mean".
-std::vector<std::string> near_matches(std::string_view wanted, std::span<const std::string> candidates,
+std::vector<std::string> near_matches(std::string_view wanted,
+                                      std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
 /// "1,234 bytes" / "1.5 GB" for people.

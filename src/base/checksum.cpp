@@ -1,0 +1,63 @@
+#include "base/checksum.hpp"
+
+#include <utility>
+
+#ifndef XXH_INLINE_ALL
+#define XXH_INLINE_ALL
+#endif
+#include <xxhash.h>
+
+#include "base/xxh3_kernel.hpp"
+
+namespace tenfold::base {
+namespace {
+
+const Xxh3Kernel& choose_kernel() noexcept {
+#ifdef TENFOLD_X86_64_KERNELS
+  if (__builtin_cpu_supports("avx512f")) return kXxh3Avx512;
+  if (__builtin_cpu_supports("avx2")) return kXxh3Avx2;
+#endif
+  return kXxh3Baseline;
+}
+
+const Xxh3Kernel& kernel() noexcept {
+  static const Xxh3Kernel& chosen = choose_kernel();
+  return chosen;
+}
+
+}  // namespace
+
+std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept {
+  return kernel().hash(bytes.data(), bytes.size());
+}
+
+std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+struct Xxh3Stream::State {
+  XXH3_state_t xxh;  // declared with the alignment of the widest vectors, which new honours
+};
+
+Xxh3Stream::Xxh3Stream() : state_(std::make_unique<State>()) { reset(); }
+Xxh3Stream::~Xxh3Stream() = default;
+Xxh3Stream::Xxh3Stream(Xxh3Stream&&) noexcept = default;
+Xxh3Stream& Xxh3Stream::operator=(Xxh3Stream&&) noexcept = default;
+
+void Xxh3Stream::reset() noexcept { XXH3_64bits_reset(&state_->xxh); }
+
+void Xxh3Stream::update(std::span<const std::byte> bytes) noexcept {
+  // An empty span may have a null pointer, which xxHash reports as an error.
+  if (!bytes.empty()) kernel().update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+std::uint64_t Xxh3Stream::digest() const noexcept { return kernel().digest(&state_->xxh); }
+
+std::string hex16(std::uint64_t value) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
+  return text;
+}
+
+}  // namespace tenfold::base

@@ -1,0 +1,170 @@
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+namespace tenfold::base {
+namespace {
+
+/// Bytes of the well-formed UTF-8 character at `at`, or 0 (Unicode 15, table 3-7).
+std::size_t utf8_size(std::string_view text, std::size_t at) noexcept {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+  };
+  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    const unsigned low = lead == 0xE0 ? 0xA0U : 0x80U;   // no overlong forms
+    const unsigned high = lead == 0xED ? 0x9FU : 0xBFU;  // no surrogates
+    return byte(1) >= low && byte(1) <= high && continues(2) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    const unsigned low = lead == 0xF0 ? 0x90U : 0x80U;
+    const unsigned high = lead == 0xF4 ? 0x8FU : 0xBFU;  // nothing above U+10FFFF
+    return byte(1) >= low && byte(1) <= high && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+void append_escaped(std::string& out, char byte) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  const auto value = static_cast<unsigned char>(byte);
+  out += "\\x";
+  out += kDigits[value >> 4];
+  out += kDigits[value & 15];
+}
+
+/// True for what must not reach a terminal or a log as it is. The C1 controls (U+0080 to U+009F)
+/// are two bytes in UTF-8, and some terminals obey them.
+bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexcept {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (size == 0) return true;
+  if (size == 1) return lead < 0x20 || lead == 0x7F || lead == '"' || lead == '\\';
+  return lead == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
+}
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+/// Edit distance (insert, delete, replace, swap of neighbours) up to `limit`, else limit + 1.
+/// A difference in case alone counts half: distances are doubled.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  const std::size_t longer = std::max(a.size(), b.size());
+  const std::size_t shorter = std::min(a.size(), b.size());
+  if ((longer - shorter) * 2 > limit) return limit + 1;
+  std::vector<std::size_t> before_last(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = 2 * j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = 2 * i;
+    std::size_t least = row[0];
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const char x = a[i - 1];
+      const char y = b[j - 1];
+      const std::size_t replace = x == y ? 0U : lower(x) == lower(y) ? 1U : 2U;
+      row[j] = std::min({last[j - 1] + replace, last[j] + 2, row[j - 1] + 2});
+      if (i > 1 && j > 1 && x == b[j - 2] && a[i - 2] == y) {
+        row[j] = std::min(row[j], before_last[j - 2] + 2);
+      }
+      least = std::min(least, row[j]);
+    }
+    if (least > limit) return limit + 1;
+    std::swap(before_last, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+/// True if one is the other's last dotted part or parts: "weight" and "encoder.weight".
+bool is_dotted_tail(std::string_view tail, std::string_view whole) noexcept {
+  return tail.size() + 1 < whole.size() && whole.ends_with(tail) &&
+         whole[whole.size() - tail.size() - 1] == '.';
+}
+
+}  // namespace
+
+std::string quote(std::string_view text, std::size_t max_bytes) {
+  std::string out = "\"";
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t size = utf8_size(text, at);
+    const std::size_t step = std::max<std::size_t>(size, 1);
+    if (at + step > max_bytes) break;
+    if (needs_escape(text, at, size)) {
+      for (std::size_t i = 0; i < step; ++i) append_escaped(out, text[at + i]);
+    } else {
+      out.append(text, at, step);
+    }
+    at += step;
+  }
+  out += at < text.size() ? "...\"" : "\"";
+  return out;
+}
+
+std::string list_text(std::span<const std::int64_t> values) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += std::to_string(values[i]);
+  }
+  return out += "]";
+}
+
+bool is_utf8(std::string_view text) noexcept {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = utf8_size(text, at);
+    if (size == 0) return false;
+    at += size;
+  }
+  return true;
+}
+
+std::vector<std::string> near_matches(std::string_view wanted,
+                                      std::span<const std::string> candidates, std::size_t count) {
+  // Nobody mistypes a longer key, and a hostile one must not cost its square.
+  constexpr std::size_t kMaxBytes = 256;
+  if (wanted.empty() || wanted.size() > kMaxBytes) return {};
+  const std::size_t limit = 2 * std::clamp<std::size_t>(wanted.size() / 3, 1, 8);
+  std::vector<std::pair<std::size_t, std::size_t>> found;  // distance, position
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::string& candidate = candidates[i];
+    if (candidate == wanted) continue;
+    std::size_t distance = edit_distance(wanted, candidate, limit);
+    if (is_dotted_tail(wanted, candidate) || is_dotted_tail(candidate, wanted)) {
+      distance = std::min(distance, limit);
+    }
+    if (distance <= limit) found.emplace_back(distance, i);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names;
+  for (const auto& [distance, position] : found) {
+    if (names.size() == count) break;
+    names.push_back(candidates[position]);
+  }
+  return names;
+}
+
+std::string human_bytes(std::uint64_t size_bytes) {
+  if (size_bytes < 10'000) {
+    std::string digits = std::to_string(size_bytes);
+    if (digits.size() > 3) digits.insert(digits.size() - 3, ",");
+    return digits + (size_bytes == 1 ? " byte" : " bytes");
+  }
+  static constexpr std::array kUnits = {" kB", " MB", " GB", " TB", " PB", " EB"};
+  std::uint64_t unit_bytes = 1000;
+  std::size_t unit = 0;
+  // 999,950 of a unit would round to "1000.0", so it belongs to the next.
+  while (unit + 1 < kUnits.size() && size_bytes >= unit_bytes * 1000 - unit_bytes / 20) {
+    unit_bytes *= 1000;
+    ++unit;
+  }
+  const std::uint64_t whole = size_bytes / unit_bytes;
+  std::uint64_t tenths = (size_bytes % unit_bytes * 10 + unit_bytes / 2) / unit_bytes;
+  return std::to_string(whole + tenths / 10) + "." + std::to_string(tenths % 10) + kUnits[unit];
+}
+
+}  // namespace tenfold::base

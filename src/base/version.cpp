@@ -1,0 +1,7 @@
+#include <tenfold/version.hpp>
+
+namespace tenfold {
+
+std::string_view version() noexcept { return TENFOLD_VERSION; }
+
+}  // namespace tenfold
