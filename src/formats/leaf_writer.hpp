@@ -15,9 +15,9 @@ namespace tenfold {
 /// One run of a leaf's bytes to be written to a file.
 struct LeafWrite {
   const Leaf* leaf = nullptr;
-  os::File* file = nullptr;          ///< open while written
+  os::File* file = nullptr;  ///< open while written
   std::uint64_t file_offset_bytes = 0;
-  std::uint64_t size_bytes = 0;      ///< of the whole leaf
+  std::uint64_t size_bytes = 0;                ///< of the whole leaf
   std::vector<std::uint64_t> block_checksums;  ///< out: XXH3 of each 16 MiB block, if asked for
 };
 

@@ -14,8 +14,11 @@ class Progress {
   Progress(Monitor* monitor, std::uint64_t total_bytes, std::string what)
       : monitor_(monitor), total_bytes_(total_bytes), what_(std::move(what)) {}
 
-  void add(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if asked to stop.
+  void add(std::uint64_t bytes) noexcept {
+    done_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if asked to
+  /// stop.
   void poll();
   /// Reports the end.
   void finish();
