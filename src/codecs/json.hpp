@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tenfold::codecs {
 
@@ -20,7 +21,8 @@ class JsonHandler {
   virtual void integer(std::int64_t value) = 0;
   /// An integer beyond int64, as written.
   virtual void big_integer(std::string_view digits) = 0;
-  /// Anything with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in Python.
+  /// Anything with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in
+  /// Python.
   virtual void number(double value) = 0;
   virtual void string(std::string_view value) = 0;
   virtual void begin_object() = 0;

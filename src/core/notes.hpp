@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,16 +16,18 @@ namespace tenfold {
 ///
 ///   {"version": 1,
 ///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true}},
-///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...], "ordered": [...]}},
+///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...],
+///                                           "ordered": [...]}},
 ///    "aliases": {"head/weight": "embed/weight"},
 ///    "leaves":  {"shape": {"dtype": "float32", "shape": [3]}},
 ///    "files":   {"x.memmap": "%clash-0"},
 ///    "unbatched": ["table"],
 ///    "schema":  ...}
 ///
-/// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F; the root is "".
-/// Members that say nothing are omitted, and an empty document is not written. A member that does
-/// not fit the tree is ignored with a warning: another tool may have changed the tree.
+/// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
+/// "%"; the root is "". Members that say nothing are omitted, and an empty document is not
+/// written. A member that does not fit the tree is ignored with a warning: another tool may have
+/// changed the tree.
 struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
@@ -54,28 +57,47 @@ struct Notes {
   std::vector<std::string> unbatched;
   std::optional<Value> schema;
 
+  bool operator==(const Notes&) const = default;
+
   bool empty() const;
   /// One line of JSON.
   std::string to_json() const;
-  /// Throws Error(corrupt) if it is no notes document, Error(unsupported) if its version is higher.
+  /// Afterwards every path is well formed, every file name is one plain path component (it leads
+  /// out of no folder), every shape has a size that fits 63 bits, and no alias has an alias as its
+  /// target. Members of unknown name are ignored with a warning. Throws Error(corrupt) if it is no
+  /// notes document, Error(unsupported) if its version is higher.
   static Notes from_json(std::string_view text, std::string_view where);
 };
 
 /// "model/encoder.weight": the path as the notes write it.
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);
+/// The keys of a path of the notes; nothing if it is not well formed.
+std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Kinds, value marks, aliases and unbatched leaves of a whole tree (not leaves, files, schema).
-/// With `dict_is_default`, nodes of kind dict without int keys need no note (flat formats).
+/// Of leaves over the same bytes the first in for_each_leaf order holds them. Reads no tensor.
 Notes collect_notes(const TensorDict& tree);
 
-/// Sets what `notes` says of the node at `path` (kind, int_keys), if it fits what is there.
+/// Adds what the notes say of a JSON value at `path`: where its tuples, int-keyed and ordered
+/// objects are.
+void collect_value_note(std::string_view path, const Value& value, Notes& notes);
+
+/// Sets what `notes` says of the node at `path` (kind, int_keys), if it fits what is there;
+/// otherwise it warns. With `keys`, those of the node, a list or tuple must have the keys "0", "1",
+/// ... and int_keys must be integers as Python writes them.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
-/// Makes tuples, int-keyed and ordered objects of a JSON value again; false if the note is stale.
+void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
+                     NodeInfo& info);
+
+/// Makes tuples, int-keyed and ordered objects of a JSON value again. False, with a warning and
+/// the value untouched, if the note is stale.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
 
 /// Warnings for people: what was ignored. The default prints nothing; Python makes UserWarnings.
+/// Thread safety: may be called from any thread; the handler is called on the warning's thread.
 using WarningHandler = void (*)(const std::string& message);
+/// Returns the handler before; null stands for the default.
 WarningHandler set_warning_handler(WarningHandler handler) noexcept;
 void warn(const std::string& message);
 

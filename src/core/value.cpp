@@ -1,0 +1,181 @@
+#include <tenfold/value.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/value_json.hpp"
+
+namespace tenfold {
+namespace {
+
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+using Member = std::pair<std::string, Value>;
+
+std::vector<const Member*> sorted_by_key(const std::vector<Member>& members) {
+  std::vector<const Member*> sorted;
+  sorted.reserve(members.size());
+  for (const Member& member : members) sorted.push_back(&member);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Member* a, const Member* b) { return a->first < b->first; });
+  return sorted;
+}
+
+/// The first key that occurs twice, or null.
+const std::string* duplicate_key(const std::vector<Member>& members) {
+  constexpr std::size_t kFew = 8;
+  if (members.size() <= kFew) {
+    for (std::size_t i = 1; i < members.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (members[i].first == members[j].first) return &members[i].first;
+      }
+    }
+    return nullptr;
+  }
+  std::unordered_set<std::string_view> seen;
+  seen.reserve(members.size());
+  for (const Member& member : members) {
+    if (!seen.insert(member.first).second) return &member.first;
+  }
+  return nullptr;
+}
+
+void write_items(const std::vector<Value>& items, codecs::JsonWriter& writer) {
+  writer.begin_array();
+  for (const Value& item : items) write_json(item, writer);
+  writer.end_array();
+}
+
+void write_object(const Value::Object& object, codecs::JsonWriter& writer) {
+  writer.begin_object();
+  for (const auto& [key, value] : object.members) {
+    writer.key(key);
+    write_json(value, writer);
+  }
+  writer.end_object();
+}
+
+}  // namespace
+
+bool Value::List::operator==(const List&) const = default;
+bool Value::Tuple::operator==(const Tuple&) const = default;
+
+bool Value::Object::operator==(const Object& other) const {
+  if (int_keys != other.int_keys || ordered != other.ordered) return false;
+  if (members.size() != other.members.size()) return false;
+  // Each member is compared once: a second try after a failed one would double the work at every
+  // level of nesting.
+  const bool same_order =
+      std::equal(members.begin(), members.end(), other.members.begin(),
+                 [](const Member& a, const Member& b) { return a.first == b.first; });
+  if (same_order) return members == other.members;
+  // Order counts between two OrderedDicts alone, as in Python.
+  if (ordered) return false;
+  const auto mine = sorted_by_key(members);
+  const auto theirs = sorted_by_key(other.members);
+  return std::equal(mine.begin(), mine.end(), theirs.begin(),
+                    [](const Member* a, const Member* b) { return *a == *b; });
+}
+
+const Value* Value::Object::find(std::string_view key) const noexcept {
+  for (const auto& [name, value] : members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+std::string_view Value::type_name() const noexcept {
+  return std::visit(Overloaded{
+                        [](Null) { return std::string_view("null"); },
+                        [](bool) { return std::string_view("bool"); },
+                        [](std::int64_t) { return std::string_view("int"); },
+                        [](const BigInt&) { return std::string_view("int"); },
+                        [](double) { return std::string_view("float"); },
+                        [](const std::string&) { return std::string_view("str"); },
+                        [](const List&) { return std::string_view("list"); },
+                        [](const Tuple&) { return std::string_view("tuple"); },
+                        [](const Object&) { return std::string_view("dict"); },
+                    },
+                    data_);
+}
+
+bool Value::operator==(const Value& other) const {
+  const double* mine = get_if<double>();
+  const double* theirs = other.get_if<double>();
+  if (mine != nullptr && theirs != nullptr && std::isnan(*mine) && std::isnan(*theirs)) return true;
+  return data_ == other.data_;
+}
+
+Value ValueBuilder::take() {
+  done_ = false;
+  return std::move(root_);
+}
+
+void ValueBuilder::add(Value value) {
+  if (open_.empty()) {
+    root_ = std::move(value);
+    done_ = true;
+  } else if (auto* list = std::get_if<Value::List>(&open_.back().data())) {
+    list->items.push_back(std::move(value));
+  } else {
+    auto& object = std::get<Value::Object>(open_.back().data());
+    object.members.emplace_back(std::move(keys_.back()), std::move(value));
+    keys_.pop_back();
+  }
+}
+
+void ValueBuilder::close() {
+  Value closed = std::move(open_.back());
+  open_.pop_back();
+  add(std::move(closed));
+}
+
+void ValueBuilder::end_object() {
+  const auto& members = std::get<Value::Object>(open_.back().data()).members;
+  if (const std::string* key = duplicate_key(members)) {
+    throw Error(ErrorCode::corrupt, std::string(where_) + ": key " + base::quote(*key) +
+                                        ": duplicate key in a json object: expected it once, "
+                                        "found it again");
+  }
+  close();
+}
+
+void write_json(const Value& value, codecs::JsonWriter& writer) {
+  std::visit(Overloaded{
+                 [&](Value::Null) { writer.null(); },
+                 [&](bool item) { writer.boolean(item); },
+                 [&](std::int64_t item) { writer.integer(item); },
+                 [&](const Value::BigInt& item) { writer.big_integer(item.digits); },
+                 [&](double item) { writer.number(item); },
+                 [&](const std::string& item) { writer.string(item); },
+                 [&](const Value::List& item) { write_items(item.items, writer); },
+                 [&](const Value::Tuple& item) { write_items(item.items, writer); },
+                 [&](const Value::Object& item) { write_object(item, writer); },
+             },
+             value.data());
+}
+
+std::string to_json(const Value& value, codecs::JsonStyle style) {
+  codecs::JsonWriter writer(style);
+  write_json(value, writer);
+  return writer.take();
+}
+
+std::string to_json(const Value& value) { return to_json(value, codecs::JsonStyle::python); }
+
+Value from_json(std::string_view text, std::string_view where) {
+  ValueBuilder builder(where);
+  codecs::parse_json(text, where, builder);
+  return builder.take();
+}
+
+}  // namespace tenfold
