@@ -25,7 +25,9 @@ class Leaf {
 
   DType dtype() const noexcept { return tensor_.has_value() ? tensor_->dtype() : dtype_; }
   /// The tensor's shape. Of a nested leaf: the shape `[n, k]` of sizes().
-  const Shape& shape() const noexcept { return tensor_.has_value() ? tensor_->shape() : shape_; }
+  const Shape& shape() const noexcept {
+    return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
+  }
   /// Bytes of a contiguous copy. Of a nested leaf on disk this reads its sizes.
   std::uint64_t nbytes() const;
 
@@ -51,7 +53,8 @@ class Leaf {
   void mark_nested() noexcept { nested_ = true; }
 
   /// Exempt from the batch_size of its node (tensordict's UnbatchedTensor). In a folder such leaves
-  /// lie in the sub-folder `%values/`, itself a folder of batch_size [] that meta.json does not name.
+  /// lie in the sub-folder `%values/`, itself a folder of batch_size [] that meta.json does not
+  /// name.
   bool is_unbatched() const noexcept { return unbatched_; }
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 

@@ -14,7 +14,10 @@ class KeyIndex {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
   bool built() const noexcept { return !slots_.empty(); }
-  void clear() noexcept { slots_.clear(); size_ = 0; }
+  void clear() noexcept {
+    slots_.clear();
+    size_ = 0;
+  }
   void reserve(std::size_t count);
 
   /// The position of `key`, or kNone.

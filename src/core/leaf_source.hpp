@@ -39,7 +39,8 @@ class LeafSource {
   };
   virtual Identity identity(const Leaf& leaf);
 
-  /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor \"w\"".
+  /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor
+  /// \"w\"".
   virtual std::string where(const Leaf& leaf) const = 0;
 
   /// fdatasync of what was written through; nothing for other modes.

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,6 +22,10 @@ class LazyItem {
   virtual TensorDict::Item load() = 0;
 };
 
+/// The deepest tree that is walked. No program nests like that, but a file can say so, and a
+/// node that was put into itself has no end.
+inline constexpr std::size_t kMaxDepth = 1000;
+
 /// What a TensorDict is a handle of.
 struct Node {
   using Slot = std::variant<Leaf, NonTensor, TensorDict, std::shared_ptr<LazyItem>>;
@@ -32,15 +37,17 @@ struct Node {
   NodeInfo info;
   std::string where;  ///< for messages: the path of the file or folder, and of the node within
   std::vector<Entry> entries;
-  mutable std::mutex mutex;        ///< guards the replacing of a LazyItem, and `index`
-  mutable KeyIndex index;          ///< made at the first look-up by key
-  std::shared_ptr<void> keep;      ///< whatever must live as long as the node: a lock, a source
+  mutable std::mutex mutex;    ///< guards the replacing of a LazyItem, and `index`
+  mutable KeyIndex index;      ///< made at the first look-up by key
+  std::shared_ptr<void> keep;  ///< whatever must live as long as the node: a lock, a source
 
   /// The position of `key`, or npos.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   std::size_t find(std::string_view key) const;
   /// The entry as an Item, loading a LazyItem.
   TensorDict::Item item(std::size_t position);
+  /// As item(), but nothing if it would have to be loaded.
+  std::optional<TensorDict::Item> loaded_item(std::size_t position) const;
 };
 
 }  // namespace tenfold

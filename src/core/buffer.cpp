@@ -1,0 +1,51 @@
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <tenfold/buffer.hpp>
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kAlignmentBytes = 64;
+
+struct Free {
+  void operator()(void* block) const noexcept { std::free(block); }
+};
+
+}  // namespace
+
+Buffer::Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable)
+    : bytes_(bytes), owner_(std::move(owner)), writable_(writable) {}
+
+Buffer Buffer::allocate(std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  // calloc hands out pages that the system has zeroed already; aligned_alloc would have them
+  // all written here.
+  const auto padded = base::checked_add(size_bytes, kAlignmentBytes);
+  if (!padded) throw std::bad_alloc();
+  void* block = std::calloc(1, *padded);
+  if (block == nullptr) throw std::bad_alloc();
+  std::shared_ptr<void> owner(block, Free{});
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  auto* first =
+      static_cast<std::byte*>(block) + (base::align_up(address, kAlignmentBytes) - address);
+  return {std::span(first, size_bytes), std::move(owner)};
+}
+
+Buffer Buffer::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
+  if (!base::range_fits(offset_bytes, size_bytes, bytes_.size())) {
+    throw Error(ErrorCode::invalid_argument,
+                "buffer: slice of " + std::to_string(size_bytes) + " bytes at offset " +
+                    std::to_string(offset_bytes) + " does not fit: expected an end within " +
+                    std::to_string(bytes_.size()) + " bytes");
+  }
+  return {bytes_.subspan(offset_bytes, size_bytes), owner_, writable_};
+}
+
+}  // namespace tenfold

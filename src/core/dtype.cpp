@@ -1,0 +1,69 @@
+#include <tenfold/dtype.hpp>
+
+namespace tenfold {
+namespace {
+
+struct Row {
+  DType dtype;
+  std::string_view name;
+  std::size_t itemsize;
+};
+
+constexpr std::array<Row, kNumDTypes> kRows = {{
+    {DType::bool_, "bool", 1},
+    {DType::uint8, "uint8", 1},
+    {DType::uint16, "uint16", 2},
+    {DType::uint32, "uint32", 4},
+    {DType::uint64, "uint64", 8},
+    {DType::int8, "int8", 1},
+    {DType::int16, "int16", 2},
+    {DType::int32, "int32", 4},
+    {DType::int64, "int64", 8},
+    {DType::float16, "float16", 2},
+    {DType::bfloat16, "bfloat16", 2},
+    {DType::float32, "float32", 4},
+    {DType::float64, "float64", 8},
+    {DType::complex32, "complex32", 4},
+    {DType::complex64, "complex64", 8},
+    {DType::complex128, "complex128", 16},
+    {DType::float8_e4m3fn, "float8_e4m3fn", 1},
+    {DType::float8_e4m3fnuz, "float8_e4m3fnuz", 1},
+    {DType::float8_e5m2, "float8_e5m2", 1},
+    {DType::float8_e5m2fnuz, "float8_e5m2fnuz", 1},
+    {DType::float8_e8m0fnu, "float8_e8m0fnu", 1},
+    {DType::float4_e2m1fn_x2, "float4_e2m1fn_x2", 1},
+}};
+
+constexpr bool rows_follow_the_enumeration() {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (static_cast<std::size_t>(kRows[i].dtype) != i) return false;
+  }
+  return true;
+}
+static_assert(rows_follow_the_enumeration());
+
+constexpr std::array<DType, kNumDTypes> all_of_them() {
+  std::array<DType, kNumDTypes> all{};
+  for (std::size_t i = 0; i < kRows.size(); ++i) all[i] = kRows[i].dtype;
+  return all;
+}
+constexpr std::array<DType, kNumDTypes> kAll = all_of_them();
+
+}  // namespace
+
+const std::array<DType, kNumDTypes>& all_dtypes() noexcept { return kAll; }
+
+std::size_t itemsize(DType dtype) noexcept {
+  return kRows[static_cast<std::size_t>(dtype)].itemsize;
+}
+
+std::string_view name(DType dtype) noexcept { return kRows[static_cast<std::size_t>(dtype)].name; }
+
+std::optional<DType> dtype_from_name(std::string_view name) noexcept {
+  for (const Row& row : kRows) {
+    if (row.name == name) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenfold

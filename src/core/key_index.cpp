@@ -1,0 +1,35 @@
+#include "core/key_index.hpp"
+
+#include <bit>
+#include <random>
+#include <span>
+
+#include "base/checksum.hpp"
+
+namespace tenfold {
+
+std::uint64_t KeyIndex::hash_of(std::string_view key) noexcept {
+  // Keys come from files: without a seed, a hostile file could make them all collide.
+  static const std::uint64_t seed = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }();
+  return base::xxh3_seeded(std::as_bytes(std::span(key.data(), key.size())), seed);
+}
+
+void KeyIndex::reserve(std::size_t count) {
+  const std::size_t wanted = std::bit_ceil(count * 2 + 2);
+  if (wanted <= slots_.size()) return;
+  std::vector<Slot> old(wanted);
+  old.swap(slots_);
+  for (const Slot& slot : old) {
+    if (slot.position == kNone) continue;
+    std::size_t i = slot.hash & (slots_.size() - 1);
+    while (slots_[i].position != kNone) i = (i + 1) & (slots_.size() - 1);
+    slots_[i] = slot;
+  }
+}
+
+void KeyIndex::grow() { reserve(slots_.empty() ? 7 : slots_.size() - 1); }
+
+}  // namespace tenfold

@@ -1,0 +1,64 @@
+#include "core/leaf_bytes.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "core/leaf_source.hpp"
+#include "core/strided_copy.hpp"
+
+namespace tenfold {
+
+void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
+                    std::span<std::byte> scratch,
+                    const std::function<void(std::span<const std::byte>)>& use) {
+  const std::uint64_t item_bytes = itemsize(leaf.dtype());
+  if (end < begin || begin % item_bytes != 0 || end % item_bytes != 0 ||
+      !base::range_fits(begin, end - begin, leaf.nbytes()) || scratch.size() < item_bytes) {
+    throw Error(ErrorCode::invalid_argument,
+                "tensor: bytes [" + std::to_string(begin) + ", " + std::to_string(end) +
+                    "): expected whole elements within " + std::to_string(leaf.nbytes()) +
+                    " bytes, and room for one element");
+  }
+  const std::uint64_t piece_bytes = scratch.size() / item_bytes * item_bytes;
+  const Tensor* tensor = nullptr;
+  Tensor in_memory;
+  if (leaf.in_memory()) {
+    in_memory = leaf.tensor();
+    tensor = &in_memory;
+  }
+  const bool direct = tensor != nullptr && tensor->is_contiguous();
+  for (std::uint64_t at = begin; at < end;) {
+    const std::size_t size = std::min(piece_bytes, end - at);
+    if (direct) {
+      use({tensor->raw_data() + at, size});
+    } else {
+      if (tensor != nullptr) {
+        copy_to_contiguous(*tensor, static_cast<std::int64_t>(at / item_bytes),
+                           static_cast<std::int64_t>((at + size) / item_bytes), scratch.data());
+      } else {
+        leaf.source()->read(leaf, at, scratch.first(size));
+      }
+      use(scratch.first(size));
+    }
+    at += size;
+  }
+}
+
+SharedBytes shared_bytes(const Leaf& leaf) {
+  // Two nested tensors may share their values and still differ in their sizes.
+  if (leaf.is_nested()) return {};
+  if (!leaf.in_memory()) {
+    if (std::ranges::find(leaf.shape(), 0) != leaf.shape().end()) return {};
+    const LeafSource::Identity identity = leaf.source()->identity(leaf);
+    return {identity.file, identity.range};
+  }
+  const Tensor tensor = leaf.tensor();
+  if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
+  return {reinterpret_cast<std::uintptr_t>(tensor.raw_data()), tensor.nbytes()};
+}
+
+}  // namespace tenfold

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tenfold/tensor.hpp>
+
+namespace tenfold {
+
+/// Copies the elements [begin, end) of `from`, counted in row-major order, to contiguous bytes.
+/// `to` holds (end - begin) * itemsize() bytes and overlaps nothing of `from`.
+/// Throws Error(invalid_argument) unless 0 <= begin <= end <= numel().
+void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end, std::byte* to);
+
+/// The reverse: contiguous bytes into the elements [begin, end) of `to`.
+/// Throws Error(invalid_argument) as above, and if the bytes of `to` may only be read.
+void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
+                          std::int64_t end);
+
+}  // namespace tenfold
