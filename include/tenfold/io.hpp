@@ -40,7 +40,7 @@ struct OpenOptions {
 struct LoadOptions {
   Mode mode = Mode::read;
   std::string format;                ///< empty: by content
-  std::vector<KeyPath> keys;         ///< empty: all; each an exact path, or one glob over dotted names
+  std::vector<KeyPath> keys;         ///< empty: all; else as select() in inspect.hpp takes them
   bool verify = false;               ///< check the checksums of what is loaded
   bool aliases = true;               ///< tensors that shared bytes share them again
   Monitor* monitor = nullptr;
@@ -51,7 +51,7 @@ struct SaveOptions {
   bool durable = true;      ///< on the device when the call returns
   bool checksums = true;    ///< write them beside the data
   int num_threads = 0;      ///< 0: min(8, cores)
-  bool overwrite = true;    ///< false: Error(invalid_argument) if `path` exists
+  bool overwrite = true;    ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;
 };
 
@@ -152,7 +152,8 @@ struct LoadIntoOptions {
 };
 
 /// Copies tensors straight from the file into the tensors of `target` (in memory, or mapped "r+"),
-/// matched by dotted name, without a second copy in memory.
+/// matched by dotted name, without a second copy in memory. JSON values are left alone. With
+/// `keys`, a tensor of the target counts as missing only if they name it.
 LoadReport load_into(const TensorDict& target, const TensorDict& source,
                      const LoadIntoOptions& options = {});
 LoadReport load_into(const TensorDict& target, const Path& source,

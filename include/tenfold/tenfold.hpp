@@ -12,5 +12,6 @@
 #include <tenfold/leaf.hpp>        // a tensor in memory or on disk
 #include <tenfold/tensordict.hpp>  // the tree
 #include <tenfold/io.hpp>          // open, load, save, verify, convert, load_into
+#include <tenfold/inspect.hpp>     // select a part, statistics, values as text
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

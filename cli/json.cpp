@@ -1,0 +1,91 @@
+#include "json.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+void append_string(std::string_view text, std::string& out) {
+  out += '"';
+  while (!text.empty()) {
+    const CodePoint next = first_code_point(text);
+    if (!next.valid) {
+      out += "\\ufffd";
+    } else if (next.value == '"' || next.value == '\\') {
+      out += '\\';
+      out += static_cast<char>(next.value);
+    } else if (next.value < 0x20 || next.value == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(next.value));
+    } else {
+      out += text.substr(0, next.size_bytes);
+    }
+    text.remove_prefix(next.size_bytes);
+  }
+  out += '"';
+}
+
+void append(const Value& value, std::string& out);
+
+void append_items(const std::vector<Value>& items, std::string& out) {
+  out += '[';
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i != 0) out += ", ";
+    append(items[i], out);
+  }
+  out += ']';
+}
+
+struct Appender {
+  std::string& out;
+
+  void operator()(const Value::Null&) const { out += "null"; }
+  void operator()(bool value) const { out += value ? "true" : "false"; }
+  void operator()(std::int64_t value) const { out += std::to_string(value); }
+  void operator()(const Value::BigInt& value) const { out += value.digits; }
+  void operator()(double value) const {
+    if (std::isnan(value)) {
+      out += "null";
+    } else if (std::isinf(value)) {
+      out += value > 0 ? "\"inf\"" : "\"-inf\"";
+    } else {
+      out += fmt::format("{}", value);
+    }
+  }
+  void operator()(const std::string& value) const { append_string(value, out); }
+  void operator()(const Value::List& value) const { append_items(value.items, out); }
+  void operator()(const Value::Tuple& value) const { append_items(value.items, out); }
+  void operator()(const Value::Object& value) const {
+    out += '{';
+    for (std::size_t i = 0; i < value.members.size(); ++i) {
+      if (i != 0) out += ", ";
+      append_string(value.members[i].first, out);
+      out += ": ";
+      append(value.members[i].second, out);
+    }
+    out += '}';
+  }
+};
+
+void append(const Value& value, std::string& out) { std::visit(Appender{out}, value.data()); }
+
+}  // namespace
+
+std::string strict_json(const Value& value) {
+  std::string out;
+  append(value, out);
+  return out;
+}
+
+Value json_number(std::uint64_t number) {
+  constexpr auto kGreatest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (number <= kGreatest) return {static_cast<std::int64_t>(number)};
+  return {Value::BigInt{std::to_string(number)}};
+}
+
+}  // namespace tenfold::cli

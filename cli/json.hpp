@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <tenfold/value.hpp>
+
+namespace tenfold::cli {
+
+/// One strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf", bytes that
+/// are not UTF-8 become U+FFFD.
+std::string strict_json(const Value& value);
+
+/// Any unsigned number as a JSON integer.
+Value json_number(std::uint64_t number);
+
+}  // namespace tenfold::cli

@@ -1,0 +1,138 @@
+#include "output.hpp"
+
+#include <fmt/format.h>
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "json.hpp"
+#include "terminal.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+constexpr std::size_t kGap = 2;             ///< blanks between columns
+constexpr std::size_t kLeastKeyWidth = 16;  ///< the first column is not cut below this
+
+std::string_view code_of(Style style) {
+  switch (style) {
+    case Style::plain:
+      return "";
+    case Style::bold:
+      return "\x1b[1m";
+    case Style::dim:
+      return "\x1b[2m";
+    case Style::node:
+      return "\x1b[1;34m";
+    case Style::dtype:
+      return "\x1b[36m";
+    case Style::good:
+      return "\x1b[32m";
+    case Style::bad:
+      return "\x1b[31m";
+  }
+  return "";
+}
+
+bool colours_wanted() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return is_terminal(Stream::output) && (no_colour == nullptr || *no_colour == '\0') &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+[[noreturn]] void fail_to_write() {
+  const int error = errno;
+  throw Error::io(error, "standard output",
+                  std::string("standard output: cannot write: ") + std::strerror(error));
+}
+
+}  // namespace
+
+Output::Output()
+    : colours_(colours_wanted()), columns_(static_cast<std::size_t>(columns_of(Stream::output))) {}
+
+void Output::document(const Value& value) { line(strict_json(value)); }
+
+std::string Output::paint(Style style, std::string_view text) const {
+  if (!colours_ || style == Style::plain || text.empty()) return std::string(text);
+  return std::string(code_of(style)) + std::string(text) + "\x1b[0m";
+}
+
+void Output::flush() {
+  if (std::fwrite(text_.data(), 1, text_.size(), stdout) != text_.size()) fail_to_write();
+  if (std::fflush(stdout) != 0) fail_to_write();
+  text_.clear();
+}
+
+void Table::print(Output& out) const {
+  std::vector<std::size_t> widths;
+  for (const Column& column : columns_) widths.push_back(width_of(column.title));
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::size_t total = kGap * (widths.size() - 1);
+  for (const std::size_t width : widths) total += width;
+  if (out.columns() != 0 && total > out.columns()) {
+    const std::size_t excess = total - out.columns();
+    const std::size_t least = std::min(widths[0], kLeastKeyWidth);
+    widths[0] = widths[0] > excess + least ? widths[0] - excess : least;
+  }
+  const auto print_row = [&](const std::vector<std::string>& cells, bool is_header) {
+    std::string text;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string cell = i == 0 ? cut_middle(cells[i], widths[0]) : cells[i];
+      const std::string blanks(widths[i] - std::min(widths[i], width_of(cell)), ' ');
+      const std::string shown = out.paint(is_header ? Style::dim : columns_[i].style, cell);
+      if (i != 0) text.append(kGap, ' ');
+      if (columns_[i].align == Align::right) {
+        text += blanks + shown;
+      } else {
+        text += shown + (i + 1 < cells.size() ? blanks : "");
+      }
+    }
+    out.line(text);
+  };
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  print_row(titles, true);
+  for (const auto& row : rows_) print_row(row, false);
+}
+
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return with_commas(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string with_commas(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+std::string human_bytes(std::uint64_t size_bytes) {
+  if (size_bytes < 1000) return counted(size_bytes, "byte");
+  constexpr std::array<std::string_view, 6> kUnits = {"kB", "MB", "GB", "TB", "PB", "EB"};
+  double amount = static_cast<double>(size_bytes) / 1000;
+  std::size_t unit = 0;
+  while (amount >= 999.95 && unit + 1 < kUnits.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", amount, kUnits[unit]);
+}
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Value shape_json(const Shape& shape) {
+  Value::List list;
+  for (const std::int64_t length : shape) list.items.emplace_back(length);
+  return {std::move(list)};
+}
+
+}  // namespace tenfold::cli

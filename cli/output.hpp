@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/tensor.hpp>
+#include <tenfold/value.hpp>
+
+namespace tenfold::cli {
+
+enum class Style { plain, bold, dim, node, dtype, good, bad };
+
+/// What a command prints on standard output. It is written when the command is done, so that a
+/// failure leaves standard output empty.
+class Output {
+ public:
+  Output();
+
+  /// Adds a line as it stands.
+  void line(std::string_view text) { text_.append(text).append("\n"); }
+  /// The one document of --json.
+  void document(const Value& value);
+
+  /// `text` in colours, if standard output is a terminal and NO_COLOR is not set.
+  std::string paint(Style style, std::string_view text) const;
+  /// Columns of the terminal; 0 where lines may be as long as they like.
+  std::size_t columns() const noexcept { return columns_; }
+
+  /// Writes everything. Throws Error(io), with EPIPE if nobody reads.
+  void flush();
+
+ private:
+  std::string text_;
+  bool colours_;
+  std::size_t columns_;
+};
+
+/// Rows under a header, each column as wide as its widest cell. On a terminal that is too narrow,
+/// the first column is cut in the middle.
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+    Style style = Style::plain;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// One cell a column, printable.
+  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void print(Output& out) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "12 tensors", "1 tensor".
+std::string counted(std::uint64_t count, std::string_view noun);
+/// "1,234,567".
+std::string with_commas(std::uint64_t number);
+/// "999 bytes", "1.5 GB": powers of 1000.
+std::string human_bytes(std::uint64_t size_bytes);
+/// "[3, 4]".
+std::string shape_text(const Shape& shape);
+/// A list of integers.
+Value shape_json(const Shape& shape);
+
+}  // namespace tenfold::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold::cli {
+
+/// Watches a long command: stops it after Ctrl-C, and draws a bar on standard error, if that is a
+/// terminal and the work takes over a second.
+class ProgressBar : public Monitor {
+ public:
+  ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  /// Wipes the bar.
+  ~ProgressBar() override;
+
+  void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view what) override;
+  bool stop() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool on_terminal_;
+  bool drawn_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_draw_{};
+};
+
+}  // namespace tenfold::cli

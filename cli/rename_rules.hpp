@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold::cli {
+
+/// `--rename A=B`: what is called A, or lies below it, is called B instead. "model=" takes the
+/// level away, "=model" puts everything below a new one. Rules apply one after the other.
+class RenameRules {
+ public:
+  /// Throws Error(invalid_argument) for a rule without "=".
+  explicit RenameRules(const std::vector<std::string>& rules);
+
+  bool empty() const noexcept { return rules_.empty(); }
+  std::string apply(const std::string& name) const;
+  /// Throws Error(key_not_found) for a rule whose A is not the name of anything in `names`, when
+  /// the rules before it were applied.
+  void require_each_applies(std::vector<std::string> names) const;
+
+ private:
+  struct Rule {
+    std::string from;
+    std::string to;
+  };
+  static bool applies(const Rule& rule, const std::string& name);
+  static std::string apply(const Rule& rule, const std::string& name);
+
+  std::vector<Rule> rules_;
+};
+
+}  // namespace tenfold::cli

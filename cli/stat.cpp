@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "progress_bar.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "Minimum, maximum, mean, standard deviation, zeros, NaN and infinities of tensors.\n"
+    "Figures are computed in float64 in bounded memory. NaN and infinities are counted and left\n"
+    "out of the others; std divides by the number of values; bool counts as 0 and 1, complex by\n"
+    "magnitude.";
+
+struct Options {
+  std::string path;
+  std::vector<std::string> keys;
+  bool json = false;
+};
+
+struct Row {
+  std::string key;
+  Statistics figures;
+};
+
+/// Counts bytes over all tensors for one bar.
+class Sum : public Monitor {
+ public:
+  Sum(Monitor& bar, std::uint64_t total_bytes) : bar_(bar), total_bytes_(total_bytes) {}
+  void report(std::uint64_t done_bytes, std::uint64_t, std::string_view what) override {
+    bar_.report(finished_bytes_ + done_bytes, total_bytes_, what);
+  }
+  bool stop() override { return bar_.stop(); }
+  void finish_tensor(std::uint64_t size_bytes) { finished_bytes_ += size_bytes; }
+
+ private:
+  Monitor& bar_;
+  std::uint64_t total_bytes_;
+  std::uint64_t finished_bytes_ = 0;
+};
+
+std::vector<Row> rows_of(const TensorDict& tree) {
+  std::vector<std::pair<std::string, Leaf>> leaves;
+  std::uint64_t total_bytes = 0;
+  tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    leaves.emplace_back(dotted(path), *leaf);
+    total_bytes += leaf->nbytes();
+  });
+  ProgressBar bar;
+  Sum sum(bar, total_bytes);
+  std::vector<Row> rows;
+  for (const auto& [key, leaf] : leaves) {
+    rows.push_back({key, statistics(leaf, 0, &sum)});
+    sum.finish_tensor(leaf.nbytes());
+  }
+  return rows;
+}
+
+void print_json(const std::vector<Row>& rows, Output& out) {
+  Value::List list;
+  for (const auto& [key, figures] : rows) {
+    list.items.push_back(object({{"key", key},
+                                 {"min", figures.min},
+                                 {"max", figures.max},
+                                 {"mean", figures.mean},
+                                 {"std", figures.std},
+                                 {"zeros", json_number(figures.zeros)},
+                                 {"nan", json_number(figures.nan)},
+                                 {"inf", json_number(figures.inf)}}));
+  }
+  out.document(std::move(list));
+}
+
+std::string short_number(double number) {
+  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
+}
+
+void print_table(const std::vector<Row>& rows, Output& out) {
+  using Align = Table::Align;
+  Table table({{"key"},
+               {"min", Align::right},
+               {"max", Align::right},
+               {"mean", Align::right},
+               {"std", Align::right},
+               {"zeros", Align::right},
+               {"nan", Align::right},
+               {"inf", Align::right}});
+  for (const auto& [key, figures] : rows) {
+    table.add_row({printable(key), short_number(figures.min), short_number(figures.max),
+                   short_number(figures.mean), short_number(figures.std),
+                   with_commas(figures.zeros), with_commas(figures.nan), with_commas(figures.inf)});
+  }
+  if (rows.empty()) {
+    out.line("no tensors");
+  } else {
+    table.print(out);
+  }
+}
+
+int stat(const Options& options, Output& out) {
+  const TensorDict tree = select(open(options.path), key_paths(options.keys));
+  const std::vector<Row> rows = rows_of(tree);
+  options.json ? print_json(rows, out) : print_table(rows, out);
+  return 0;
+}
+
+}  // namespace
+
+void add_stat(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("stat", kHelp);
+  command->add_option("path", options->path, "File or folder")->required();
+  command->add_option("key", options->keys, "Only these: dotted names or globs");
+  command->add_flag("--json", options->json, "One JSON document");
+  command->callback([options, &chosen] {
+    chosen.command = [options](Output& out) { return stat(*options, out); };
+  });
+}
+
+}  // namespace tenfold::cli

@@ -1,0 +1,124 @@
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include "commands.hpp"
+#include "interrupt.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+/// Names of siblings are padded to one width, unless a name is longer than this.
+constexpr std::size_t kMostPadding = 48;
+/// Columns a JSON value gets at least, and at most.
+constexpr std::size_t kLeastValueWidth = 20;
+constexpr std::size_t kMostValueWidth = 120;
+
+struct Options {
+  std::string path;
+  std::size_t depth = 0;
+  bool json = false;
+};
+
+std::string node_text(const TensorDict& node) {
+  std::string text(name(node.kind()));
+  if (node.info().int_keys) text += " of int keys";
+  if (!node.info().class_name.empty()) text += " " + printable(node.info().class_name);
+  const bool has_batch =
+      node.kind() == NodeKind::tensordict || node.kind() == NodeKind::tensorclass;
+  if (has_batch) text += " batch_size " + shape_text(node.batch_size());
+  return text;
+}
+
+Value json_of(const std::string& name, const TensorDict& node, std::size_t levels_left) {
+  Value::List children;
+  if (levels_left != 0) {
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      throw_if_interrupted();
+      const auto* child = std::get_if<TensorDict>(&item);
+      children.items.push_back(child != nullptr
+                                   ? json_of(key, *child, levels_left - 1)
+                                   : object({{"name", key}, {"children", Value::List{}}}));
+    });
+  }
+  return object({{"name", name}, {"children", std::move(children)}});
+}
+
+class Drawer {
+ public:
+  Drawer(Output& out, std::size_t depth) : out_(out), depth_(depth) {}
+
+  void draw(const TensorDict& node, const std::string& indent, std::size_t level) {
+    throw_if_interrupted();
+    if (depth_ != 0 && level == depth_) return;
+    std::size_t padding = 0;
+    for (const std::string& key : node.keys()) {
+      const std::size_t width = width_of(printable(key));
+      if (width <= kMostPadding) padding = std::max(padding, width);
+    }
+    const std::size_t count = node.size();
+    std::size_t position = 0;
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      const bool is_last = ++position == count;
+      const std::string shown = printable(key);
+      const std::string blanks(padding - std::min(padding, width_of(shown)), ' ');
+      const std::string start = out_.paint(Style::dim, indent + (is_last ? "└── " : "├── "));
+      if (const auto* child = std::get_if<TensorDict>(&item)) {
+        out_.line(start + out_.paint(Style::node, shown) + blanks + "  " +
+                  out_.paint(Style::dim, node_text(*child)));
+        draw(*child, indent + (is_last ? "    " : "│   "), level + 1);
+      } else {
+        out_.line(start + shown + blanks + "  " + item_text(item, indent.size() + padding + 6));
+      }
+    });
+  }
+
+ private:
+  std::string item_text(const TensorDict::Item& item, std::size_t used) const {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      return out_.paint(Style::dtype, name(leaf->dtype())) +
+             leaf_text(*leaf).substr(name(leaf->dtype()).size());
+    }
+    std::size_t width = kMostValueWidth;
+    if (out_.columns() != 0) {
+      const std::size_t rest = out_.columns() - std::min(out_.columns(), used);
+      width = std::clamp(rest, kLeastValueWidth, kMostValueWidth);
+    }
+    return cut_end(printable(to_json(std::get<NonTensor>(item).value)), width);
+  }
+
+  Output& out_;
+  std::size_t depth_;
+};
+
+int tree(const Options& options, Output& out) {
+  const TensorDict root = open(options.path);
+  if (options.json) {
+    const std::size_t levels = options.depth == 0 ? static_cast<std::size_t>(-1) : options.depth;
+    out.document(json_of(options.path, root, levels));
+    return 0;
+  }
+  out.line(out.paint(Style::node, printable(options.path)) + "  " +
+           out.paint(Style::dim, node_text(root)));
+  Drawer(out, options.depth).draw(root, "", 0);
+  return 0;
+}
+
+}  // namespace
+
+void add_tree(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("tree", "Draw the nesting, with dtypes, shapes and JSON values");
+  command->add_option("path", options->path, "File or folder")->required();
+  command->add_option("--depth", options->depth, "Levels to show (default: all)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "One JSON document");
+  command->callback([options, &chosen] {
+    chosen.command = [options](Output& out) { return tree(*options, out); };
+  });
+}
+
+}  // namespace tenfold::cli

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold {
+
+/// One tensor to be copied: all of `from`, in row-major order, into `to` of the same shape.
+struct LeafCopy {
+  Leaf from;
+  Tensor to;
+};
+
+/// Copies in parallel, straight from the file where the leaf is on disk. Dtypes may differ.
+/// Extra memory: at most one scratch piece a thread, for casts and strided targets.
+void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor);
+
+}  // namespace tenfold

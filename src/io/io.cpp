@@ -1,0 +1,58 @@
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+
+#include <cerrno>
+#include <string>
+
+#include "formats/commit.hpp"
+#include "io/registry.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+std::string probe(const Path& path) { return std::string(format_of_content(path, {}).name); }
+
+TensorDict open(const Path& path, const OpenOptions& options) {
+  return format_of_content(path, options.format).open(path, {.mode = options.mode});
+}
+
+Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {
+  const Format& format = format_for_saving(path, options.format);
+  if (!options.overwrite && (os::exists(path) || recover_folder(path))) {
+    throw Error::io(EEXIST, path.string(),
+                    path.string() +
+                        ": it exists already: expected nothing there; pass "
+                        "overwrite=True to replace it");
+  }
+  format.check(tree);
+  format.write(tree, path,
+               {.durable = options.durable,
+                .checksums = options.checksums,
+                .num_threads = options.num_threads,
+                .monitor = options.monitor});
+  return path;
+}
+
+namespace {
+
+TensorDict write_as_tensordict_does(const TensorDict& tree, const Path& path,
+                                    const WriteRequest& request) {
+  kMemmapFolder.check(tree);
+  kMemmapFolder.write(tree, path, request);
+  return kMemmapFolder.open(path, {.mode = Mode::write_through});
+}
+
+}  // namespace
+
+TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads) {
+  return write_as_tensordict_does(
+      tree, path,
+      {.durable = false, .checksums = false, .notes = false, .num_threads = num_threads});
+}
+
+TensorDict memmap_like(const TensorDict& tree, const Path& path) {
+  return write_as_tensordict_does(
+      tree, path, {.durable = false, .checksums = false, .notes = false, .zeros = true});
+}
+
+}  // namespace tenfold

@@ -1,0 +1,174 @@
+#include "io/registry.hpp"
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "base/text.hpp"
+#include "formats/commit.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<const Format*, 3> kFormats = {&kSafetensorsSharded, &kSafetensors,
+                                                   &kMemmapFolder};
+
+/// What people ask for and this version lacks.
+struct Unknown {
+  std::string_view name;
+  std::string_view suffix;
+};
+constexpr std::array<Unknown, 10> kUnsupported = {{{"tdz", ".tdz"},
+                                                   {"pt", ".pt"},
+                                                   {"pt", ".pth"},
+                                                   {"pt", ".bin"},
+                                                   {"npz", ".npz"},
+                                                   {"npy", ".npy"},
+                                                   {"consolidated", ""},
+                                                   {"snapshot", ""},
+                                                   {"dcp", ""},
+                                                   {"pickle", ".pkl"}}};
+
+constexpr std::string_view kSupported = "\"memmap\" (a folder) and \"safetensors\"";
+
+[[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view found) {
+  throw Error(ErrorCode::unsupported, path.string() + ": " + std::string(what) + ": expected " +
+                                          std::string(kSupported) + ", found " +
+                                          std::string(found));
+}
+
+bool has_suffix(const Format& format, const std::string& file_name) {
+  return std::any_of(format.suffixes.begin(), format.suffixes.end(), [&](std::string_view suffix) {
+    return file_name.size() > suffix.size() && file_name.ends_with(suffix);
+  });
+}
+
+const Format* format_by_suffix(const Path& path) {
+  const std::string file_name = path.filename().string();
+  for (const Format* format : kFormats) {
+    if (has_suffix(*format, file_name)) return format;
+  }
+  return nullptr;
+}
+
+/// What a file that no format claims seems to be, in words.
+std::string describe_file(const Path& path) {
+  const os::File file = os::File::open_read(path);
+  std::array<std::byte, 8> head{};
+  const std::size_t size = file.read_some_at(0, head);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
+  if (size == 0) return "an empty file";
+  if (text.starts_with("PK\x03\x04")) return "a zip archive (.pt, .tdz or .npz)";
+  if (text.starts_with("\x93NUMPY")) return "a NumPy file (.npy)";
+  if (text[0] == '\x80') return "a pickle (.pt, .bin or .pkl)";
+  return "a file that starts with " + base::quote(text);
+}
+
+/// The same for a folder. Names lie in an order that the file system chose, so the first in the
+/// alphabet is told.
+std::string describe_folder(const Path& path) {
+  const os::Directory folder = os::Directory::open(path);
+  if (folder.entry_info(".metadata")) return "a torch.distributed checkpoint (dcp)";
+  if (folder.entry_info(".snapshot_metadata")) return "a torchsnapshot folder (snapshot)";
+  std::optional<std::string> inside;
+  for (const std::string& name : folder.list()) {
+    const Format* format = format_by_suffix(name);
+    if (format != nullptr && (!inside || name < *inside)) inside = name;
+  }
+  std::string found = "a folder without meta.json";
+  if (inside) found += "; did you mean " + base::quote((path / *inside).string());
+  return found;
+}
+
+/// True for what was a memmap folder before it lost its meta.json.
+bool is_damaged_folder(const Path& path) {
+  const os::Directory folder = os::Directory::open(path);
+  if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
+  const std::vector<std::string> names = folder.list();
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.ends_with(".memmap"); });
+}
+
+std::string known_names() {
+  std::string text;
+  std::string_view last;
+  for (const Format* format : kFormats) {
+    if (format->name == last) continue;
+    text += (text.empty() ? "" : ", ") + base::quote(format->name);
+    last = format->name;
+  }
+  return text;
+}
+
+void require_known(std::string_view name) {
+  for (const Unknown& unknown : kUnsupported) {
+    if (unknown.name != name) continue;
+    throw Error(ErrorCode::unsupported,
+                "format " + base::quote(name) +
+                    ": this version cannot read or write it: expected one of " + known_names() +
+                    ", found " + base::quote(name));
+  }
+  const bool known = std::any_of(kFormats.begin(), kFormats.end(),
+                                 [&](const Format* format) { return format->name == name; });
+  if (known) return;
+  throw Error(ErrorCode::invalid_argument, "format " + base::quote(name) +
+                                               ": no such format: expected one of " +
+                                               known_names() + ", found " + base::quote(name));
+}
+
+}  // namespace
+
+std::span<const Format* const> formats() noexcept { return kFormats; }
+
+const Format& format_by_name(std::string_view name) {
+  require_known(name);
+  // The last row of a name is its plain form: one file rather than an index.
+  const auto row = std::find_if(kFormats.rbegin(), kFormats.rend(),
+                                [&](const Format* format) { return format->name == name; });
+  return **row;
+}
+
+const Format& format_for_saving(const Path& path, std::string_view name) {
+  const Format* by_suffix = format_by_suffix(path);
+  if (!name.empty()) {
+    require_known(name);
+    if (by_suffix != nullptr && by_suffix->name == name) return *by_suffix;
+    return format_by_name(name);
+  }
+  if (by_suffix != nullptr) return *by_suffix;
+  const std::string file_name = path.filename().string();
+  for (const Unknown& unknown : kUnsupported) {
+    if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
+    unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
+                "the suffix " + base::quote(unknown.suffix) +
+                    "; format=\"memmap\" makes a folder of that name");
+  }
+  return kMemmapFolder;
+}
+
+const Format& format_of_content(const Path& path, std::string_view name) {
+  if (!name.empty()) require_known(name);
+  if (!os::exists(path) && !recover_folder(path)) {
+    throw Error(ErrorCode::file_not_found, path.string() + ": no such file or folder");
+  }
+  for (const Format* format : kFormats) {
+    if ((name.empty() || format->name == name) && format->probe(path)) return *format;
+  }
+  // The content fits nothing. If name or suffix says what it was meant to be, that format tells
+  // best what is wrong with it.
+  if (!name.empty()) return format_for_saving(path, name);
+  const os::FileInfo info = os::file_info(path);
+  if (info.is_directory) {
+    if (is_damaged_folder(path)) return kMemmapFolder;
+    unsupported(path, "not a known format", describe_folder(path));
+  }
+  if (const Format* format = format_by_suffix(path)) return *format;
+  unsupported(path, "not a known format", describe_file(path));
+}
+
+}  // namespace tenfold

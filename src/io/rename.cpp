@@ -1,0 +1,164 @@
+#include "io/rename.hpp"
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.hpp"
+#include "io/tree.hpp"
+
+namespace tenfold {
+namespace {
+
+void append_split(std::string_view name, KeyPath& path) {
+  for (;;) {
+    const std::size_t dot = name.find('.');
+    path.emplace_back(name.substr(0, dot));
+    if (dot == std::string_view::npos) return;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+bool is_flat(const TensorDict& tree) {
+  bool flat = true;
+  tree.for_each([&](const std::string&, const TensorDict::Item& item) {
+    flat = flat && !std::holds_alternative<TensorDict>(item);
+  });
+  return flat;
+}
+
+struct Renamer {
+  const RenameFunction& rename;
+  bool flat;
+  std::map<KeyPath, NodeInfo> infos;       ///< of the source's nodes
+  std::map<KeyPath, std::string> taken;    ///< new path of an entry -> its source's name
+  std::map<KeyPath, std::string> entered;  ///< new path of a node -> a source below it
+  TensorDict root;
+
+  [[noreturn]] static void clash(const std::string& a, const std::string& b,
+                                 const KeyPath& target) {
+    throw Error(ErrorCode::invalid_argument,
+                "rename: " + base::quote(a) + " and " + base::quote(b) + " both become " +
+                    base::quote(dotted(target)) + ": expected a new name for each");
+  }
+
+  /// The node at `path` (less its last key), made if it is not there.
+  TensorDict parent_of(const KeyPath& path, const std::string& source) {
+    TensorDict node = root;
+    KeyPath at;
+    for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+      at.push_back(path[i]);
+      if (const auto entry = taken.find(at); entry != taken.end()) clash(entry->second, source, at);
+      entered.emplace(at, source);
+      if (!node.contains(path[i])) node.set(path[i], TensorDict(info_for(at)));
+      node = node[path[i]];
+    }
+    return node;
+  }
+
+  /// What a node at `path` is: as the source's there, else as its root.
+  NodeInfo info_for(const KeyPath& path) const {
+    if (const auto known = infos.find(path); known != infos.end()) return known->second;
+    const NodeInfo& top = root.info();
+    NodeInfo info;
+    info.kind = top.kind == NodeKind::ordered_dict || top.kind == NodeKind::tensordict
+                    ? top.kind
+                    : NodeKind::dict;
+    if (info.kind == NodeKind::tensordict) info.batch_size = top.batch_size;
+    return info;
+  }
+
+  void place(const KeyPath& path, const TensorDict::Item& item) {
+    const std::string name = dotted(path);
+    const std::string new_name = rename(name);
+    if (new_name.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "rename: " + base::quote(name) + ": expected a name, found \"\"");
+    }
+    const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);
+    TensorDict parent = parent_of(target, name);
+    if (const auto node = entered.find(target); node != entered.end()) {
+      clash(node->second, name, target);
+    }
+    const auto [entry, is_new] = taken.emplace(target, name);
+    if (!is_new) clash(entry->second, name, target);
+    parent.set(target.back(), item);
+  }
+
+  void collect_infos(const TensorDict& node, KeyPath& path) {
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      const auto* child = std::get_if<TensorDict>(&item);
+      if (child == nullptr) return;
+      path.push_back(key);
+      infos.emplace(path, child->info());
+      collect_infos(*child, path);
+      path.pop_back();
+    });
+  }
+
+  void walk(const TensorDict& node, KeyPath& path) {
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      path.push_back(key);
+      if (const auto* child = std::get_if<TensorDict>(&item)) {
+        if (child->empty()) parent_of(path, dotted(path)).set(key, *child);
+        walk(*child, path);
+      } else {
+        place(path, item);
+      }
+      path.pop_back();
+    });
+  }
+};
+
+void fix_kinds(TensorDict node) {
+  node.for_each([](const std::string&, const TensorDict::Item& item) {
+    if (const auto* child = std::get_if<TensorDict>(&item)) fix_kinds(*child);
+  });
+  fix_kind(node);
+}
+
+}  // namespace
+
+KeyPath renamed_path(const KeyPath& path, const std::string& new_name, bool flat) {
+  if (flat) return {new_name};
+  // Keys at either end that did not change stay as they are, dots and all.
+  std::string_view middle = new_name;
+  std::size_t head = 0;
+  while (head + 1 < path.size() && middle.size() > path[head].size() + 1 &&
+         middle.starts_with(path[head]) && middle[path[head].size()] == '.') {
+    middle.remove_prefix(path[head].size() + 1);
+    ++head;
+  }
+  std::size_t tail = path.size();
+  while (tail > head && middle.ends_with(path[tail - 1])) {
+    const std::size_t rest = middle.size() - path[tail - 1].size();
+    if (rest != 0 && middle[rest - 1] != '.') break;
+    middle = middle.substr(0, rest == 0 ? 0 : rest - 1);
+    --tail;
+    if (middle.empty()) break;
+  }
+  KeyPath renamed(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(head));
+  if (tail == head + 1) {
+    renamed.emplace_back(middle);  // one key before, one key after
+  } else if (!middle.empty()) {
+    append_split(middle, renamed);
+  }
+  renamed.insert(renamed.end(), path.begin() + static_cast<std::ptrdiff_t>(tail), path.end());
+  return renamed;
+}
+
+TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
+  if (!rename) return tree;
+  Renamer renamer{rename, is_flat(tree), {}, {}, {}, empty_like(tree)};
+  KeyPath path;
+  renamer.collect_infos(tree, path);
+  renamer.walk(tree, path);
+  fix_kinds(renamer.root);
+  return renamer.root;
+}
+
+}  // namespace tenfold

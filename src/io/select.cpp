@@ -1,0 +1,63 @@
+#include <tenfold/inspect.hpp>
+
+#include <string>
+#include <vector>
+
+#include "io/selector.hpp"
+#include "io/tree.hpp"
+
+namespace tenfold {
+namespace {
+
+class Pruner {
+ public:
+  Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
+
+  /// What is left of `node`; `inside` means that a key named it or a node above it.
+  TensorDict prune(const TensorDict& node, bool inside) {
+    TensorDict kept = empty_like(node);
+    for (const std::string& key : node.keys()) {
+      path_.push_back(key);
+      keep_entry(node, key, inside, kept);
+      path_.pop_back();
+    }
+    fix_kind(kept);
+    return kept;
+  }
+
+ private:
+  void keep_entry(const TensorDict& node, const std::string& key, bool inside, TensorDict& kept) {
+    const std::string name = dotted(path_);
+    const bool named = keys_.names(path_, name);
+    const bool wanted = inside || named;
+    if (!wanted && !keys_.may_name_below(name)) return;
+    if (exclude_.names(path_, name)) return;
+    const TensorDict::Item item = node.get(key);
+    const auto* child = std::get_if<TensorDict>(&item);
+    if (child == nullptr) {
+      if (wanted) kept.set(key, item);
+      return;
+    }
+    TensorDict pruned = prune(*child, wanted);
+    // A node that was empty before was asked for; one that became empty was not.
+    if (!pruned.empty() || (wanted && child->empty())) kept.set(key, std::move(pruned));
+  }
+
+  Selector& keys_;
+  Selector& exclude_;
+  KeyPath path_;
+};
+
+}  // namespace
+
+TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
+                  const std::vector<KeyPath>& exclude) {
+  if (keys.empty() && exclude.empty()) return tree;
+  Selector selector(keys);
+  Selector excluder(exclude);
+  TensorDict kept = Pruner(selector, excluder).prune(tree, keys.empty());
+  selector.require_all_hit(tree);
+  return kept;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,81 @@
+#include "io/selector.hpp"
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+
+#include "base/glob.hpp"
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+void collect_names(const TensorDict& node, const std::string& prefix,
+                   std::vector<std::string>& names) {
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    names.push_back(prefix + key);
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      collect_names(*child, prefix + key + ".", names);
+    }
+  });
+}
+
+}  // namespace
+
+Selector::Selector(const std::vector<KeyPath>& keys) : keys_(keys), hit_(keys.size(), false) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    by_name_[dotted(keys[i])].push_back(i);
+    if (keys[i].size() == 1 && base::is_glob(keys[i][0])) globs_.push_back(i);
+  }
+}
+
+bool Selector::names(const KeyPath& path, const std::string& name) {
+  bool found = false;
+  if (const auto exact = by_name_.find(name); exact != by_name_.end()) {
+    for (const std::size_t i : exact->second) {
+      // One string may stand for any way to cut the dotted name into keys; a path may not.
+      if (keys_[i].size() == 1 || keys_[i] == path) found = hit_[i] = true;
+    }
+  }
+  for (const std::size_t i : globs_) {
+    if (base::glob_match(keys_[i][0], name)) found = hit_[i] = true;
+  }
+  return found;
+}
+
+bool Selector::names_or_holds(const KeyPath& path) {
+  KeyPath above;
+  for (const std::string& key : path) {
+    above.push_back(key);
+    if (names(above, dotted(above))) return true;
+  }
+  return false;
+}
+
+bool Selector::may_name_below(const std::string& name) const {
+  const std::string prefix = name + ".";
+  const auto next = by_name_.lower_bound(prefix);
+  if (next != by_name_.end() && next->first.starts_with(prefix)) return true;
+  return std::any_of(globs_.begin(), globs_.end(), [&](std::size_t i) {
+    return base::glob_may_match_below(keys_[i][0], prefix);
+  });
+}
+
+void Selector::require_all_hit(const TensorDict& tree) const {
+  const auto miss = std::find(hit_.begin(), hit_.end(), false);
+  if (miss == hit_.end()) return;
+  const KeyPath& key = keys_[static_cast<std::size_t>(miss - hit_.begin())];
+  std::vector<std::string> names;
+  collect_names(tree, "", names);
+  std::string message = tree.where();
+  if (!message.empty()) message += ": ";
+  const bool is_glob = key.size() == 1 && base::is_glob(key[0]);
+  message += (is_glob ? "no key matches " : "no key ") + base::quote(dotted(key));
+  const auto near = base::near_matches(dotted(key), names);
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    message += (i == 0 ? "; did you mean " : ", ") + base::quote(near[i]);
+  }
+  throw Error(ErrorCode::key_not_found, message);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,119 @@
+#include <tenfold/inspect.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "formats/progress.hpp"
+#include "io/elements.hpp"
+#include "os/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
+constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 16;
+/// Elements held as double at a time: they stay in the first-level cache.
+constexpr std::uint64_t kElementsAtOnce = 2048;
+
+/// Welford's figures of a run of values, which merge exactly enough (Chan et al. 1979).
+struct Partial {
+  std::uint64_t count = 0;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  double mean = 0;
+  double squares = 0;  ///< sum of squared deviations from the mean
+  std::uint64_t zeros = 0;
+  std::uint64_t nan = 0;
+  std::uint64_t inf = 0;
+
+  void merge(const Partial& other) {
+    zeros += other.zeros;
+    nan += other.nan;
+    inf += other.inf;
+    if (other.count == 0) return;
+    const auto n = static_cast<double>(count);
+    const auto m = static_cast<double>(other.count);
+    const double delta = other.mean - mean;
+    mean += delta * (m / (n + m));
+    squares += other.squares + delta * delta * (n * (m / (n + m)));
+    count += other.count;
+    min = std::min(min, other.min);
+    max = std::max(max, other.max);
+  }
+};
+
+Partial partial_of(std::span<const double> values) {
+  Partial part;
+  double sum = 0;
+  for (const double value : values) {
+    if (std::isnan(value)) {
+      ++part.nan;
+    } else if (std::isinf(value)) {
+      ++part.inf;
+    } else {
+      ++part.count;
+      part.zeros += value == 0 ? 1 : 0;
+      part.min = std::min(part.min, value);
+      part.max = std::max(part.max, value);
+      sum += value;
+    }
+  }
+  if (part.count == 0) return part;
+  part.mean = sum / static_cast<double>(part.count);
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    part.squares += (value - part.mean) * (value - part.mean);
+  }
+  return part;
+}
+
+Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
+  const std::size_t item = itemsize(leaf.dtype());
+  std::vector<std::byte> scratch(std::min<std::uint64_t>(kElementsPerRead, end - begin) * item);
+  std::vector<double> values(kElementsAtOnce * doubles_per_element(leaf.dtype()));
+  Partial part;
+  for (std::uint64_t at = begin; at < end; at += kElementsPerRead) {
+    const auto count = std::min<std::uint64_t>(kElementsPerRead, end - at);
+    const std::span<std::byte> read = std::span(scratch).first(count * item);
+    leaf.read(at * item, read);
+    for (std::uint64_t i = 0; i < count; i += kElementsAtOnce) {
+      const auto some = std::min<std::uint64_t>(kElementsAtOnce, count - i);
+      part.merge(partial_of(to_doubles(leaf.dtype(), read.subspan(i * item, some * item), values)));
+    }
+  }
+  return part;
+}
+
+}  // namespace
+
+Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
+  const std::uint64_t size_bytes = leaf.nbytes();
+  const std::uint64_t num_elements = size_bytes / itemsize(leaf.dtype());
+  const std::uint64_t num_tasks = (num_elements + kElementsPerTask - 1) / kElementsPerTask;
+  std::vector<Partial> parts(static_cast<std::size_t>(num_tasks));
+  Progress progress(monitor, size_bytes, "stat");
+  os::parallel_for(
+      parts.size(), os::num_threads_for(num_threads),
+      [&](std::size_t task) {
+        const std::uint64_t begin = task * kElementsPerTask;
+        const std::uint64_t end = std::min(num_elements, begin + kElementsPerTask);
+        parts[task] = partial_of(leaf, begin, end);
+        progress.add((end - begin) * itemsize(leaf.dtype()));
+      },
+      [&] { progress.poll(); });
+  Partial all;
+  for (const Partial& part : parts) all.merge(part);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (all.count == 0) {
+    return {0, kNone, kNone, kNone, kNone, all.zeros, all.nan, all.inf};
+  }
+  const double variance = all.squares / static_cast<double>(all.count);
+  return {all.count, all.min, all.max, all.mean, std::sqrt(variance), all.zeros, all.nan, all.inf};
+}
+
+}  // namespace tenfold
