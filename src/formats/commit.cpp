@@ -277,9 +277,11 @@ void FolderReplacement::step_aside_and_move_in(bool durable) {
     parent_.rename(aside, name_);
     throw;
   }
-  has_sibling_ = false;
+  // What is left to remove is the old folder, now under this name.
+  sibling_ = aside;
   if (durable) parent_.sync();
-  parent_.remove_tree(aside);
+  parent_.remove_tree(sibling_);
+  has_sibling_ = false;
 }
 
 bool recover_folder(const Path& path) {

@@ -1,0 +1,258 @@
+// Every writer of the library, killed at every call, refused every call, and robbed of its power at
+// every moment. A new writer joins by one row.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/commit.hpp"
+#include "os/fault.hpp"
+#include "support/crash_harness.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Three sectors and a bit, each unlike the next.
+std::string content(char version, std::size_t size = 1700) {
+  std::string bytes;
+  while (bytes.size() < size) bytes += version + std::to_string(bytes.size()) + "/";
+  bytes.resize(size);
+  return bytes;
+}
+
+void write_all(os::File& file, const std::string& bytes) {
+  // In two writes, the later part first.
+  const auto all = std::as_bytes(std::span(bytes));
+  const std::size_t middle = bytes.size() / 2;
+  file.write_at(middle, all.subspan(middle));
+  file.write_at(0, all.first(middle));
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+void save_file(const fs::path& path, char version, bool durable) {
+  FileReplacement replacement(path);
+  write_all(replacement.file(), content(version));
+  replacement.publish(durable);
+}
+
+Found which_file(const fs::path& path) {
+  if (!fs::exists(path)) return Found::absent;
+  const std::string bytes = read_file(path);
+  if (bytes == content('o')) return Found::old_version;
+  if (bytes == content('n')) return Found::new_version;
+  return Found::neither;
+}
+
+using Files = std::map<std::string, std::string>;
+
+/// The versions share some names, so that a mixture of both would look whole to a careless eye.
+Files files_of(char version) {
+  Files files = {{"a", content(version)}, {"sub/b", content(version, 700)}};
+  files[version == 'o' ? "sub/old" : "sub/new"] = content(version, 90);
+  return files;
+}
+
+void save_folder(const fs::path& path, char version, bool durable) {
+  FolderReplacement replacement(path);
+  replacement.folder().create_directory("sub");
+  os::Directory sub = os::Directory::open_at(replacement.folder(), "sub");
+  for (const auto& [name, bytes] : files_of(version)) {
+    const bool nested = name.starts_with("sub/");
+    os::File file =
+        os::File::create_at(nested ? sub : replacement.folder(), nested ? name.substr(4) : name);
+    write_all(file, bytes);
+    if (durable) file.sync();
+  }
+  if (durable) sub.sync();
+  replacement.publish(durable);
+}
+
+Found which_folder(const fs::path& path) {
+  recover_folder(path);
+  if (!fs::exists(path)) return Found::absent;
+  Files found;
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    if (entry.is_directory()) continue;
+    found[entry.path().lexically_relative(path).string()] = read_file(entry.path());
+  }
+  if (found == files_of('o')) return Found::old_version;
+  if (found == files_of('n')) return Found::new_version;
+  return Found::neither;
+}
+
+/// As on a file system that cannot exchange two names.
+class WithoutExchange {
+ public:
+  WithoutExchange() : before_(os::set_exchange_supported(false)) {}
+  ~WithoutExchange() { os::set_exchange_supported(before_); }
+  WithoutExchange(const WithoutExchange&) = delete;
+  WithoutExchange& operator=(const WithoutExchange&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Losses tried at each moment.
+constexpr int kTrials = 48;
+
+std::vector<CrashCase> crash_cases() {
+  return {
+      {"File", "data.bin", [](const Path& path) { save_file(path, 'o', false); },
+       [](const Path& path, bool durable) { save_file(path, 'n', durable); }, which_file},
+      {"FileWithoutExchange", "data.bin", [](const Path& path) { save_file(path, 'o', false); },
+       [](const Path& path, bool durable) {
+         const WithoutExchange without;
+         save_file(path, 'n', durable);
+       },
+       which_file},
+      {"Folder", "data", [](const Path& path) { save_folder(path, 'o', false); },
+       [](const Path& path, bool durable) { save_folder(path, 'n', durable); }, which_folder},
+      {"FolderWithoutExchange", "data", [](const Path& path) { save_folder(path, 'o', false); },
+       [](const Path& path, bool durable) {
+         const WithoutExchange without;
+         save_folder(path, 'n', durable);
+       },
+       which_folder},
+  };
+}
+
+class EveryWriter : public ::testing::TestWithParam<CrashCase> {};
+
+TEST_P(EveryWriter, SurvivesAKillAtEveryChange) {
+  for (const bool durable : {true, false}) {
+    for (const bool with_old : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << "durable " << durable << ", with old " << with_old);
+      expect_survives_kill_at_every_change(GetParam(), durable, with_old);
+    }
+  }
+}
+
+TEST_P(EveryWriter, SurvivesAFullDiskAtEveryChange) {
+  for (const bool with_old : {true, false}) {
+    expect_survives_failure_of_every_change(GetParam(), true, with_old, ENOSPC);
+  }
+}
+
+TEST_P(EveryWriter, SurvivesAFailingDiskAtEveryChange) {
+  expect_survives_failure_of_every_change(GetParam(), true, true, EIO);
+  expect_survives_failure_of_every_change(GetParam(), false, true, EIO);
+}
+
+TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
+  for (const bool with_old : {true, false}) {
+    expect_survives_power_loss(GetParam(), with_old, kTrials, 20260);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Writers, EveryWriter, ::testing::ValuesIn(crash_cases()),
+                         [](const auto& row) { return row.param.name; });
+
+/// Writers that forget one step each: the proof is worth something only if it finds them.
+os::File create_new(os::Directory& parent) {
+  parent.remove_tree("new");
+  os::File file = os::File::create_at(parent, "new");
+  write_all(file, content('n'));
+  return file;
+}
+
+void rename_without_sync(const Path& path) {
+  os::Parent parent = os::open_parent(path, false);
+  create_new(parent.directory);
+  parent.directory.rename("new", parent.name);
+  parent.directory.sync();
+}
+
+void sync_after_the_rename(const Path& path) {
+  os::Parent parent = os::open_parent(path, false);
+  os::File file = create_new(parent.directory);
+  parent.directory.rename("new", parent.name);
+  file.sync();
+  parent.directory.sync();
+}
+
+void forget_the_parent(const Path& path) {
+  os::Parent parent = os::open_parent(path, false);
+  create_new(parent.directory).sync();
+  parent.directory.rename("new", parent.name);
+}
+
+void write_in_place(const Path& path) {
+  os::File file = os::File::open_read_write(path);
+  write_all(file, content('n'));
+  file.sync();
+}
+
+void leave_the_old_name_empty(const Path& path) {
+  os::Parent parent = os::open_parent(path, false);
+  create_new(parent.directory).sync();
+  parent.directory.sync();
+  parent.directory.remove_tree(parent.name);
+  parent.directory.rename("new", parent.name);
+  parent.directory.sync();
+}
+
+void use_a_new_name_each_time(const Path& path) {
+  os::Parent parent = os::open_parent(path, false);
+  const std::string name = "new-" + std::to_string(parent.directory.list().size());
+  os::File file = os::File::create_at(parent.directory, name);
+  write_all(file, content('n'));
+  parent.directory.rename(name, parent.name);
+}
+
+struct BrokenWriter {
+  const char* name;
+  void (*save)(const Path& path);
+  bool by_kill;       ///< found by a kill, otherwise by a power loss
+  const char* found;  ///< what the report says
+};
+
+class TheProof : public ::testing::TestWithParam<BrokenWriter> {};
+
+TEST_P(TheProof, FindsAWriterThatForgetsAStep) {
+  const BrokenWriter& writer = GetParam();
+  const CrashCase broken = {"Broken", "data.bin",
+                            [](const Path& path) { save_file(path, 'o', false); },
+                            [&writer](const Path& path, bool) { writer.save(path); }, which_file};
+  ::testing::TestPartResultArray failures;
+  {
+    ::testing::ScopedFakeTestPartResultReporter capture(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    if (writer.by_kill) {
+      expect_survives_kill_at_every_change(broken, true, true);
+    } else {
+      expect_survives_power_loss(broken, true, kTrials, 1);
+    }
+  }
+  ASSERT_GT(failures.size(), 0);
+  EXPECT_THAT(failures.GetTestPartResult(0).message(), ::testing::HasSubstr(writer.found));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BrokenWriters, TheProof,
+    ::testing::Values(
+        BrokenWriter{"RenameWithoutSync", rename_without_sync, false, "neither version"},
+        BrokenWriter{"SyncAfterTheRename", sync_after_the_rename, false, "neither version"},
+        BrokenWriter{"ForgetTheParent", forget_the_parent, false, "though the save had returned"},
+        BrokenWriter{"WriteInPlaceAtAPowerLoss", write_in_place, false, "neither version"},
+        BrokenWriter{"WriteInPlaceAtAKill", write_in_place, true, "neither version"},
+        BrokenWriter{"LeaveTheOldNameEmpty", leave_the_old_name_empty, true, "found absent"},
+        BrokenWriter{"UseANewNameEachTime", use_a_new_name_each_time, true, "one more save"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace tenfold::test
