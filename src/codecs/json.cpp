@@ -301,7 +301,7 @@ class Parser {
       ++p_;
       return;
     }
-    if (peek() != 'u') fail("one of \"\\/bfnrtu after a backslash");
+    if (peek() != 'u') fail("an escape such as \\n or \\u0041");
     ++p_;
     std::uint32_t value = hex4();
     // A high half joins the low half right behind it; any other half stays alone.

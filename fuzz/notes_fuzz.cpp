@@ -1,0 +1,40 @@
+// Any bytes: they are refused, or the notes that they are survive writing and reading again, and
+// applying them to whatever is there changes nothing or gives a sound tree.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+
+#include "core/notes.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenfold;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  Notes notes;
+  try {
+    notes = Notes::from_json(text, "input");
+  } catch (const Error& error) {
+    const bool expected =
+        error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported;
+    if (!expected) std::abort();
+    return 0;
+  }
+  if (Notes::from_json(notes.to_json(), "again") != notes) std::abort();
+
+  for (const auto& [path, note] : notes.values) {
+    Value value = from_json(R"([{"betas": [0.9, [1]], "0": {"1": []}}, [], {}])", "value");
+    const Value before = value;
+    if (!apply_value_note(notes, path, value) && value != before) std::abort();
+  }
+  const std::array<std::string, 2> keys = {"0", "1"};
+  for (const auto& [path, note] : notes.nodes) {
+    NodeInfo info;
+    apply_node_note(notes, path, keys, info);
+    if (info.kind != note.kind && info.kind != NodeKind::tensordict) std::abort();
+  }
+  return 0;
+}
