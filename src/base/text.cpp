@@ -55,6 +55,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   const std::size_t longer = std::max(a.size(), b.size());
   const std::size_t shorter = std::min(a.size(), b.size());
   if ((longer - shorter) * 2 > limit) return limit + 1;
+  // Keys of one tree share long heads and tails, which cost nothing and change nothing.
+  const auto head = static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(shorter), b.begin()).first -
+      a.begin());
+  a.remove_prefix(head);
+  b.remove_prefix(head);
+  while (!a.empty() && !b.empty() && a.back() == b.back()) {
+    a.remove_suffix(1);
+    b.remove_suffix(1);
+  }
   std::vector<std::size_t> before_last(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);

@@ -58,7 +58,10 @@ SharedBytes shared_bytes(const Leaf& leaf) {
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
-  return {reinterpret_cast<std::uintptr_t>(tensor.raw_data()), tensor.nbytes()};
+  SharedBytes shared;
+  shared.a = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  shared.b = tensor.nbytes();
+  return shared;
 }
 
 }  // namespace tenfold
