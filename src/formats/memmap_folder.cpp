@@ -1,0 +1,95 @@
+// tensordict's memory-mapped folder: one meta.json a node, one file a tensor. See
+// https://pytorch.org/tensordict ("The on-disk format"); what it cannot say is in `%notes.json`.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/notes.hpp"
+#include "formats/commit.hpp"
+#include "formats/format.hpp"
+#include "formats/memmap_checksums.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_plan.hpp"
+#include "formats/memmap_reader.hpp"
+#include "formats/memmap_verify.hpp"
+#include "formats/memmap_writer.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+namespace {
+
+bool has_meta(const os::Directory& folder) {
+  const auto meta = folder.entry_info(std::string(memmap_folder::kMetaName));
+  return meta && meta->is_regular;
+}
+
+bool probe_folder(const Path& path) {
+  return os::file_info(path).is_directory && has_meta(os::Directory::open(path));
+}
+
+TensorDict open_folder(const Path& path, const OpenRequest& request) {
+  if (request.mode != Mode::write_through) {
+    return memmap_folder::open_tree(os::Directory::open(path), path, request.mode);
+  }
+  os::Directory folder = lock_for_writing_through(path);
+  const os::Directory same = folder.duplicate();
+  TensorDict tree = memmap_folder::open_tree(std::move(folder), path, request.mode);
+  memmap_folder::drop_leaf_checksums(same, path);
+  return tree;
+}
+
+void check_folder(const TensorDict& tree) {
+  static_cast<void>(memmap_folder::plan_tree(tree, true));
+}
+
+/// A folder that is not a saved tree holds something else of the user's.
+void refuse_foreign_folder(const Path& path) {
+  if (!os::exists(path)) return;
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return;
+  const os::Directory folder = os::Directory::open(target);
+  if (has_meta(folder)) return;
+  std::vector<std::string> names = folder.list();
+  if (names.empty()) return;
+  std::sort(names.begin(), names.end());
+  constexpr std::size_t kNamed = 3;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(names[i]);
+  }
+  if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": folder to replace: expected a saved tree or an empty folder, found " + found +
+                  "; save to another path, or remove the folder first");
+}
+
+void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  const memmap_folder::Plan plan = memmap_folder::plan_tree(tree, request.notes);
+  refuse_foreign_folder(path);
+  if (!plan.unloadable_by_upstream.empty()) {
+    warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
+         ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "
+         "safetensors format is read by both");
+  }
+  FolderReplacement replacement(path);
+  memmap_folder::write_plan(plan, replacement.folder(), request);
+  replacement.publish(request.durable);
+}
+
+VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
+  return memmap_folder::verify_folder(path, request);
+}
+
+}  // namespace
+
+const Format kMemmapFolder = {"memmap",     {},           probe_folder, open_folder,
+                              check_folder, write_folder, verify_folder};
+
+}  // namespace tenfold

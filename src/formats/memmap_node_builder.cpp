@@ -1,0 +1,273 @@
+#include "formats/memmap_node_builder.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/node.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_source.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// A sub-folder that is entered when it is asked for.
+class FolderItem final : public LazyItem {
+ public:
+  FolderItem(NodePlace parent, std::string key, std::string name, std::string class_name)
+      : parent_(std::move(parent)),
+        key_(std::move(key)),
+        name_(std::move(name)),
+        class_name_(std::move(class_name)) {}
+
+  TensorDict::Item load() override {
+    NodePlace place{parent_.store, open(), note_path_child(parent_.note_path, key_)};
+    return read_node(place, class_name_);
+  }
+
+ private:
+  std::shared_ptr<FolderHandle> open() const {
+    FolderHandle& parent = *parent_.folder;
+    if (name_.size() <= kMaxNameBytes) {
+      if (auto folder = parent.try_child(name_)) return folder;
+    }
+    // Versions before 0.14 did not encode the names of folders.
+    if (name_ != key_ && !is_clash_name(name_) && key_.size() <= kMaxNameBytes &&
+        is_safe_raw_node(key_)) {
+      if (auto folder = parent.try_child(key_)) return folder;
+    }
+    if (parent.was_replaced()) parent.throw_replaced();
+    throw Error(ErrorCode::corrupt, parent.display() + ": node " + base::quote(key_) +
+                                        ": folder is missing: expected a folder " +
+                                        base::quote(name_));
+  }
+
+  NodePlace parent_;
+  std::string key_;
+  std::string name_;
+  std::string class_name_;
+};
+
+/// An entry that cannot be read: an error for whoever asks for it, and for nobody else.
+class BadItem final : public LazyItem {
+ public:
+  BadItem(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  TensorDict::Item load() override { throw Error(code_, message_); }
+
+ private:
+  ErrorCode code_;
+  std::string message_;
+};
+
+/// Fills the entries of one node.
+class NodeBuilder {
+ public:
+  NodeBuilder(const NodePlace& place, Node& node)
+      : place_(place),
+        node_(node),
+        notes_(place.store->node_notes(place.note_path)),
+        source_(std::make_shared<FolderSource>(place.store, place.folder, place.note_path)) {
+    if (notes_ == nullptr) return;
+    for (const auto& [key, name] : notes_->files) names_.emplace(key, name);
+  }
+
+  void add_all(NodeMeta& meta) {
+    node_.entries.reserve(meta.entries.size());
+    // Keys that the members `shape`, `device`, `_type` hide stand where those members stand.
+    const std::pair<std::string_view, std::size_t> hidden[] = {{"shape", meta.shape_position},
+                                                               {"device", meta.device_position},
+                                                               {"_type", meta.type_position}};
+    for (std::size_t i = 0; i <= meta.entries.size(); ++i) {
+      for (const auto& [key, position] : hidden) {
+        if (position == i) add_hidden(key);
+      }
+      if (i < meta.entries.size()) add(meta.entries[i], *source_);
+    }
+    add_unbatched();
+  }
+
+ private:
+  std::string name_of(const std::string& key) const {
+    const auto found = names_.find(key);
+    return found == names_.end() ? std::string() : found->second;
+  }
+
+  void add(const MetaEntry& entry, FolderSource& source) {
+    if (!entry.problem.empty()) {
+      const auto code = entry.unsupported ? ErrorCode::unsupported : ErrorCode::corrupt;
+      const std::string message =
+          place_.folder->display() + "/" + std::string(kMetaName) + ": " + entry.problem;
+      push(entry.key, std::make_shared<BadItem>(code, message));
+    } else if (entry.is_node) {
+      add_folder(entry.key);
+    } else {
+      add_leaf(entry, source, false);
+    }
+  }
+
+  void add_leaf(const MetaEntry& entry, FolderSource& source, bool unbatched) {
+    Leaf leaf(entry.dtype, entry.shape, source.shared_from_this(),
+              source.add(entry, name_of(entry.key)));
+    if (entry.is_nested) leaf.mark_nested();
+    if (unbatched) leaf.mark_unbatched();
+    push(entry.key, std::move(leaf));
+  }
+
+  void add_folder(const std::string& key) {
+    std::string name = name_of(key);
+    if (name.empty()) name = encode_key(key);
+    push(key, std::make_shared<FolderItem>(place_, key, std::move(name), std::string()));
+  }
+
+  void add_hidden(std::string_view key) {
+    if (notes_ == nullptr) return;
+    if (const auto entry = hidden_leaf(key)) {
+      if (!is_unbatched(entry->key)) add(*entry, *source_);
+    } else if (names_.contains(std::string(key))) {
+      add_folder(std::string(key));
+    }
+  }
+
+  /// The tensor of a key that meta.json cannot hold.
+  std::optional<MetaEntry> hidden_leaf(std::string_view key) const {
+    for (const auto& [name, leaf] : notes_->leaves) {
+      if (name != key) continue;
+      MetaEntry entry;
+      entry.key = name;
+      entry.dtype = leaf.dtype;
+      entry.shape = leaf.shape;
+      check_leaf_size(entry);
+      return entry;
+    }
+    return std::nullopt;
+  }
+
+  bool is_unbatched(const std::string& key) const {
+    const auto& keys = notes_->unbatched;
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  }
+
+  void add_unbatched() {
+    if (notes_ == nullptr || notes_->unbatched.empty()) return;
+    auto folder = place_.folder->try_child(std::string(kValuesName));
+    if (!folder) {
+      place_.store->left_out(
+          place_.folder->display(), "unbatched tensors",
+          "their folder is missing: expected a folder " + base::quote(kValuesName));
+      return;
+    }
+    const std::string where = folder->display() + "/" + std::string(kMetaName);
+    const os::File file = os::File::open_read_at(*folder->directory(), std::string(kMetaName));
+    const NodeMeta meta = parse_meta(file.read_all(kMaxMetaBytes), where);
+    auto source = std::make_shared<FolderSource>(place_.store, std::move(folder), place_.note_path);
+    const auto add_one = [&](const MetaEntry& entry) {
+      if (entry.problem.empty()) {
+        add_leaf(entry, *source, true);
+      } else {
+        add(entry, *source);
+      }
+    };
+    for (const MetaEntry& entry : meta.entries) {
+      if (!entry.is_node && is_unbatched(entry.key)) add_one(entry);
+    }
+    for (const std::string_view key : {"shape", "device", "_type"}) {
+      const auto entry = hidden_leaf(key);
+      if (entry && is_unbatched(entry->key)) add_one(*entry);
+    }
+  }
+
+  void push(const std::string& key, Node::Slot slot) {
+    node_.entries.push_back({key, std::move(slot)});
+  }
+
+  const NodePlace& place_;
+  Node& node_;
+  const NodeNotes* notes_;
+  std::shared_ptr<FolderSource> source_;
+  std::unordered_map<std::string, std::string> names_;
+};
+
+std::shared_ptr<Node> new_node(const NodePlace& place) {
+  auto node = std::make_shared<Node>();
+  node->where = place.folder->display();
+  return node;
+}
+
+/// Lists are in order of their keys: a tool that wrote the folder again may have moved nodes
+/// behind tensors.
+void sort_positions(std::vector<Node::Entry>& entries) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (const Node::Entry& entry : entries) {
+    std::uint64_t number = 0;
+    const char* end = entry.key.data() + entry.key.size();
+    const auto parsed = std::from_chars(entry.key.data(), end, number);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return;
+    order.emplace_back(number, order.size());
+  }
+  if (std::is_sorted(order.begin(), order.end())) return;
+  std::sort(order.begin(), order.end());
+  std::vector<Node::Entry> sorted;
+  sorted.reserve(entries.size());
+  for (const auto& [number, position] : order) sorted.push_back(std::move(entries[position]));
+  entries = std::move(sorted);
+}
+
+void apply_container(const NodePlace& place, Node& node) {
+  const Notes& notes = place.store->notes();
+  const auto note = notes.nodes.find(place.note_path);
+  if (note == notes.nodes.end()) return;
+  if (!node.info.batch_size.empty()) {
+    warn(node.where + ": kind " + base::quote(name(note->second.kind)) +
+         " in the notes is ignored: expected batch size [], found " +
+         base::list_text(node.info.batch_size) + "; another tool may have changed the tree");
+    return;
+  }
+  const NodeKind kind = note->second.kind;
+  if (kind == NodeKind::list || kind == NodeKind::tuple) sort_positions(node.entries);
+  std::vector<std::string> keys;
+  keys.reserve(node.entries.size());
+  for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
+  apply_node_note(notes, place.note_path, keys, node.info);
+  // The device is a TensorDict's own; a container has none.
+  if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
+}
+
+}  // namespace
+
+TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
+  auto node = new_node(place);
+  node->info.batch_size = std::move(meta.batch_size);
+  node->info.names = std::move(meta.names);
+  node->info.device = std::move(meta.device);
+  NodeBuilder(place, *node).add_all(meta);
+  if (class_name.empty()) {
+    apply_container(place, *node);
+  } else {
+    node->info.kind = NodeKind::tensorclass;
+    node->info.class_name = class_name;
+  }
+  return TensorDict(std::move(node));
+}
+
+TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
+                            const std::string& class_name) {
+  auto node = new_node(place);
+  node->info.kind = NodeKind::lazy_stack;
+  node->info.stack_dim = meta.stack_dim;
+  node->info.stack_dim_name = meta.stack_dim_name;
+  const auto directory = place.folder->directory();
+  for (std::uint64_t i = 0;; ++i) {
+    const std::string name = std::to_string(i);
+    const auto found = directory->entry_info(name);
+    if (!found || !found->is_directory) break;
+    node->entries.push_back({name, std::make_shared<FolderItem>(place, name, name, class_name)});
+  }
+  return TensorDict(std::move(node));
+}
+
+}  // namespace tenfold::memmap_folder

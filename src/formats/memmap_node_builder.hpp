@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/memmap_meta.hpp"
+#include "formats/memmap_reader.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// The node that a meta.json of a TensorDict describes, with what the notes add: hidden entries,
+/// unbatched leaves, the container it was. `class_name` not empty: a tensorclass.
+TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name);
+
+/// The stack of the folders "0", "1", ... until the first that is missing: their number is written
+/// nowhere.
+TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
+                            const std::string& class_name);
+
+}  // namespace tenfold::memmap_folder

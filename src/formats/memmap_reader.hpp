@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/memmap_handle.hpp"
+#include "formats/memmap_store.hpp"
+#include "os/directory.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// A node of an opened tree: its folder, and its path as the notes write it.
+struct NodePlace {
+  std::shared_ptr<Store> store;
+  std::shared_ptr<FolderHandle> folder;
+  std::string note_path;
+};
+
+/// Reads the meta.json of one folder: a node whose sub-folders are lazy, or a JSON value. No tensor
+/// byte is read and no folder is listed. `class_name` not empty: the node is an element of a stack
+/// of that tensorclass, whose folder says it once.
+TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
+
+/// Opens the folder at `path`, which stays the one that was opened whatever happens to the name.
+/// Reads its meta.json and `%notes.json`. For write_through the folder stays locked against being
+/// replaced as long as any part of the tree lives, if `folder` holds that lock. With `problems`
+/// what would be a warning is added to it, as long as the tree lives.
+TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
+                     std::vector<Problem>* problems = nullptr);
+
+}  // namespace tenfold::memmap_folder

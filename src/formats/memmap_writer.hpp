@@ -1,0 +1,14 @@
+#pragma once
+
+#include "formats/format.hpp"
+#include "formats/memmap_plan.hpp"
+#include "os/directory.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// Makes what the plan says in the empty folder `root`: sub-folders, files, and `%checksums` if
+/// they are asked for. With request.durable everything but `root` itself is on the device
+/// afterwards. Files are open only while they are written, so any number of leaves will do.
+void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request);
+
+}  // namespace tenfold::memmap_folder
