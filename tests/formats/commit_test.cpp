@@ -1,0 +1,292 @@
+#include "formats/commit.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "os/fault.hpp"
+#include "os/mapping.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+using Names = std::set<std::string>;
+
+void write_text(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Names entries_of(const fs::path& folder) {
+  Names names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+void save_file(const fs::path& path, const std::string& text, bool durable = false) {
+  FileReplacement replacement(path);
+  replacement.file().write_at(0, std::as_bytes(std::span(text)));
+  replacement.publish(durable);
+}
+
+void save_folder(const fs::path& path, const std::string& text, bool durable = false) {
+  FolderReplacement replacement(path);
+  os::File file = os::File::create_at(replacement.folder(), "x");
+  file.write_at(0, std::as_bytes(std::span(text)));
+  replacement.publish(durable);
+}
+
+template <class Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ErrorCode::unsupported, "no error");
+}
+
+/// Runs `work` in a child that is then killed, locks and all.
+template <class Work>
+void in_killed_child(const Work& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(FileReplacement, MakesReplacesAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  for (const std::string text : {"one", "two", "3"}) {
+    for (const bool durable : {false, true}) {
+      save_file(folder / "x", text, durable);
+      EXPECT_EQ(read_text(folder / "x"), text);
+      EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+    }
+  }
+}
+
+TEST(FileReplacement, WithoutPublishNothingHasHappened) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "old");
+  {
+    FileReplacement replacement(folder / "x");
+    EXPECT_EQ(entries_of(folder.path()).size(), 2U);
+  }
+  EXPECT_EQ(read_text(folder / "x"), "old");
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(FileReplacement, WhoMappedTheOldFileKeepsItsBytes) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "old");
+  const Buffer old = os::map_file(os::File::open_read(folder / "x"), 0, 3, os::MapKind::read_only);
+  save_file(folder / "x", "new");
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(old.data()), 3), "old");
+}
+
+TEST(FileReplacement, KeepsPermissionsAndFollowsTheLink) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "sub");
+  write_text(folder / "sub/real", "old");
+  ASSERT_EQ(::chmod((folder / "sub/real").c_str(), 0604), 0);
+  fs::create_symlink("sub/real", folder / "x");
+  save_file(folder / "x", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "x"));
+  EXPECT_EQ(read_text(folder / "sub/real"), "new");
+  EXPECT_EQ(os::file_info(folder / "sub/real").mode, 0604U);
+  EXPECT_EQ(entries_of(folder / "sub"), Names{"real"});
+}
+
+TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "x");
+  const Error error = error_of([&] { FileReplacement replacement(folder / "x"); });
+  EXPECT_EQ(error.system_errno(), EISDIR);
+  ASSERT_EQ(::mkfifo((folder / "f").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { FileReplacement replacement(folder / "f"); }).code(),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
+}
+
+TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
+  const TemporaryFolder folder;
+  // Three at once, so that three siblings are left; one of them a folder.
+  in_killed_child([&] {
+    new FileReplacement(folder / "x");
+    new FolderReplacement(folder / "x");
+    new FileReplacement(folder / "x");
+  });
+  ASSERT_EQ(entries_of(folder.path()), (Names{".x.tenfold-0", ".x.tenfold-1", ".x.tenfold-2"}));
+  save_file(folder / "x", "new");
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(FileReplacement, LeavesALivingWritersSiblingAlone) {
+  const TemporaryFolder folder;
+  FileReplacement slow(folder / "x");
+  slow.file().write_at(0, std::as_bytes(std::span("slow", 4)));
+  save_file(folder / "x", "quick");
+  EXPECT_EQ(read_text(folder / "x"), "quick");
+  slow.publish(false);
+  EXPECT_EQ(read_text(folder / "x"), "slow");
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(FileReplacement, ManyWritersAtOnceLeaveOneOfTheirVersionsWhole) {
+  const TemporaryFolder folder;
+  std::atomic<bool> stop = false;
+  std::thread reader([&] {
+    while (!stop) {
+      const std::string text = read_text(folder / "x");
+      EXPECT_TRUE(text.empty() || text == std::string(5000, text[0]));
+    }
+  });
+  std::vector<std::thread> writers;
+  for (const char letter : {'a', 'b', 'c', 'd'}) {
+    writers.emplace_back([&, letter] {
+      for (int round = 0; round < 60; ++round) save_file(folder / "x", std::string(5000, letter));
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  stop = true;
+  reader.join();
+  const std::string text = read_text(folder / "x");
+  ASSERT_EQ(text.size(), 5000U);
+  EXPECT_EQ(text, std::string(5000, text[0]));
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(FileReplacement, HoldsForTheLongestName) {
+  const TemporaryFolder folder;
+  const std::string name(255, 'n');
+  save_file(folder / name, "one");
+  save_file(folder / name, "two");
+  EXPECT_EQ(read_text(folder / name), "two");
+  EXPECT_EQ(entries_of(folder.path()), Names{name});
+}
+
+TEST(FileReplacement, MakesMissingFoldersAbove) {
+  const TemporaryFolder folder;
+  save_file(folder / "a/b/x", "new", true);
+  EXPECT_EQ(read_text(folder / "a/b/x"), "new");
+}
+
+TEST(FolderReplacement, MakesReplacesAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  for (const bool exchange : {true, false}) {
+    os::set_exchange_supported(exchange);
+    for (const std::string text : {"one", "two", "3"}) {
+      save_folder(folder / "x", text, true);
+      EXPECT_EQ(read_text(folder / "x/x"), text);
+      EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+    }
+  }
+  os::set_exchange_supported(true);
+}
+
+TEST(FolderReplacement, KeepsPermissions) {
+  const TemporaryFolder folder;
+  save_folder(folder / "x", "old");
+  ASSERT_EQ(::chmod((folder / "x").c_str(), 0711), 0);
+  save_folder(folder / "x", "new");
+  EXPECT_EQ(os::file_info(folder / "x").mode, 0711U);
+}
+
+TEST(FolderReplacement, WhoOpenedTheOldFolderReadsTheOldFiles) {
+  const TemporaryFolder folder;
+  save_folder(folder / "x", "old");
+  const os::Directory old = os::Directory::open(folder / "x");
+  const os::File file = os::File::open_read_at(old, "x");
+  save_folder(folder / "x", "new");
+  EXPECT_EQ(file.read_all(3), "old");
+  EXPECT_FALSE(os::File::try_open_read_at(old, "x").valid());
+}
+
+TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
+  const TemporaryFolder folder;
+  write_text(folder / "f", "");
+  EXPECT_EQ(error_of([&] { FolderReplacement replacement(folder / "f"); }).system_errno(), ENOTDIR);
+  save_folder(folder / "x", "old");
+  {
+    const os::Directory held = lock_for_writing_through(folder / "x");
+    const os::Directory held_too = lock_for_writing_through(folder / "x");
+    const Error error = error_of([&] { FolderReplacement replacement(folder / "x"); });
+    EXPECT_EQ(error.system_errno(), EBUSY);
+    EXPECT_THAT(error.what(), HasSubstr("the folder is in use"));
+  }
+  save_folder(folder / "x", "new");
+  EXPECT_EQ(read_text(folder / "x/x"), "new");
+  EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
+}
+
+TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
+  const TemporaryFolder folder;
+  save_folder(folder / "x", "old");
+  FolderReplacement replacement(folder / "x");
+  EXPECT_EQ(error_of([&] { lock_for_writing_through(folder / "x"); }).system_errno(), EBUSY);
+  replacement.publish(false);
+  EXPECT_TRUE(lock_for_writing_through(folder / "x").valid());
+}
+
+TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
+  const TemporaryFolder folder;
+  FolderReplacement replacement(folder / "x");
+  save_folder(folder / "x", "meanwhile");
+  os::File::create_at(replacement.folder(), "y").write_at(0, std::as_bytes(std::span("y", 1)));
+  replacement.publish(false);
+  EXPECT_EQ(entries_of(folder / "x"), Names{"y"});
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(RecoverFolder, PutsBackWhatAKilledReplacementSetAside) {
+  const TemporaryFolder folder;
+  save_folder(folder / "x", "old");
+  fs::rename(folder / "x", folder / ".x.tenfold-old");
+  EXPECT_TRUE(recover_folder(folder / "x"));
+  EXPECT_EQ(read_text(folder / "x/x"), "old");
+  EXPECT_FALSE(recover_folder(folder / "x"));
+  EXPECT_FALSE(recover_folder(folder / "nothing"));
+  EXPECT_FALSE(recover_folder(folder / "no/parent"));
+}
+
+TEST(RecoverFolder, LeavesALivingWriterAlone) {
+  const TemporaryFolder folder;
+  save_folder(folder / "x", "old");
+  fs::rename(folder / "x", folder / ".x.tenfold-old");
+  os::Directory held = os::Directory::open(folder / ".x.tenfold-old");
+  ASSERT_TRUE(held.try_lock_exclusive());
+  EXPECT_FALSE(recover_folder(folder / "x"));
+  EXPECT_EQ(entries_of(folder.path()), Names{".x.tenfold-old"});
+}
+
+}  // namespace
+}  // namespace tenfold
