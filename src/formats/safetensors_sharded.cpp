@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checksum.hpp"
+#include "base/text.hpp"
+#include "formats/commit.hpp"
+#include "formats/format.hpp"
+#include "formats/safetensors_file.hpp"
+#include "formats/safetensors_index.hpp"
+#include "formats/safetensors_shards.hpp"
+#include "formats/safetensors_source.hpp"
+#include "formats/safetensors_tree.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors.index.json"};
+/// transformers' own limit: 5 GB, decimal.
+constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
+/// How often an index that was replaced while its shards were opened is opened anew.
+constexpr int kMaxAttempts = 10;
+
+bool probe(const Path& path) {
+  if (!os::file_info(path).is_regular) return false;
+  const os::File file = os::File::open_read(path);
+  if (file.size_bytes() > kMaxSafetensorsIndexBytes) return false;
+  std::array<std::byte, 64> head{};
+  const std::string_view start(reinterpret_cast<const char*>(head.data()),
+                               file.read_some_at(0, head));
+  const std::size_t first = start.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || start[first] != '{') return false;
+  return file.read_all(kMaxSafetensorsIndexBytes).find("\"weight_map\"") != std::string::npos;
+}
+
+/// An index with all its shards open, so that they stay the files they were.
+struct OpenedShards {
+  os::File index_file;
+  std::string index_text;
+  SafetensorsIndex index;
+  std::vector<OpenedSafetensors> shards;
+};
+
+OpenedShards open_shards_once(const os::Directory& folder, os::File index_file) {
+  OpenedShards opened;
+  opened.index_file = std::move(index_file);
+  opened.index_text = opened.index_file.read_all(kMaxSafetensorsIndexBytes);
+  opened.index = parse_safetensors_index(opened.index_text, opened.index_file.display());
+  for (const std::string& name : opened.index.shards) {
+    os::File shard = os::File::try_open_read_at(folder, name);
+    if (!shard.valid()) {
+      throw Error(ErrorCode::corrupt,
+                  opened.index_file.display() + ": shard " + base::quote(name) +
+                      ": missing: expected a file beside the index, found none");
+    }
+    opened.shards.push_back(open_safetensors(std::move(shard)));
+  }
+  return opened;
+}
+
+OpenedShards open_shards(const Path& path) {
+  for (int attempt = 1;; ++attempt) {
+    os::File index_file = os::File::open_read(path);
+    const os::FileInfo info = index_file.info();
+    const os::Directory folder =
+        os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
+    try {
+      return open_shards_once(folder, std::move(index_file));
+    } catch (const Error&) {
+      // A save may have removed the old shards meanwhile: then the new index is there.
+      if (attempt == kMaxAttempts || os::file_info(path).same_file(info)) throw;
+    }
+  }
+}
+
+/// The rows in the order of the weight map, which must name exactly the tensors of the shards.
+TensorDict tree_of(const OpenedShards& opened) {
+  const std::string& where = opened.index_file.display();
+  SafetensorsTensors tensors;
+  std::size_t num_entries = 0;
+  for (const OpenedSafetensors& shard : opened.shards) {
+    tensors.files.push_back({shard.header, shard.source});
+    num_entries += shard.header->entries.size();
+  }
+  tensors.rows.reserve(opened.index.weight_map.size());
+  tensors.index.reserve(opened.index.weight_map.size());
+  const auto name_of = [&](std::uint32_t row) { return tensors.name(row); };
+  for (const auto& [name, shard] : opened.index.weight_map) {
+    const std::uint32_t entry = opened.shards[shard].header->find(name);
+    if (entry == KeyIndex::kNone) {
+      throw Error(ErrorCode::corrupt,
+                  where + ": tensor " + base::quote(name) + ": not in its shard: expected it in " +
+                      base::quote(opened.index.shards[shard]) + ", found it missing there");
+    }
+    tensors.rows.push_back({shard, entry});
+    tensors.index.insert(name, static_cast<std::uint32_t>(tensors.rows.size() - 1), name_of);
+  }
+  if (num_entries != tensors.rows.size()) {
+    for (std::size_t s = 0; s < opened.shards.size(); ++s) {
+      const SafetensorsHeader& header = *opened.shards[s].header;
+      for (std::size_t i = 0; i < header.entries.size(); ++i) {
+        const std::uint32_t row = tensors.find(header.name(i));
+        if (row != KeyIndex::kNone && tensors.rows[row].file == s) continue;
+        throw Error(ErrorCode::corrupt,
+                    where + ": tensor " + base::quote(header.name(i)) +
+                        ": not in the index: expected \"weight_map\" to name it for " +
+                        base::quote(opened.index.shards[s]) + ", found no such entry");
+      }
+    }
+  }
+  return build_safetensors_tree(std::move(tensors), opened.index.metadata, where);
+}
+
+TensorDict open(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: safetensors files cannot be written through: expected "
+                    "\"r\" or \"c\", found \"r+\"; save as a memmap folder");
+  }
+  return tree_of(open_shards(path));
+}
+
+struct Shard {
+  std::vector<SafetensorsPlan::Tensor> tensors;
+  std::vector<const SafetensorsPlan::Tensor*> ordered;  ///< of `tensors`, as in the file
+};
+
+struct ShardedPlan {
+  SafetensorsPlan plan;  ///< its tensors are in the shards
+  SafetensorsIndex index;
+  std::vector<Shard> shards;
+  std::uint64_t total_bytes = 0;
+};
+
+/// Fills shards in the order of the keys; one takes the next tensor unless it would grow too large.
+ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes) {
+  const std::uint64_t limit = shard_size_bytes == 0 ? kDefaultShardBytes : shard_size_bytes;
+  ShardedPlan result;
+  result.plan = plan_safetensors(tree, notes);
+  result.plan.metadata.erase(std::string(kFormatMember));
+  std::uint64_t shard_bytes = 0;
+  for (SafetensorsPlan::Tensor& tensor : result.plan.tensors) {
+    const std::uint64_t size = tensor.leaf.nbytes();
+    if (result.shards.empty() || shard_bytes > limit || size > limit - shard_bytes) {
+      result.shards.emplace_back();
+      shard_bytes = 0;
+    }
+    result.index.weight_map.emplace_back(tensor.name,
+                                         static_cast<std::uint32_t>(result.shards.size() - 1));
+    result.shards.back().tensors.push_back(std::move(tensor));
+    shard_bytes += size;
+    result.total_bytes += size;
+  }
+  if (result.plan.flat && notes) {
+    std::vector<std::string_view> names;
+    for (const auto& [name, shard] : result.index.weight_map) names.push_back(name);
+    add_order(result.plan, names);
+  }
+  result.index.metadata = result.plan.metadata;
+  for (Shard& shard : result.shards) {
+    for (const std::size_t i : reference_order(shard.tensors)) {
+      shard.ordered.push_back(&shard.tensors[i]);
+    }
+  }
+  return result;
+}
+
+SafetensorsMetadata shard_metadata() { return {{std::string(kFormatMember), "pt"}}; }
+
+void check(const TensorDict& tree) {
+  const ShardedPlan plan = plan_shards(tree, true, 0);
+  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+}
+
+/// The text of the index, its own checksum included.
+std::string index_text(const ShardedPlan& plan, bool checksums) {
+  SafetensorsIndex index = plan.index;
+  if (checksums) {
+    index.metadata.insert_or_assign(std::string(kChecksumsMember), std::string(16, '0'));
+  }
+  std::string text = write_safetensors_index(index, plan.total_bytes);
+  if (checksums) {
+    const std::size_t at = find_checksums(text);
+    text.replace(at, 16, base::hex16(hash_with_blank_digits(text, at)));
+  }
+  return text;
+}
+
+/// The shards that the index now at `path` names; none if there is no index that can be read.
+std::vector<std::string> shards_of_present_index(const Path& path) {
+  if (!os::exists(path)) return {};
+  try {
+    const os::File file = os::File::open_read(path);
+    return parse_safetensors_index(file.read_all(kMaxSafetensorsIndexBytes), file.display()).shards;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  const Path target = os::resolve_link(path);
+  os::Parent parent = os::open_parent(target, true);
+  if (request.zeros || !parent.name.ends_with(kSuffixes[0]) ||
+      parent.name.size() == kSuffixes[0].size()) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": an index of shards cannot be written so: expected a name that "
+                    "ends in \".safetensors.index.json\" and bytes to write, found " +
+                    (request.zeros ? "memmap_like" : base::quote(parent.name)));
+  }
+  ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
+  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+
+  // The index's own lock and sibling come first: two saves at once each use names of their own.
+  FileReplacement index(target);
+  ShardTransaction shards(parent.directory, parent.name, shards_of_present_index(target));
+  plan.index.shards = shards.name_shards(plan.shards.size(), request.durable);
+  Progress progress(request.monitor, plan.total_bytes, path.filename().string());
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    os::File file = os::File::create_at(parent.directory, plan.index.shards[i]);
+    write_safetensors_file(file, plan.shards[i].ordered, shard_metadata(), request, progress);
+    if (request.durable) file.sync();
+  }
+  // An index must never be on the device before the names of its shards are.
+  if (request.durable) parent.directory.sync();
+  const std::string text = index_text(plan, request.checksums);
+  index.file().write_at(0, std::as_bytes(std::span(text)));
+  shards.about_to_commit(shards_of_present_index(target));
+  index.publish(request.durable);
+  shards.committed();
+  progress.finish();
+}
+
+void check_index(const OpenedShards& opened, VerifyReport& report) {
+  const auto stored = opened.index.metadata.find(kChecksumsMember);
+  if (stored == opened.index.metadata.end()) return;
+  const std::string& where = opened.index_file.display();
+  ++report.num_checksums;
+  const std::size_t at = find_checksums(opened.index_text);
+  if (at == std::string::npos || stored->second.size() != 16 ||
+      opened.index_text.size() - at < 16) {
+    report.problems.push_back({where, "metadata \"tenfold_xxh3\"",
+                               "cannot be read: expected 16 hexadecimal digits as tenfold writes "
+                               "them, found others; another tool may have changed the file"});
+    return;
+  }
+  const std::string found = base::hex16(hash_with_blank_digits(opened.index_text, at));
+  if (found != stored->second) {
+    report.problems.push_back({where, "index",
+                               "the checksum of " + std::to_string(opened.index_text.size()) +
+                                   " bytes differs: expected " + stored->second + ", found " +
+                                   found + "; the file is damaged or was changed"});
+  }
+}
+
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  try {
+    const OpenedShards opened = open_shards(path);
+    tree_of(opened);
+    check_index(opened, report);
+    std::vector<BlockCheck> blocks;
+    for (const OpenedSafetensors& shard : opened.shards) plan_verification(shard, report, blocks);
+    Progress progress(request.monitor, report.num_bytes, path.filename().string());
+    for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
+      report.problems.push_back(std::move(problem));
+    }
+    progress.finish();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    report.problems.push_back(problem_of(error.what(), path));
+  }
+  return report;
+}
+
+}  // namespace
+
+const Format kSafetensorsSharded = {"safetensors", kSuffixes, probe, open, check, write, verify};
+
+}  // namespace tenfold
