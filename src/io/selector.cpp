@@ -73,8 +73,10 @@ void Selector::require_all_hit(const TensorDict& tree) const {
   message += (is_glob ? "no key matches " : "no key ") + base::quote(dotted(key));
   const auto near = base::near_matches(dotted(key), names);
   for (std::size_t i = 0; i < near.size(); ++i) {
-    message += (i == 0 ? "; did you mean " : ", ") + base::quote(near[i]);
+    message += i == 0 ? "; did you mean " : i + 1 == near.size() ? " or " : ", ";
+    message += base::quote(near[i]);
   }
+  if (!near.empty()) message += "?";
   throw Error(ErrorCode::key_not_found, message);
 }
 

@@ -1,0 +1,322 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "io/sample_trees.hpp"
+#include "run.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::counting;
+using test::sample_checkpoint;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+struct Result {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+/// Runs the program's code in this process, with its output caught.
+Result tenfold_run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "tenfold");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Result result;
+  result.status = cli::run(static_cast<int>(arguments.size()), argv.data());
+  result.out = testing::internal::GetCapturedStdout();
+  result.err = testing::internal::GetCapturedStderr();
+  return result;
+}
+
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    ckpt_ = save(sample_checkpoint(), folder_ / "ckpt").string();
+    file_ = save(sample_checkpoint(), folder_ / "m.safetensors").string();
+  }
+  test::TemporaryFolder folder_;
+  std::string ckpt_;
+  std::string file_;
+};
+
+TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
+  const Result result = tenfold_run({});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.out, IsEmpty());
+  for (const char* command : {"ls", "tree", "stat", "head", "verify", "convert"}) {
+    EXPECT_THAT(result.err, HasSubstr(std::string("\n  ") + command + " "));
+  }
+}
+
+TEST_F(Cli, ExplainsItselfOnStandardOutput) {
+  const Result help = tenfold_run({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("convert"));
+  const Result command_help = tenfold_run({"stat", "--help"});
+  EXPECT_EQ(command_help.status, 0);
+  EXPECT_THAT(command_help.out, HasSubstr("complex by"));
+  const Result version_text = tenfold_run({"--version"});
+  EXPECT_EQ(version_text.status, 0);
+  EXPECT_EQ(version_text.out, "tenfold " + std::string(version()) + "\n");
+}
+
+TEST_F(Cli, Exits2ForAWrongCommandOrOption) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"lss", ckpt_},
+                                                    {"ls"},
+                                                    {"ls", ckpt_, "--frob"},
+                                                    {"head", ckpt_, "epoch", "--rows", "-1"}}) {
+    const Result result = tenfold_run(arguments);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, StartsWith("tenfold: "));
+  }
+}
+
+TEST_F(Cli, Exits2ForAMissingPathWithEmptyOutput) {
+  for (const char* command : {"ls", "tree", "stat", "verify"}) {
+    const Result result = tenfold_run({command, folder_ / "nothing", "--json"});
+    EXPECT_EQ(result.status, 2) << command;
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, AllOf(StartsWith("tenfold: "), HasSubstr("nothing")));
+  }
+}
+
+TEST_F(Cli, ListsTensorsAndValues) {
+  for (const std::string& path : {ckpt_, file_}) {
+    const Result result = tenfold_run({"ls", path});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.out,
+              "key                          dtype    shape   bytes\n"
+              "model.embed.weight           float32  [4, 3]     48\n"
+              "model.head.weight            float32  [4, 3]     48\n"
+              "model.head.bias              float32  [4]        16\n"
+              "optimizer.state.0.exp_avg    float32  [4, 3]     48\n"
+              "optimizer.lr                 json     -           3\n"
+              "epoch                        json     -           1\n"
+              "4 tensors, 160 bytes, 2 JSON values\n");
+  }
+}
+
+TEST_F(Cli, ListsAsJson) {
+  const Result result = tenfold_run({"ls", "--json", ckpt_, "*.bias", "epoch"});
+  EXPECT_EQ(result.out,
+            "[{\"key\": \"model.head.bias\", \"path\": [\"model\", \"head.bias\"], \"dtype\": "
+            "\"float32\", \"shape\": [4], \"bytes\": 16}, {\"key\": \"epoch\", \"path\": "
+            "[\"epoch\"], \"dtype\": \"json\", \"shape\": null, \"bytes\": 1}]\n");
+}
+
+TEST_F(Cli, NamesNearMatchesOfAnUnknownKey) {
+  const Result result = tenfold_run({"ls", ckpt_, "model.head.wieght"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean \"model.head.weight\""));
+}
+
+TEST_F(Cli, DrawsTheTree) {
+  const Result result = tenfold_run({"tree", ckpt_});
+  EXPECT_EQ(result.out, ckpt_ +
+                            "  dict\n"
+                            "├── model      ordered_dict\n"
+                            "│   ├── embed.weight  float32 [4, 3]\n"
+                            "│   ├── head.weight   float32 [4, 3]\n"
+                            "│   └── head.bias     float32 [4]\n"
+                            "├── optimizer  dict\n"
+                            "│   ├── state  dict of int keys\n"
+                            "│   │   └── 0  dict\n"
+                            "│   │       └── exp_avg  float32 [4, 3]\n"
+                            "│   └── lr     0.1\n"
+                            "└── epoch      3\n");
+  EXPECT_EQ(tenfold_run({"tree", ckpt_, "--depth", "1"}).out, ckpt_ +
+                                                                  "  dict\n"
+                                                                  "├── model      ordered_dict\n"
+                                                                  "├── optimizer  dict\n"
+                                                                  "└── epoch      3\n");
+}
+
+TEST_F(Cli, DrawsTheTreeAsJson) {
+  const Result result = tenfold_run({"tree", ckpt_, "--depth", "1", "--json"});
+  EXPECT_EQ(result.out, "{\"name\": \"" + ckpt_ +
+                            "\", \"children\": [{\"name\": \"model\", \"children\": []}, "
+                            "{\"name\": \"optimizer\", \"children\": []}, {\"name\": \"epoch\", "
+                            "\"children\": []}]}\n");
+}
+
+TEST_F(Cli, ComputesFigures) {
+  const Result result = tenfold_run({"stat", "--json", file_, "model.head.bias"});
+  EXPECT_EQ(result.out,
+            "[{\"key\": \"model.head.bias\", \"min\": 100.0, \"max\": 103.0, \"mean\": 101.5, "
+            "\"std\": 1.118033988749895, \"zeros\": 0, \"nan\": 0, \"inf\": 0}]\n");
+  EXPECT_THAT(tenfold_run({"stat", file_}).out, HasSubstr("optimizer.state.0.exp_avg"));
+}
+
+TEST_F(Cli, PrintsStrictJsonForNanAndInfinities) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf};
+  TensorDict tree;
+  tree.set("x", Tensor::from(std::span<const float>(values)));
+  tree.set("v", Value(std::numeric_limits<double>::quiet_NaN()));
+  const std::string path = save(tree, folder_ / "odd").string();
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--json"}).out,
+              HasSubstr("\"rows\": [null, \"inf\", \"-inf\"]"));
+  EXPECT_THAT(tenfold_run({"head", path, "v", "--json"}).out, HasSubstr("\"rows\": [null]"));
+  EXPECT_THAT(tenfold_run({"stat", path, "--json"}).out,
+              HasSubstr("\"min\": null, \"max\": null, \"mean\": null, \"std\": null, "
+                        "\"zeros\": 0, \"nan\": 1, \"inf\": 2"));
+}
+
+TEST_F(Cli, PrintsTheFirstRows) {
+  EXPECT_EQ(tenfold_run({"head", file_, "model.embed.weight", "--rows", "2"}).out,
+            "model.embed.weight  float32 [4, 3]\n"
+            "0  0  1  2\n"
+            "1  3  4  5\n"
+            "… 2 more rows\n");
+  EXPECT_EQ(tenfold_run({"head", file_, "model.embed.weight", "--rows", "2", "--json"}).out,
+            "{\"key\": \"model.embed.weight\", \"dtype\": \"float32\", \"shape\": [4, 3], "
+            "\"rows\": [[0, 1, 2], [3, 4, 5]]}\n");
+  EXPECT_EQ(tenfold_run({"head", file_, "epoch"}).out, "epoch  json\n3\n");
+}
+
+TEST_F(Cli, PrintsRowsOfEveryRank) {
+  TensorDict tree;
+  tree.set("scalar", Tensor::from(std::span<const float>(std::array<float, 1>{2.5F}), {}));
+  tree.set("cube", counting({2, 2, 2}));
+  tree.set("none", Tensor::zeros(DType::float32, {0, 3}));
+  tree.set("flat_rows", Tensor::zeros(DType::float32, {3, 0}));
+  const std::string path = save(tree, folder_ / "ranks").string();
+  EXPECT_EQ(tenfold_run({"head", path, "scalar"}).out, "scalar  float32 []\n2.5\n");
+  EXPECT_EQ(tenfold_run({"head", path, "cube"}).out,
+            "cube  float32 [2, 2, 2]\n0  [[0, 1], [2, 3]]\n1  [[4, 5], [6, 7]]\n");
+  EXPECT_EQ(tenfold_run({"head", path, "none"}).out, "none  float32 [0, 3]\n");
+  EXPECT_THAT(tenfold_run({"head", path, "flat_rows", "--json"}).out,
+              HasSubstr("\"rows\": [[], [], []]"));
+}
+
+TEST_F(Cli, AsksForOneTensorIfTheKeyNamesMore) {
+  const Result result = tenfold_run({"head", ckpt_, "model"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("\"model.embed.weight\""));
+}
+
+TEST_F(Cli, VerifiesWhatIsWhole) {
+  const Result result = tenfold_run({"verify", ckpt_});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(StartsWith("ok: "), HasSubstr(" checksums")));
+  EXPECT_THAT(tenfold_run({"verify", ckpt_, "--json"}).out,
+              AllOf(StartsWith("{\"ok\": true, \"problems\": [], \"leaves\": "),
+                    HasSubstr("\"checksums\": ")));
+}
+
+TEST_F(Cli, Exits1ForDamage) {
+  std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 4);
+  const Result result = tenfold_run({"verify", file_});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, StartsWith(file_ + ": "));
+  EXPECT_THAT(result.err, IsEmpty());
+  const Result json = tenfold_run({"verify", file_, "--json"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_THAT(json.out, AllOf(StartsWith("{\"ok\": false, \"problems\": [{\"path\": \""),
+                              HasSubstr("\"part\": "), HasSubstr("\"what\": ")));
+}
+
+TEST_F(Cli, SaysSoIfThereAreNoChecksums) {
+  const std::string target = folder_ / "plain.safetensors";
+  ASSERT_EQ(tenfold_run({"convert", file_, target, "--no-checksums"}).status, 0);
+  const Result result = tenfold_run({"verify", target});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("0 checksums (none stored: only the structure was checked)"));
+}
+
+TEST_F(Cli, Converts) {
+  const std::string target = folder_ / "out.safetensors";
+  const Result result = tenfold_run({"convert", ckpt_, target, "--keys", "model", "--exclude",
+                                     "*.bias", "--rename", "model=net", "--dtype", "float16"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "wrote " + target + ": 2 tensors, 48 bytes\n");
+  const TensorDict converted = load(target);
+  EXPECT_THAT(converted["net"].keys(), testing::ElementsAre("embed.weight", "head.weight"));
+  EXPECT_EQ(converted.at("net", "embed.weight").dtype(), DType::float16);
+  EXPECT_EQ(tenfold_run({"convert", ckpt_, target, "--json"}).out,
+            "{\"path\": \"" + target + "\", \"leaves\": 4, \"bytes\": 160}\n");
+}
+
+TEST_F(Cli, ConvertsIntoShards) {
+  const std::string target = folder_ / "out.safetensors.index.json";
+  ASSERT_EQ(tenfold_run({"convert", ckpt_, target, "--shard-size", "100 B"}).status, 0);
+  EXPECT_EQ(difference(load(target), sample_checkpoint()), "");
+  EXPECT_EQ(tenfold_run({"convert", ckpt_, target, "--shard-size", "many"}).status, 2);
+}
+
+TEST_F(Cli, RefusesARenameThatRenamesNothing) {
+  const Result result = tenfold_run({"convert", ckpt_, folder_ / "out", "--rename", "modle=net"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("nothing is called \"modle\""));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(Cli, EscapesKeysThatCouldFoolATerminal) {
+  TensorDict tree;
+  tree.set("a\x1b[31m\nb", Value(1));
+  const std::string path = save(tree, folder_ / "odd").string();
+  EXPECT_THAT(tenfold_run({"ls", path}).out, HasSubstr("a\\x1b[31m\\x0ab"));
+  EXPECT_THAT(tenfold_run({"ls", path, "--json"}).out, HasSubstr("a\\u001b[31m\\u000ab"));
+  EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
+}
+
+/// The exit status of a shell command line with $tenfold in it.
+int shell(const std::string& command_line) {
+  const std::string line = "tenfold='" TENFOLD_PROGRAM "'; " + command_line;
+  const int status = std::system(line.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(Cli, IsSilentWhenNobodyReads) {
+  TensorDict tree;
+  for (int i = 0; i < 20000; ++i) tree.set("key" + std::to_string(i), Value(i));
+  const std::string path = save(tree, folder_ / "wide.safetensors").string();
+  const std::string err = folder_ / "err";
+  EXPECT_EQ(shell("\"$tenfold\" ls " + path + " 2>" + err + " | head -n 1 >/dev/null"), 0);
+  EXPECT_EQ(std::filesystem::file_size(err), 0U);
+}
+
+TEST_F(Cli, ReportsThatItsOutputCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  EXPECT_EQ(shell("\"$tenfold\" ls " + ckpt_ + " >/dev/full 2>" + (folder_ / "err").string()), 2);
+  std::ifstream err(folder_ / "err");
+  std::string line;
+  std::getline(err, line);
+  EXPECT_THAT(line, StartsWith("tenfold: standard output: cannot write: "));
+}
+
+TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
+  TensorDict tree;
+  tree.set("x", Tensor::zeros(DType::float32, {1 << 28}));  // 1 GiB of holes
+  const std::string path = memmap_like(tree, folder_ / "large").where();
+  const std::string target = folder_ / "out.safetensors";
+  EXPECT_EQ(shell("\"$tenfold\" convert " + path + " " + target +
+                  " --dtype float64 --threads 1 & sleep 0.3; kill -INT $!; wait $!"),
+            130);
+  EXPECT_FALSE(std::filesystem::exists(target));
+}
+
+}  // namespace
+}  // namespace tenfold

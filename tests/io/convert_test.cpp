@@ -1,0 +1,171 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "io/rename.hpp"
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::bytes_of;
+using test::counting;
+using test::difference;
+using test::sample_checkpoint;
+using test::sample_state_dict;
+using test::thrown_by;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string file_bytes(const Path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+TEST(Convert, GoesThroughEveryFormatAndBack) {
+  const test::TemporaryFolder folder;
+  const Path first = save(sample_checkpoint(), folder / "a.safetensors");
+  convert(first, folder / "b");
+  convert(folder / "b", folder / "c.safetensors.index.json");
+  const ConvertReport report =
+      convert(folder / "c.safetensors.index.json", folder / "d.safetensors");
+  EXPECT_EQ(difference(sample_checkpoint(), load(folder / "b")), "");
+  EXPECT_EQ(difference(sample_checkpoint(), load(folder / "c.safetensors.index.json")), "");
+  EXPECT_EQ(difference(sample_checkpoint(), load(folder / "d.safetensors")), "");
+  EXPECT_EQ(report.num_leaves, 4U);
+  EXPECT_EQ(report.num_bytes, 4U * (12 + 12 + 4 + 12));
+  EXPECT_EQ(file_bytes(first), file_bytes(folder / "d.safetensors"));
+}
+
+TEST(Convert, KeepsTiedTensorsTied) {
+  const test::TemporaryFolder folder;
+  save(sample_checkpoint(), folder / "a.safetensors");
+  convert(folder / "a.safetensors", folder / "b");
+  const TensorDict tree = load(folder / "b");
+  EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
+            tree.at("model", "head.weight").raw_data());
+}
+
+TEST(Convert, KeepsTiedTensorsTiedThroughACast) {
+  const test::TemporaryFolder folder;
+  save(sample_checkpoint(), folder / "a");
+  ConvertOptions options;
+  options.dtype = DType::float16;
+  convert(folder / "a", folder / "b.safetensors", options);
+  const TensorDict tree = load(folder / "b.safetensors");
+  EXPECT_EQ(tree.at("model", "head.weight").dtype(), DType::float16);
+  EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
+            tree.at("model", "head.weight").raw_data());
+}
+
+TEST(Convert, KeepsFlatNamesFlat) {
+  const test::TemporaryFolder folder;
+  save(sample_state_dict(), folder / "m.safetensors");
+  convert(folder / "m.safetensors", folder / "m");
+  EXPECT_THAT(load(folder / "m").keys(),
+              ElementsAre("encoder.weight", "encoder.bias", "decoder.weight"));
+}
+
+TEST(Convert, CastsFloatingTensorsOnly) {
+  const test::TemporaryFolder folder;
+  TensorDict tree(NodeInfo{.kind = NodeKind::dict});
+  std::vector<float> many(300'001);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i % 1000) / 8;
+  tree.set("w", Tensor::from(std::span<const float>(many)));
+  const std::vector<std::int64_t> steps = {1, 2};
+  tree.set("steps", Tensor::from(std::span<const std::int64_t>(steps)));
+  save(tree, folder / "a.safetensors");
+  ConvertOptions options;
+  options.dtype = DType::float64;
+  convert(folder / "a.safetensors", folder / "b", options);
+  const TensorDict converted = load(folder / "b");
+  EXPECT_EQ(converted.at("steps").dtype(), DType::int64);
+  const auto values = converted.at("w").span<double>();
+  for (std::size_t i = 0; i < many.size(); ++i) ASSERT_EQ(values[i], many[i]) << i;
+  options.dtype = DType::int32;
+  EXPECT_EQ(thrown_by([&] { convert(folder / "a.safetensors", folder / "c", options); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+}
+
+TEST(Convert, TakesKeysAndExcludesOthers) {
+  const test::TemporaryFolder folder;
+  save(sample_checkpoint(), folder / "a");
+  ConvertOptions options;
+  options.keys = {{"model"}};
+  options.exclude = {{"*.bias"}};
+  convert(folder / "a", folder / "b", options);
+  EXPECT_THAT(load(folder / "b")["model"].keys(), ElementsAre("embed.weight", "head.weight"));
+}
+
+TEST(Convert, RenamesAndNamesBothSourcesOfAClash) {
+  const test::TemporaryFolder folder;
+  save(sample_state_dict(), folder / "a");
+  ConvertOptions options;
+  options.rename = [](const std::string& name) { return "net." + name; };
+  convert(folder / "a", folder / "b.safetensors", options);
+  EXPECT_THAT(load(folder / "b.safetensors").keys(),
+              ElementsAre("net.encoder.weight", "net.encoder.bias", "net.decoder.weight"));
+  options.rename = [](const std::string& name) { return name.substr(name.find('.') + 1); };
+  const auto thrown = thrown_by([&] { convert(folder / "a", folder / "c", options); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message,
+              HasSubstr("\"encoder.weight\" and \"decoder.weight\" both become \"weight\""));
+  EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+}
+
+TEST(Convert, ReplacesItsOwnSource) {
+  const test::TemporaryFolder folder;
+  for (const char* file_name : {"tree", "tree.safetensors"}) {
+    const Path path = save(sample_state_dict(), folder / file_name);
+    ConvertOptions options;
+    options.dtype = DType::float64;
+    convert(path, path, options);
+    EXPECT_EQ(load(path).at("encoder.bias").data<double>()[1], 51) << file_name;
+    EXPECT_TRUE(verify(path).ok()) << file_name;
+  }
+}
+
+TEST(RenamedPath, KeepsKeysThatDidNotChange) {
+  EXPECT_THAT(renamed_path({"a.b"}, "c.d", true), ElementsAre("c.d"));
+  EXPECT_THAT(renamed_path({"model", "w"}, "net.w", false), ElementsAre("net", "w"));
+  EXPECT_THAT(renamed_path({"model", "module.enc.w"}, "model.enc.w", false),
+              ElementsAre("model", "enc.w"));
+  EXPECT_THAT(renamed_path({"model", "module.enc.w"}, "module.enc.w", false),
+              ElementsAre("module.enc.w"));
+  EXPECT_THAT(renamed_path({"w"}, "model.w", false), ElementsAre("model", "w"));
+  EXPECT_THAT(renamed_path({"a", "x", "b"}, "a.b", false), ElementsAre("a", "b"));
+  EXPECT_THAT(renamed_path({"a", "b"}, "b", false), ElementsAre("b"));
+  EXPECT_THAT(renamed_path({"a", "b"}, "p.q.r", false), ElementsAre("p", "q", "r"));
+}
+
+TEST(RenameLeaves, KeepsWhatNodesAre) {
+  const TensorDict renamed = rename_leaves(sample_checkpoint(), [](const std::string& name) {
+    return name == "model.head.bias" ? std::string("model.bias") : name;
+  });
+  EXPECT_THAT(renamed["model"].keys(), ElementsAre("embed.weight", "head.weight", "bias"));
+  EXPECT_EQ(renamed["model"].kind(), NodeKind::ordered_dict);
+  EXPECT_TRUE(renamed["optimizer"]["state"].info().int_keys);
+  EXPECT_EQ(renamed.value("epoch"), Value(3));
+}
+
+TEST(RenameLeaves, RefusesATensorWhereANodeIs) {
+  const auto thrown = thrown_by([] {
+    rename_leaves(sample_checkpoint(), [](const std::string& name) {
+      return name == "epoch" ? std::string("model") : name;
+    });
+  });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("\"epoch\" both become \"model\""));
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,224 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "io/registry.hpp"
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::bytes_of;
+using test::counting;
+using test::difference;
+using test::sample_checkpoint;
+using test::sample_state_dict;
+using test::thrown_by;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// One form of file that a tree is saved under.
+struct Form {
+  std::string label;
+  std::string file_name;
+  std::string format;
+};
+
+class EveryFormat : public testing::TestWithParam<Form> {
+ protected:
+  Path saved(const TensorDict& tree) { return save(tree, folder_ / GetParam().file_name); }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_P(EveryFormat, RoundTripsACheckpoint) {
+  const Path path = saved(sample_checkpoint());
+  EXPECT_EQ(probe(path), GetParam().format);
+  EXPECT_EQ(difference(sample_checkpoint(), open(path)), "");
+  EXPECT_EQ(difference(sample_checkpoint(), load(path)), "");
+}
+
+TEST_P(EveryFormat, RoundTripsAStateDict) {
+  EXPECT_EQ(difference(sample_state_dict(), load(saved(sample_state_dict()))), "");
+}
+
+TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
+  TensorDict tree(NodeInfo{.kind = NodeKind::dict});
+  for (const DType dtype : all_dtypes()) {
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
+      Tensor tensor = Tensor::zeros(dtype, shape);
+      for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
+        // Any pattern of bits but for bool, whose bytes are 0 and 1.
+        const auto byte = static_cast<unsigned char>(i * 37 + 11);
+        tensor.raw_data()[i] =
+            std::byte{dtype == DType::bool_ ? static_cast<unsigned char>(byte & 1) : byte};
+      }
+      tree.set(std::string(name(dtype)) + "_" + std::to_string(shape.size()) +
+                   (numel_of(shape) == 0 ? "_empty" : ""),
+               tensor);
+    }
+  }
+  EXPECT_EQ(difference(tree, load(saved(tree))), "");
+}
+
+TEST_P(EveryFormat, KeepsTiedTensorsTied) {
+  const Path path = saved(sample_checkpoint());
+  const TensorDict tied = load(path);
+  EXPECT_EQ(tied.at("model", "embed.weight").raw_data(),
+            tied.at("model", "head.weight").raw_data());
+  const TensorDict untied = load(path, {.aliases = false});
+  EXPECT_NE(untied.at("model", "embed.weight").raw_data(),
+            untied.at("model", "head.weight").raw_data());
+  EXPECT_EQ(difference(tied, untied), "");
+}
+
+TEST_P(EveryFormat, LoadsOnlyTheKeysAskedFor) {
+  const Path path = saved(sample_checkpoint());
+  const TensorDict some = load(path, {.keys = {{"model.*.weight"}, {"optimizer", "lr"}}});
+  EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
+  EXPECT_THAT(some["model"].keys(), ElementsAre("embed.weight", "head.weight"));
+  EXPECT_THAT(some["optimizer"].keys(), ElementsAre("lr"));
+  EXPECT_EQ(some.kind(), NodeKind::dict);
+  EXPECT_EQ(some["model"].kind(), NodeKind::ordered_dict);
+}
+
+TEST_P(EveryFormat, NamesNearMatchesOfAKeyThatIsNotThere) {
+  const Path path = saved(sample_checkpoint());
+  const auto thrown = thrown_by([&] { load(path, {.keys = {{"model.head.wieght"}}}); });
+  EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
+  EXPECT_THAT(thrown.message, HasSubstr("no key \"model.head.wieght\""));
+  EXPECT_THAT(thrown.message, HasSubstr("did you mean \"model.head.weight\""));
+}
+
+TEST_P(EveryFormat, ReadsOfAnOpenedTreeLeaveTheFileAlone) {
+  const Path path = saved(sample_checkpoint());
+  Tensor bias = load(path).at("model", "head.bias");
+  bias.mutable_data<float>()[0] = -1;
+  EXPECT_EQ(load(path).at("model", "head.bias").data<float>()[0], 100);
+}
+
+TEST_P(EveryFormat, WritesThroughInModeRPlus) {
+  const Path path = saved(sample_state_dict());
+  {
+    const TensorDict tree = load(path, {.mode = Mode::write_through});
+    tree.at("encoder.bias").mutable_data<float>()[1] = -1;
+    tree.flush();
+  }
+  EXPECT_EQ(load(path).at("encoder.bias").data<float>()[1], -1);
+}
+
+TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
+  const Path path = saved(sample_state_dict());
+  const auto thrown = thrown_by([&] { save(sample_checkpoint(), path, {.overwrite = false}); });
+  EXPECT_EQ(thrown.code, ErrorCode::io);
+  EXPECT_EQ(thrown.system_errno, EEXIST);
+  EXPECT_EQ(difference(sample_state_dict(), load(path)), "");
+}
+
+TEST_P(EveryFormat, ReplacesWhatWasThereWhileReadersKeepIt) {
+  const Path path = saved(sample_state_dict());
+  const Tensor old = open(path).at("encoder.weight");
+  TensorDict changed(NodeInfo{.kind = NodeKind::dict});
+  changed.set("encoder.weight", counting({3, 4}, 1000));
+  save(changed, path);
+  EXPECT_EQ(bytes_of(old), bytes_of(counting({3, 4})));
+  EXPECT_EQ(difference(changed, load(path)), "");
+}
+
+TEST_P(EveryFormat, VerifiesWhatItSaved) {
+  const VerifyReport report = verify(saved(sample_checkpoint()));
+  EXPECT_TRUE(report.ok()) << report.problems.front().what;
+  EXPECT_GE(report.num_leaves, 3U);
+  EXPECT_GT(report.num_checksums, 0U);
+  EXPECT_GT(report.num_bytes, 0U);
+}
+
+TEST_P(EveryFormat, LoadsWithVerifyWhatIsWhole) {
+  EXPECT_EQ(difference(sample_checkpoint(), load(saved(sample_checkpoint()), {.verify = true})),
+            "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, EveryFormat,
+    testing::Values(Form{"Memmap", "tree", "memmap"}, Form{"UnknownSuffix", "run.1", "memmap"},
+                    Form{"Safetensors", "tree.safetensors", "safetensors"},
+                    Form{"Sharded", "tree.safetensors.index.json", "safetensors"}),
+    [](const auto& form) { return form.param.label; });
+
+/// Changes one byte in the middle of the file.
+void damage(const Path& file, std::uint64_t offset_bytes) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(offset_bytes));
+  const int byte = stream.get();
+  stream.seekp(static_cast<std::streamoff>(offset_bytes));
+  stream.put(static_cast<char>(byte ^ 0x10));
+  ASSERT_TRUE(stream.good());
+}
+
+TEST(Load, WithVerifyThrowsTheFirstProblem) {
+  const test::TemporaryFolder folder;
+  const Path path = save(sample_state_dict(), folder / "m.safetensors");
+  damage(path, std::filesystem::file_size(path) - 3);
+  const auto thrown = thrown_by([&] { load(path, {.verify = true}); });
+  EXPECT_EQ(thrown.code, ErrorCode::corrupt);
+  EXPECT_THAT(thrown.message, HasSubstr("m.safetensors"));
+  EXPECT_NO_THROW(load(path));
+}
+
+TEST(Verify, ReportsDamageAndDoesNotThrow) {
+  const test::TemporaryFolder folder;
+  const Path file = save(sample_state_dict(), folder / "m.safetensors");
+  damage(file, 2);  // the length of the header
+  EXPECT_FALSE(verify(file).ok());
+  std::filesystem::resize_file(file, 0);
+  EXPECT_FALSE(verify(file).ok());
+  const Path tree = save(sample_state_dict(), folder / "tree");
+  std::filesystem::resize_file(tree / "meta.json", 5);
+  EXPECT_FALSE(verify(tree).ok());
+  std::filesystem::remove(tree / "meta.json");
+  EXPECT_FALSE(verify(tree).ok());
+}
+
+TEST(Verify, ThrowsWhereNothingIs) {
+  const auto thrown = thrown_by([] { verify("/nowhere/at/all"); });
+  EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
+}
+
+TEST(Memmap, WritesThroughWhatItReturns) {
+  const test::TemporaryFolder folder;
+  TensorDict tree;
+  tree.set("x", counting({3, 4}));
+  const TensorDict mapped = memmap(tree, folder / "buffer");
+  mapped.at("x").mutable_data<float>()[5] = -5;
+  EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[5], -5);
+  EXPECT_EQ(tree.at("x").data<float>()[5], 5);
+  EXPECT_EQ(verify(folder / "buffer").num_checksums, 0U);
+}
+
+TEST(MemmapLike, MakesZerosOfTheSameTypes) {
+  const test::TemporaryFolder folder;
+  TensorDict tree;
+  tree.set("x", counting({3, 4}));
+  const TensorDict zeros = memmap_like(tree, folder / "buffer");
+  EXPECT_EQ(zeros.at("x").shape(), (Shape{3, 4}));
+  EXPECT_EQ(bytes_of(zeros.at("x")), std::string(48, '\0'));
+  zeros.at("x").mutable_data<float>()[11] = 1;
+  EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[11], 1);
+}
+
+TEST(Load, RefusesCopiesThatCouldNotBeWrittenThrough) {
+  const test::TemporaryFolder folder;
+  const Path path = save(sample_state_dict(), folder / "tree");
+  const auto thrown =
+      thrown_by([&] { load(path, {.mode = Mode::write_through, .aliases = false}); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,200 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <string>
+
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::bytes_of;
+using test::counting;
+using test::sample_state_dict;
+using test::thrown_by;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::UnorderedElementsAre;
+
+/// Tensors of the same names and shapes, filled with -1.
+TensorDict blank_like(const TensorDict& tree, const std::string& prefix = "") {
+  TensorDict blank(NodeInfo{.kind = NodeKind::dict});
+  for (const std::string& key : tree.keys()) {
+    Tensor tensor = Tensor::zeros(DType::float32, tree.at(key).shape());
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.mutable_data<float>()[i] = -1;
+    blank.set(prefix + key, tensor);
+  }
+  return blank;
+}
+
+class LoadInto : public testing::TestWithParam<std::string> {
+ protected:
+  Path saved(const TensorDict& tree) { return save(tree, folder_ / GetParam()); }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_P(LoadInto, FillsTheTensorsOfTheTarget) {
+  const TensorDict target = blank_like(sample_state_dict());
+  const std::byte* before = target.at("encoder.weight").raw_data();
+  const LoadReport report = load_into(target, saved(sample_state_dict()));
+  EXPECT_TRUE(report.ok());
+  EXPECT_THAT(report.loaded,
+              UnorderedElementsAre("encoder.weight", "encoder.bias", "decoder.weight"));
+  EXPECT_EQ(difference(target, sample_state_dict()), "");
+  EXPECT_EQ(target.at("encoder.weight").raw_data(), before);
+}
+
+TEST_P(LoadInto, MatchesNestedAndFlatNames) {
+  TensorDict target;
+  TensorDict encoder;
+  encoder.set("weight", Tensor::zeros(DType::float32, {3, 4}));
+  encoder.set("bias", Tensor::zeros(DType::float32, {3}));
+  TensorDict decoder;
+  decoder.set("weight", Tensor::zeros(DType::float32, {2, 3}));
+  target.set("encoder", encoder);
+  target.set("decoder", decoder);
+  EXPECT_TRUE(load_into(target, saved(sample_state_dict())).ok());
+  EXPECT_EQ(bytes_of(target.at("decoder", "weight")), bytes_of(counting({2, 3}, 60)));
+}
+
+TEST_P(LoadInto, ChangesNothingAndListsEverythingIfStrict) {
+  TensorDict target = blank_like(sample_state_dict());
+  target.set("encoder.bias", Tensor::zeros(DType::float16, {3}));
+  target.set("decoder.weight", Tensor::zeros(DType::float32, {3, 2}));
+  target.set("extra", Tensor::zeros(DType::float32, {1}));
+  TensorDict source = sample_state_dict();
+  source.set("other", counting({1}));
+  const Path path = saved(source);
+  const auto thrown = thrown_by([&] { load_into(target, path); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("1 missing, 1 unexpected, 2 mismatched"));
+  EXPECT_THAT(thrown.message, HasSubstr("missing from the source (1): \"extra\""));
+  EXPECT_THAT(thrown.message, HasSubstr("not in the target (1): \"other\""));
+  EXPECT_THAT(thrown.message, HasSubstr("\"encoder.bias\": expected float16 [3], found float32 "
+                                        "[3]; pass cast=True"));
+  EXPECT_THAT(thrown.message,
+              HasSubstr("\"decoder.weight\": expected float32 [3, 2], found float32 [2, 3]\n"));
+  EXPECT_EQ(target.at("encoder.weight").data<float>()[0], -1);
+}
+
+TEST_P(LoadInto, ReportsAndLoadsTheRestIfNotStrict) {
+  TensorDict target = blank_like(sample_state_dict());
+  target.set("extra", Tensor::zeros(DType::float32, {1}));
+  target.set("encoder.bias", Tensor::zeros(DType::float32, {4}));
+  const LoadReport report = load_into(target, saved(sample_state_dict()), {.strict = false});
+  EXPECT_THAT(report.missing, ElementsAre("extra"));
+  ASSERT_EQ(report.mismatched.size(), 1U);
+  EXPECT_EQ(report.mismatched[0].name, "encoder.bias");
+  EXPECT_EQ(report.mismatched[0].expected, "float32 [4]");
+  EXPECT_EQ(report.mismatched[0].found, "float32 [3]");
+  EXPECT_EQ(bytes_of(target.at("encoder.weight")), bytes_of(counting({3, 4})));
+}
+
+TEST_P(LoadInto, SuggestsARenameForAPrefix) {
+  const Path path = saved(sample_state_dict());
+  const auto adds = thrown_by([&] { load_into(blank_like(sample_state_dict(), "module."), path); });
+  EXPECT_THAT(adds.message, HasSubstr("with the prefix \"module.\""));
+  const Path wrapped = saved(blank_like(sample_state_dict(), "module."));
+  const auto strips = thrown_by([&] { load_into(blank_like(sample_state_dict()), wrapped); });
+  EXPECT_THAT(strips.message, HasSubstr("without the source's prefix \"module.\""));
+  TensorDict other(NodeInfo{.kind = NodeKind::dict});
+  other.set("unrelated", counting({1}));
+  EXPECT_THAT(thrown_by([&] { load_into(other, path); }).message, Not(HasSubstr("prefix")));
+}
+
+TEST_P(LoadInto, Renames) {
+  const TensorDict target = blank_like(sample_state_dict(), "module.");
+  const LoadReport report =
+      load_into(target, saved(sample_state_dict()),
+                {.rename = [](const std::string& name) { return "module." + name; }});
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(bytes_of(target.at("module.encoder.bias")), bytes_of(counting({3}, 50)));
+}
+
+TEST_P(LoadInto, RefusesARenameThatGivesTwoTensorsOneName) {
+  const auto thrown = thrown_by([&] {
+    load_into(blank_like(sample_state_dict()), saved(sample_state_dict()),
+              {.rename = [](const std::string&) { return std::string("x"); }});
+  });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("two tensors are called \"x\""));
+}
+
+TEST_P(LoadInto, CastsIfAsked) {
+  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  target.set("encoder.weight", Tensor::zeros(DType::float64, {3, 4}));
+  target.set("encoder.bias", Tensor::zeros(DType::int64, {3}));
+  target.set("decoder.weight", Tensor::zeros(DType::float32, {2, 3}));
+  EXPECT_TRUE(load_into(target, saved(sample_state_dict()), {.cast = true}).ok());
+  EXPECT_EQ(target.at("encoder.weight").data<double>()[11], 11);
+  EXPECT_EQ(target.at("encoder.bias").data<std::int64_t>()[2], 52);
+}
+
+TEST_P(LoadInto, FillsStridedTensorsInPlace) {
+  const Tensor storage = Tensor::zeros(DType::float32, {4, 3});
+  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  target.set("w", Tensor(DType::float32, {3, 4}, {1, 3}, storage.buffer(), 0));
+  TensorDict source(NodeInfo{.kind = NodeKind::dict});
+  source.set("w", counting({3, 4}));
+  EXPECT_TRUE(load_into(target, saved(source)).ok());
+  EXPECT_EQ(bytes_of(target.at("w")), bytes_of(counting({3, 4})));
+  EXPECT_EQ(storage.data<float>()[1], 4);  // row 1, column 0
+}
+
+TEST_P(LoadInto, WithKeysMissesOnlyWhatTheyName) {
+  const TensorDict target = blank_like(sample_state_dict());
+  const LoadReport report =
+      load_into(target, saved(sample_state_dict()), {.keys = {{"encoder.*"}}});
+  EXPECT_THAT(report.loaded, UnorderedElementsAre("encoder.weight", "encoder.bias"));
+  EXPECT_TRUE(report.missing.empty());
+  EXPECT_EQ(target.at("decoder.weight").data<float>()[0], -1);
+}
+
+TEST_P(LoadInto, SplitsLargeTensorsAmongThreads) {
+  TensorDict source(NodeInfo{.kind = NodeKind::dict});
+  source.set("w", counting({3000, 3001}));  // three tasks, the last one short
+  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  target.set("w", Tensor::zeros(DType::float32, {3000, 3001}));
+  load_into(target, saved(source), {.num_threads = 2});
+  EXPECT_EQ(difference(target, source), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, LoadInto, testing::Values("tree", "tree.safetensors"),
+                         [](const auto& file) {
+                           return std::string(file.param == "tree" ? "Memmap" : "Safetensors");
+                         });
+
+TEST(LoadIntoTree, RefusesReadOnlyTargets) {
+  const Tensor zeros = Tensor::zeros(DType::float32, {2});
+  TensorDict target;
+  target.set("x", Tensor(DType::float32, {2},
+                         Buffer(zeros.buffer().bytes(), zeros.buffer().owner(), false)));
+  TensorDict source;
+  source.set("x", counting({2}));
+  const auto thrown = thrown_by([&] { load_into(target, source); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("read-only"));
+}
+
+TEST(LoadIntoTree, WritesThroughIntoAMappedFolder) {
+  const test::TemporaryFolder folder;
+  const Path path = save(blank_like(sample_state_dict()), folder / "target");
+  load_into(open(path, {.mode = Mode::write_through}), sample_state_dict());
+  EXPECT_EQ(difference(load(path), sample_state_dict()), "");
+}
+
+TEST(LoadIntoTree, CapsTheNamesItLists) {
+  TensorDict target;
+  for (int i = 0; i < 100; ++i) target.set("t" + std::to_string(i), counting({1}));
+  const auto thrown = thrown_by([&] { load_into(target, TensorDict()); });
+  EXPECT_THAT(thrown.message, HasSubstr("missing from the source (100)"));
+  EXPECT_THAT(thrown.message, HasSubstr("\"t19\" and 80 more"));
+  EXPECT_THAT(thrown.message, Not(HasSubstr("\"t20\"")));
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,110 @@
+#include "io/registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::thrown_by;
+using testing::AllOf;
+using testing::HasSubstr;
+
+void write_file(const Path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(Registry, ChoosesTheFormatBySuffix) {
+  EXPECT_EQ(&format_for_saving("a/m.safetensors", ""), &kSafetensors);
+  EXPECT_EQ(&format_for_saving("a/m.safetensors.index.json", ""), &kSafetensorsSharded);
+  EXPECT_EQ(&format_for_saving("a/ckpt", ""), &kMemmapFolder);
+  EXPECT_EQ(&format_for_saving("a/run.1", ""), &kMemmapFolder);
+  EXPECT_EQ(&format_for_saving("a/.safetensors", ""), &kMemmapFolder);
+}
+
+TEST(Registry, LetsANameOverruleTheSuffix) {
+  EXPECT_EQ(&format_for_saving("m.safetensors", "memmap"), &kMemmapFolder);
+  EXPECT_EQ(&format_for_saving("m", "safetensors"), &kSafetensors);
+  EXPECT_EQ(&format_for_saving("m.safetensors.index.json", "safetensors"), &kSafetensorsSharded);
+}
+
+TEST(Registry, NamesTheFormatItLacksBeforeAnythingIsWritten) {
+  const test::TemporaryFolder folder;
+  for (const char* suffix : {".tdz", ".pt", ".pth", ".bin", ".npz", ".npy"}) {
+    const Path path = folder / (std::string("m") + suffix);
+    const auto thrown = thrown_by([&] { save(test::sample_state_dict(), path); });
+    EXPECT_EQ(thrown.code, ErrorCode::unsupported) << suffix;
+    EXPECT_THAT(thrown.message,
+                AllOf(HasSubstr(suffix), HasSubstr("\"memmap\""), HasSubstr("\"safetensors\"")));
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+}
+
+TEST(Registry, TellsWhatAForeignFileSeemsToBe) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "zip", "PK\x03\x04....");
+  write_file(folder / "npy", "\x93NUMPY\x01");
+  write_file(folder / "pickle", "\x80\x02}q");
+  write_file(folder / "text", "hello\n");
+  write_file(folder / "nothing", "");
+  const std::pair<const char*, const char*> cases[] = {{"zip", "found a zip archive"},
+                                                       {"npy", "found a NumPy file"},
+                                                       {"pickle", "found a pickle"},
+                                                       {"text", "starts with \"hello"},
+                                                       {"nothing", "found an empty file"}};
+  for (const auto& [file_name, words] : cases) {
+    const auto thrown = thrown_by([&] { probe(folder / file_name); });
+    EXPECT_EQ(thrown.code, ErrorCode::unsupported) << file_name;
+    EXPECT_THAT(thrown.message, HasSubstr(words));
+  }
+}
+
+TEST(Registry, PointsIntoAFolderThatHoldsAFileItCouldRead) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "repository");
+  write_file(folder / "repository/model.safetensors", "");
+  const auto thrown = thrown_by([&] { open(folder / "repository"); });
+  EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+  EXPECT_THAT(thrown.message, HasSubstr("did you mean"));
+  EXPECT_THAT(thrown.message, HasSubstr("repository/model.safetensors"));
+}
+
+TEST(Registry, OpensByContentWhateverTheSuffix) {
+  const test::TemporaryFolder folder;
+  save(test::sample_state_dict(), folder / "m.safetensors");
+  std::filesystem::rename(folder / "m.safetensors", folder / "weights.dat");
+  EXPECT_EQ(probe(folder / "weights.dat"), "safetensors");
+  EXPECT_EQ(difference(test::sample_state_dict(), load(folder / "weights.dat")), "");
+}
+
+TEST(Registry, SaysWhatIsWrongWithAFileOfAKnownSuffix) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "m.safetensors", "");
+  const auto thrown = thrown_by([&] { open(folder / "m.safetensors"); });
+  EXPECT_EQ(thrown.code, ErrorCode::corrupt);
+}
+
+TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
+  const auto thrown = thrown_by([] { probe("/nowhere/at/all"); });
+  EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
+  EXPECT_THAT(thrown.message, HasSubstr("/nowhere/at/all: "));
+}
+
+TEST(Registry, ListsTheFormatsForAnUnknownName) {
+  const auto thrown = thrown_by([] { format_by_name("hdf5"); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message,
+              HasSubstr("expected one of \"safetensors\", \"memmap\", found \"hdf5\""));
+  EXPECT_EQ(thrown_by([] { format_by_name("tdz"); }).code, ErrorCode::unsupported);
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <string>
+#include <vector>
+
+#include "io/sample_trees.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::sample_checkpoint;
+using test::thrown_by;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> names(const TensorDict& tree) {
+  std::vector<std::string> result;
+  tree.for_each_leaf(
+      [&](const KeyPath& path, const TensorDict::Item&) { result.push_back(dotted(path)); });
+  return result;
+}
+
+TEST(Select, GivesTheTreeItselfForNoKeys) {
+  const TensorDict tree = sample_checkpoint();
+  EXPECT_TRUE(select(tree, {}).same_node(tree));
+}
+
+TEST(Select, TakesEverythingBelowANode) {
+  EXPECT_THAT(names(select(sample_checkpoint(), {{"model"}})),
+              ElementsAre("model.embed.weight", "model.head.weight", "model.head.bias"));
+}
+
+TEST(Select, ReadsOneStringAsADottedName) {
+  EXPECT_THAT(names(select(sample_checkpoint(), {{"optimizer.state.0"}})),
+              ElementsAre("optimizer.state.0.exp_avg"));
+}
+
+TEST(Select, ReadsSeveralStringsAsAPathOnly) {
+  EXPECT_THAT(names(select(sample_checkpoint(), {{"model", "head.bias"}})),
+              ElementsAre("model.head.bias"));
+  EXPECT_EQ(thrown_by([] { select(sample_checkpoint(), {{"model", "head", "bias"}}); }).code,
+            ErrorCode::key_not_found);
+}
+
+TEST(Select, MatchesGlobsOverDottedNames) {
+  EXPECT_THAT(names(select(sample_checkpoint(), {{"*.weight"}})),
+              ElementsAre("model.embed.weight", "model.head.weight"));
+  EXPECT_THAT(names(select(sample_checkpoint(), {{"opt*.state"}})),
+              ElementsAre("optimizer.state.0.exp_avg"));
+}
+
+TEST(Select, LeavesOutWhatIsExcluded) {
+  EXPECT_THAT(names(select(sample_checkpoint(), {}, {{"optimizer"}, {"*.bias"}})),
+              ElementsAre("model.embed.weight", "model.head.weight", "epoch"));
+}
+
+TEST(Select, KeepsKindAndOrder) {
+  const TensorDict some = select(sample_checkpoint(), {{"optimizer.state"}, {"model.head.bias"}});
+  EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
+  EXPECT_TRUE(some["optimizer"]["state"].info().int_keys);
+}
+
+TEST(Select, MakesADictOfAListThatLostAnItem) {
+  TensorDict list(NodeInfo{.kind = NodeKind::list});
+  for (const char* key : {"0", "1", "2"}) list.set(key, test::counting({2}));
+  TensorDict tree;
+  tree.set("layers", list);
+  const TensorDict some = select(tree, {{"layers", "0"}, {"layers", "2"}});
+  EXPECT_EQ(some["layers"].kind(), NodeKind::dict);
+  EXPECT_TRUE(some["layers"].info().int_keys);
+  EXPECT_THAT(some["layers"].keys(), ElementsAre("0", "2"));
+  EXPECT_EQ(select(tree, {{"layers", "0"}})["layers"].kind(), NodeKind::list);
+}
+
+TEST(Select, ReportsAGlobThatMatchesNothing) {
+  const auto thrown = thrown_by([] { select(sample_checkpoint(), {{"model"}, {"decoder.*"}}); });
+  EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
+  EXPECT_THAT(thrown.message, HasSubstr("no key matches \"decoder.*\""));
+}
+
+TEST(Select, TakesThousandsOfKeysAtOnce) {
+  TensorDict tree;
+  std::vector<KeyPath> keys;
+  for (int i = 0; i < 20000; ++i) {
+    tree.set("k" + std::to_string(i), Value(i));
+    if (i % 2 == 0) keys.push_back({"k" + std::to_string(i)});
+  }
+  EXPECT_EQ(select(tree, keys).size(), 10000U);
+}
+
+}  // namespace
+}  // namespace tenfold
