@@ -24,7 +24,7 @@ class LazyItem {
 
 /// The deepest tree that is walked. No program nests like that, but a file can say so, and a
 /// node that was put into itself has no end.
-inline constexpr std::size_t kMaxDepth = 1000;
+inline constexpr std::size_t kMaxDepth = 512;
 
 /// What a TensorDict is a handle of.
 struct Node {
