@@ -1,0 +1,109 @@
+#include "array_in.hpp"
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "dlpack.hpp"
+#include "torch_api.hpp"
+
+namespace tenfold::python {
+namespace {
+
+/// Bytes from the first element to the end of the last one.
+std::size_t extent_bytes(const Shape& shape, const Shape& strides, std::size_t itemsize) {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 0) return 0;
+    last += static_cast<std::size_t>(shape[i] - 1) * static_cast<std::size_t>(strides[i]);
+  }
+  return (last + 1) * itemsize;
+}
+
+template <class ManagedArray>
+struct CallDeleter {
+  void operator()(ManagedArray* managed) const {
+    if (managed->deleter != nullptr) managed->deleter(managed);
+  }
+};
+
+template <class ManagedArray>
+std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, bool writable) {
+  const dlpack::Array& array = managed->array;
+  const std::optional<DType> dtype = dtype_of_dlpack(array.dtype);
+  if (!dtype || array.device.type != dlpack::kCpu) return std::nullopt;
+  Shape shape(array.shape, array.shape + array.ndim);
+  Shape strides = array.strides == nullptr ? contiguous_strides(shape)
+                                           : Shape(array.strides, array.strides + array.ndim);
+  for (const std::int64_t stride : strides) {
+    if (stride < 0) return std::nullopt;
+  }
+  const std::size_t size_bytes = extent_bytes(shape, strides, itemsize(*dtype));
+  // A tensor whose storage was taken away or never made has lengths but no bytes.
+  if (size_bytes > 0 && array.data == nullptr) return std::nullopt;
+  auto* first = static_cast<std::byte*>(array.data);
+  if (first != nullptr) first += array.byte_offset;
+  Buffer buffer({first, size_bytes}, std::move(managed), writable);
+  return Tensor(*dtype, std::move(shape), std::move(strides), std::move(buffer), 0);
+}
+
+bool answers_true(nb::handle object, const char* method) {
+  return nb::cast<bool>(object.attr(method)());
+}
+
+/// A conjugate or negative view has the bytes of its base and says so in a bit that DLPack
+/// does not carry.
+bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
+  constexpr std::uint8_t kFloat = 2;
+  constexpr std::uint8_t kComplex = 5;
+  if (array.dtype.code == kComplex) {
+    return answers_true(object, "is_conj") || answers_true(object, "is_neg");
+  }
+  return array.dtype.code == kFloat && answers_true(object, "is_neg");
+}
+
+}  // namespace
+
+std::optional<Tensor> tensor_of_torch(nb::handle object) {
+  const Torch* torch_api = torch_if_imported();
+  if (torch_api == nullptr || torch_api->api == nullptr) return std::nullopt;
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  if (type != torch_api->tensor_type && type != torch_api->parameter_type) return std::nullopt;
+  dlpack::ManagedVersioned* exported = nullptr;
+  if (torch_api->api->from_object(object.ptr(), &exported) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  std::shared_ptr<dlpack::ManagedVersioned> managed(exported,
+                                                    CallDeleter<dlpack::ManagedVersioned>{});
+  if (is_lazy_view(object, managed->array)) return std::nullopt;
+  return tensor_of_managed(std::move(managed), true);
+}
+
+std::optional<Tensor> tensor_of_capsule(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
+    auto* exported = static_cast<dlpack::ManagedVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (exported->version.major != dlpack::kMajorVersion) return std::nullopt;
+    if (PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned") != 0) throw nb::python_error();
+    const bool writable = (exported->flags & dlpack::kReadOnly) == 0;
+    return tensor_of_managed(std::shared_ptr<dlpack::ManagedVersioned>(
+                                 exported, CallDeleter<dlpack::ManagedVersioned>{}),
+                             writable);
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor") == 0) return std::nullopt;
+  auto* exported = static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw nb::python_error();
+  return tensor_of_managed(
+      std::shared_ptr<dlpack::Managed>(exported, CallDeleter<dlpack::Managed>{}), true);
+}
+
+Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
+                        bool writable, nb::object owner) {
+  auto* first = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+  const std::size_t size_bytes = extent_bytes(shape, strides, itemsize(dtype));
+  Buffer buffer({first, size_bytes}, keep_alive(std::move(owner)), writable);
+  return {dtype, std::move(shape), std::move(strides), std::move(buffer), 0};
+}
+
+}  // namespace tenfold::python

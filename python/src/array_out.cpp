@@ -1,0 +1,153 @@
+#include "array_out.hpp"
+
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "dlpack.hpp"
+#include "torch_api.hpp"
+
+namespace tenfold::python {
+namespace {
+
+/// One heap block for all that a torch tensor needs of us; lengths and strides follow it. Freeing
+/// it touches no Python object, so any thread may do it.
+struct TorchLeaf {
+  dlpack::ManagedVersioned managed{};
+  Buffer buffer;
+};
+
+void free_leaf(dlpack::ManagedVersioned* managed) {
+  auto* leaf = static_cast<TorchLeaf*>(managed->context);
+  leaf->~TorchLeaf();
+  ::operator delete(leaf);
+}
+
+struct FreeLeaf {
+  void operator()(dlpack::ManagedVersioned* managed) const { free_leaf(managed); }
+};
+using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
+
+OwnedLeaf pack(const Tensor& tensor) {
+  const std::size_t ndim = tensor.shape().size();
+  void* block = ::operator new(sizeof(TorchLeaf) + 2 * ndim * sizeof(std::int64_t));
+  auto* leaf = new (block) TorchLeaf{{}, tensor.buffer()};
+  auto* dims = reinterpret_cast<std::int64_t*>(leaf + 1);
+  std::copy(tensor.shape().begin(), tensor.shape().end(), dims);
+  std::copy(tensor.strides().begin(), tensor.strides().end(), dims + ndim);
+  dlpack::ManagedVersioned& managed = leaf->managed;
+  managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
+  managed.context = leaf;
+  managed.deleter = free_leaf;
+  managed.array.data = tensor.numel() == 0 ? nullptr : tensor.raw_data();
+  managed.array.device = {dlpack::kCpu, 0};
+  managed.array.ndim = static_cast<std::int32_t>(ndim);
+  managed.array.dtype = dlpack_dtype(tensor.dtype());
+  managed.array.shape = dims;
+  managed.array.strides = dims + ndim;
+  return OwnedLeaf(&managed);
+}
+
+void drop_unused_capsule(PyObject* capsule) noexcept {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned") == 0) return;
+  free_leaf(
+      static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned")));
+}
+
+[[noreturn]] void refuse_protected_pages(const std::string& name) {
+  throw Error::io(ENOMEM, name,
+                  name +
+                      ": these pages may only be read, and torch would crash on a write: expected "
+                      "a private writable mapping, which vm.overcommit_memory=2 refuses; set it to "
+                      "0 or 1, or open with mode=\"r+\"");
+}
+
+nb::object make_torch(const Tensor& tensor, const std::string& name) {
+  // torch ignores the read-only flag of DLPack.
+  if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name);
+  const Torch& torch_api = *torch();
+  OwnedLeaf leaf = pack(tensor);
+  PyObject* made = nullptr;
+  if (torch_api.api != nullptr) {
+    void* out = nullptr;
+    if (torch_api.api->to_object(leaf.get(), &out) != 0) throw nb::python_error();
+    static_cast<void>(leaf.release());
+    made = static_cast<PyObject*>(out);
+  } else {
+    const nb::object capsule =
+        nb::steal(PyCapsule_New(leaf.get(), "dltensor_versioned", drop_unused_capsule));
+    if (!capsule.is_valid()) throw nb::python_error();
+    static_cast<void>(leaf.release());
+    made = PyObject_CallOneArg(torch_api.from_dlpack, capsule.ptr());
+    if (made == nullptr) throw nb::python_error();
+  }
+  return nb::steal(made);
+}
+
+int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
+  auto* bytes = nb::inst_ptr<Bytes>(object);
+  return PyBuffer_FillInfo(view, object, bytes->buffer.data(),
+                           static_cast<Py_ssize_t>(bytes->buffer.size_bytes()),
+                           bytes->writable ? 0 : 1, flags);
+}
+
+}  // namespace
+
+ArrayMaker::ArrayMaker(Mode mode, Tied& tied, nb::object place)
+    : mode_(mode), tied_(tied), place_(std::move(place)), use_torch_(torch() != nullptr) {}
+
+nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const std::string& name) {
+  const bool may_be_tied = tensor.numel() > 0 && !leaf.is_nested();
+  if (may_be_tied) {
+    const auto found = tied_.first_at.find(tensor.raw_data());
+    if (found != tied_.first_at.end()) {
+      const nb::object same =
+          nb::module_::import_("tenfold._arrays")
+              .attr("tied_to")(found->second, text(tenfold::name(tensor.dtype())),
+                               tuple_of(tensor.shape()), tuple_of(tensor.strides()));
+      if (!same.is_none()) return same;
+    }
+  }
+  nb::object made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
+  if (!place_.is_none()) made = place_(made);
+  if (may_be_tied) tied_.first_at.try_emplace(tensor.raw_data(), made);
+  return made;
+}
+
+nb::object ArrayMaker::make_one(const Tensor& tensor, const std::string& name) const {
+  return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
+}
+
+nb::object ArrayMaker::make_numpy(const Tensor& tensor, const std::string& name) const {
+  const bool writable = mode_ != Mode::read && tensor.buffer().writable();
+  const nb::object bytes = nb::cast(Bytes{tensor.buffer(), writable});
+  Shape strides = tensor.strides();
+  for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
+  return nb::module_::import_("tenfold._arrays")
+      .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
+                           tuple_of(strides), tensor.offset_bytes(), text(name));
+}
+
+nb::object ArrayMaker::make_nested(const Leaf& leaf, const Tensor& tensor,
+                                   const std::string& name) const {
+  const Tensor sizes = leaf.sizes();
+  nb::list shapes;
+  const std::span<const std::int64_t> lengths = sizes.span<std::int64_t>();
+  const auto width = static_cast<std::size_t>(sizes.shape().at(1));
+  for (std::size_t row = 0; row < static_cast<std::size_t>(sizes.shape().at(0)); ++row) {
+    const auto begin = lengths.begin() + static_cast<std::ptrdiff_t>(row * width);
+    shapes.append(tuple_of(Shape(begin, begin + static_cast<std::ptrdiff_t>(width))));
+  }
+  return nb::module_::import_("tenfold._arrays")
+      .attr("nested_array")(make_one(tensor, name), shapes);
+}
+
+void bind_bytes(nb::module_& module) {
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                                {0, nullptr}};
+  nb::class_<Bytes>(module, "Bytes", nb::type_slots(slots));
+  nb::class_<Tied>(module, "Tied").def(nb::init<>());
+}
+
+}  // namespace tenfold::python

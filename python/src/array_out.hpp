@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <unordered_map>
+
+#include "common.hpp"
+
+namespace tenfold::python {
+
+/// The arrays of one opened or loaded tree by the address of their first byte, so that leaves
+/// over the same bytes become one object, or views of one.
+struct Tied {
+  std::unordered_map<const std::byte*, nb::object> first_at;
+};
+
+/// Makes torch tensors (numpy arrays where torch cannot be imported) of the engine's tensors,
+/// without a copy: each array keeps its own Buffer, and so its file mapped.
+class ArrayMaker {
+ public:
+  /// `place`: called with each new array, returns the one to hand out; or None.
+  ArrayMaker(Mode mode, Tied& tied, nb::object place);
+
+  /// `tensor` and `sizes` are those of `leaf`; `sizes` is looked at if it is nested.
+  /// Throws OSError for pages that torch would crash on, Error(unsupported) for a dtype that
+  /// numpy has not; `name` is the leaf, for the message.
+  nb::object make(const Leaf& leaf, const Tensor& tensor, const std::string& name);
+
+ private:
+  nb::object make_one(const Tensor& tensor, const std::string& name) const;
+  nb::object make_numpy(const Tensor& tensor, const std::string& name) const;
+  nb::object make_nested(const Leaf& leaf, const Tensor& tensor, const std::string& name) const;
+
+  Mode mode_;
+  Tied& tied_;
+  nb::object place_;
+  bool use_torch_;
+};
+
+/// What a numpy array keeps: a Buffer behind Python's buffer protocol.
+struct Bytes {
+  Buffer buffer;
+  bool writable = false;
+};
+
+void bind_bytes(nb::module_& module);
+
+}  // namespace tenfold::python

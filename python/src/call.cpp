@@ -1,0 +1,76 @@
+#include "call.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/notes.hpp"
+
+namespace tenfold::python {
+namespace {
+
+/// Warnings come from any thread, without the GIL.
+struct Warnings {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  std::atomic<bool> any{false};
+};
+
+Warnings& warnings() {
+  static Warnings collected;
+  return collected;
+}
+
+void collect(const std::string& message) {
+  Warnings& collected = warnings();
+  const std::lock_guard lock(collected.mutex);
+  collected.messages.push_back(message);
+  collected.any = true;
+}
+
+}  // namespace
+
+void collect_warnings() { set_warning_handler(collect); }
+
+void emit_warnings() {
+  Warnings& collected = warnings();
+  if (!collected.any.exchange(false)) return;
+  std::vector<std::string> messages;
+  {
+    const std::lock_guard lock(collected.mutex);
+    messages.swap(collected.messages);
+  }
+  // 1 would be our own Python, 2 is who called it.
+  constexpr int kStackLevel = 2;
+  for (const std::string& message : messages) {
+    const nb::str shown = text(message);
+    if (PyErr_WarnEx(PyExc_UserWarning, shown.c_str(), kStackLevel) != 0) throw nb::python_error();
+  }
+}
+
+void PythonMonitor::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
+                           std::string_view what) {
+  const nb::gil_scoped_acquire gil;
+  if (raised_ || progress_.is_none()) return;
+  try {
+    progress_(done_bytes, total_bytes, text(what));
+  } catch (nb::python_error& error) {
+    raised_.emplace(std::move(error));
+  }
+}
+
+bool PythonMonitor::stop() {
+  const nb::gil_scoped_acquire gil;
+  if (!raised_ && PyErr_CheckSignals() != 0) raised_.emplace();
+  return raised_.has_value();
+}
+
+void PythonMonitor::rethrow() {
+  if (!raised_) return;
+  nb::python_error error = std::move(*raised_);
+  raised_.reset();
+  throw error;
+}
+
+}  // namespace tenfold::python

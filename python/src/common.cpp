@@ -1,0 +1,123 @@
+#include "common.hpp"
+
+#include <filesystem>
+#include <utility>
+
+namespace tenfold::python {
+
+std::string utf8(nb::handle text) {
+  Py_ssize_t size = 0;
+  if (const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size)) {
+    return {bytes, static_cast<std::size_t>(size)};
+  }
+  PyErr_Clear();
+  const nb::object encoded =
+      nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogatepass"));
+  if (!encoded.is_valid()) throw nb::python_error();
+  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<std::size_t>(Py_SIZE(encoded.ptr()))};
+}
+
+nb::str text(std::string_view utf8_bytes) {
+  const auto size = static_cast<Py_ssize_t>(utf8_bytes.size());
+  PyObject* decoded = PyUnicode_DecodeUTF8(utf8_bytes.data(), size, nullptr);
+  if (decoded == nullptr) {
+    PyErr_Clear();
+    decoded = PyUnicode_DecodeUTF8(utf8_bytes.data(), size, "surrogatepass");
+  }
+  if (decoded == nullptr) {
+    PyErr_Clear();
+    decoded = PyUnicode_DecodeUTF8(utf8_bytes.data(), size, "surrogateescape");
+  }
+  if (decoded == nullptr) throw nb::python_error();
+  return nb::steal<nb::str>(decoded);
+}
+
+Path path_from(nb::handle path) {
+  PyObject* encoded = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw nb::python_error();
+  const nb::object owner = nb::steal(encoded);
+  return Path(std::string(PyBytes_AS_STRING(encoded), static_cast<std::size_t>(Py_SIZE(encoded))));
+}
+
+Mode mode_from(std::string_view mode) {
+  if (mode == "r") return Mode::read;
+  if (mode == "c") return Mode::copy_on_write;
+  if (mode == "r+") return Mode::write_through;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "mode: unknown mode: expected \"r\", \"c\" or \"r+\", found \"" + std::string(mode) + "\"");
+}
+
+DType dtype_from(std::string_view name) {
+  if (const auto dtype = dtype_from_name(name)) return *dtype;
+  throw Error(ErrorCode::invalid_argument,
+              "dtype: no such dtype: expected a name as torch spells it, such as \"float32\", "
+              "found \"" +
+                  std::string(name) + "\"");
+}
+
+nb::tuple tuple_of(const Shape& lengths) {
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(lengths.size())));
+  if (!tuple.is_valid()) throw nb::python_error();
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(lengths[i]));
+  }
+  return nb::borrow<nb::tuple>(tuple);
+}
+
+Shape shape_from(nb::handle sequence_of_int) {
+  Shape shape;
+  for (const nb::handle length : sequence_of_int) shape.push_back(nb::cast<std::int64_t>(length));
+  return shape;
+}
+
+namespace {
+
+nb::object list_of(const std::vector<Value>& items) {
+  nb::list list;
+  for (const Value& item : items) list.append(to_python(item));
+  return list;
+}
+
+nb::object int_from(const std::string& digits) {
+  nb::object number = nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10));
+  if (!number.is_valid()) throw nb::python_error();
+  return number;
+}
+
+nb::object dict_of(const Value::Object& object) {
+  nb::object dict = object.ordered ? nb::module_::import_("collections").attr("OrderedDict")()
+                                   : nb::object(nb::dict());
+  for (const auto& [key, value] : object.members) {
+    dict[object.int_keys ? int_from(key) : nb::object(text(key))] = to_python(value);
+  }
+  return dict;
+}
+
+struct ToPython {
+  nb::object operator()(Value::Null) const { return nb::none(); }
+  nb::object operator()(bool value) const { return nb::bool_(value); }
+  nb::object operator()(std::int64_t value) const { return nb::int_(value); }
+  nb::object operator()(const Value::BigInt& value) const { return int_from(value.digits); }
+  nb::object operator()(double value) const { return nb::float_(value); }
+  nb::object operator()(const std::string& value) const { return text(value); }
+  nb::object operator()(const Value::List& value) const { return list_of(value.items); }
+  nb::object operator()(const Value::Tuple& value) const { return nb::tuple(list_of(value.items)); }
+  nb::object operator()(const Value::Object& value) const { return dict_of(value); }
+};
+
+}  // namespace
+
+nb::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
+
+std::shared_ptr<const void> keep_alive(nb::object object) {
+  PyObject* kept = object.release().ptr();
+  return {kept, [](const void* dropped) noexcept {
+            // At exit the interpreter may be gone before the last tensor.
+            if (!nb::is_alive()) return;
+            const nb::gil_scoped_acquire gil;
+            Py_DECREF(static_cast<PyObject*>(const_cast<void*>(dropped)));
+          }};
+}
+
+}  // namespace tenfold::python

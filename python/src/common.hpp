@@ -1,0 +1,53 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/tenfold.hpp>
+
+namespace nb = nanobind;
+
+namespace tenfold::python {
+
+/// Python text as UTF-8; lone surrogates become their three-byte form.
+std::string utf8(nb::handle text);
+/// The other way; bytes that are no UTF-8 become lone surrogates, as in os.fsdecode.
+nb::str text(std::string_view utf8_bytes);
+
+/// A str, bytes or os.PathLike as a path.
+Path path_from(nb::handle path);
+
+/// "r", "c" or "r+"; anything else is Error(invalid_argument).
+Mode mode_from(std::string_view mode);
+/// A name as torch spells it: "float32". Error(invalid_argument) if there is no such dtype.
+DType dtype_from(std::string_view name);
+
+nb::tuple tuple_of(const Shape& lengths);
+Shape shape_from(nb::handle sequence_of_int);
+
+/// JSON both ways. `text()` above for strings, int for integers of any size.
+nb::object to_python(const Value& value);
+
+/// Where an object of Python lives as long as an owner in C++, which any thread may drop.
+std::shared_ptr<const void> keep_alive(nb::object object);
+
+/// Handle of a node of the tree, as Python's TensorDict holds it.
+struct NodeHandle {
+  TensorDict node;
+};
+
+/// An entry of a node on its way from one tree to another, untouched.
+struct ItemHandle {
+  TensorDict::Item item;
+};
+
+void bind_node(nb::module_& module);
+void bind_tree(nb::module_& module);
+void bind_io(nb::module_& module);
+void bind_cli(nb::module_& module);
+
+}  // namespace tenfold::python

@@ -1,0 +1,194 @@
+#include <tenfold/io.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <utility>
+
+#include "call.hpp"
+#include "tree_in.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
+std::vector<KeyPath> key_paths(nb::handle keys) {
+  std::vector<KeyPath> paths;
+  for (const nb::handle key : keys) {
+    KeyPath path;
+    for (const nb::handle part : key) path.push_back(utf8(part));
+    paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+/// A Python callable that the engine calls without the GIL; None: no renaming.
+RenameFunction rename_function(nb::object rename) {
+  if (rename.is_none()) return {};
+  // std::function copies; Python's reference count may only change under the GIL.
+  return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
+    const nb::gil_scoped_acquire gil;
+    const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    const nb::object renamed = callable(text(dotted_path));
+    if (!PyUnicode_Check(renamed.ptr())) {
+      throw Error(ErrorCode::invalid_argument,
+                  "rename: expected a str, found " + nb::cast<std::string>(nb::repr(renamed)));
+    }
+    return utf8(renamed);
+  };
+}
+
+NodeHandle open_path(nb::object path, const std::string& mode, const std::string& format) {
+  const Path where = path_from(path);
+  const OpenOptions options{.mode = mode_from(mode), .format = format};
+  return {without_gil([&] { return tenfold::open(where, options); })};
+}
+
+NodeHandle load_path(nb::object path, const std::string& mode, const std::string& format,
+                     nb::object keys, bool verify, bool aliases, nb::object progress) {
+  const Path where = path_from(path);
+  LoadOptions options{.mode = mode_from(mode), .format = format, .keys = key_paths(keys)};
+  options.verify = verify;
+  options.aliases = aliases;
+  return {monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::load(where, options);
+  })};
+}
+
+void save_tree(const NodeHandle& tree, nb::object path, const std::string& format, bool durable,
+               bool checksums, int num_threads, bool overwrite, nb::object progress) {
+  const Path where = path_from(path);
+  SaveOptions options{.format = format, .durable = durable, .checksums = checksums};
+  options.num_threads = num_threads;
+  options.overwrite = overwrite;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    tenfold::save(tree.node, where, options);
+  });
+}
+
+std::string probe_path(nb::object path) {
+  const Path where = path_from(path);
+  return without_gil([&] { return tenfold::probe(where); });
+}
+
+nb::tuple convert_path(nb::object source, nb::object target, const std::string& format,
+                       nb::object keys, nb::object exclude, nb::object rename,
+                       std::optional<std::string> dtype, nb::object progress) {
+  const Path from = path_from(source);
+  const Path to = path_from(target);
+  ConvertOptions options;
+  options.format = format;
+  options.keys = key_paths(keys);
+  options.exclude = key_paths(exclude);
+  options.rename = rename_function(std::move(rename));
+  if (dtype) options.dtype = dtype_from(*dtype);
+  const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::convert(from, to, options);
+  });
+  return nb::make_tuple(report.num_leaves, report.num_bytes);
+}
+
+nb::tuple verify_path(nb::object path, nb::object progress) {
+  const Path where = path_from(path);
+  VerifyOptions options;
+  const VerifyReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::verify(where, options);
+  });
+  nb::list problems;
+  for (const Problem& problem : report.problems) {
+    problems.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
+  }
+  return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums);
+}
+
+nb::list list_of(const std::vector<std::string>& names) {
+  nb::list listed;
+  for (const std::string& name : names) listed.append(text(name));
+  return listed;
+}
+
+nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, bool strict, bool cast,
+                         nb::object rename, nb::object keys) {
+  LoadIntoOptions options;
+  options.strict = strict;
+  options.cast = cast;
+  options.dry_run = dry_run;
+  options.rename = rename_function(std::move(rename));
+  options.keys = key_paths(keys);
+  const LoadReport report = monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::load_into(target.node, source.node, options);
+  });
+  nb::list mismatched;
+  for (const LoadReport::Mismatch& mismatch : report.mismatched) {
+    mismatched.append(
+        nb::make_tuple(text(mismatch.name), text(mismatch.expected), text(mismatch.found)));
+  }
+  return nb::make_tuple(list_of(report.loaded), list_of(report.missing), list_of(report.unexpected),
+                        mismatched);
+}
+
+NodeHandle memmap_tree(const NodeHandle& tree, nb::object path, int num_threads) {
+  const Path where = path_from(path);
+  return {without_gil([&] { return tenfold::memmap(tree.node, where, num_threads); })};
+}
+
+NodeHandle memmap_like_tree(const NodeHandle& tree, nb::object path) {
+  const Path where = path_from(path);
+  return {without_gil([&] { return tenfold::memmap_like(tree.node, where); })};
+}
+
+/// A tensor of which only dtype and shape may be looked at.
+ItemHandle shape_only(const std::string& dtype, nb::object lengths) {
+  Shape shape = shape_from(lengths);
+  const DType kind = dtype_from(dtype);
+  const std::uint64_t size_bytes = nbytes_of(kind, shape);
+  return {Leaf(Tensor(kind, std::move(shape),
+                      Buffer({static_cast<std::byte*>(nullptr), size_bytes}, nullptr)))};
+}
+
+NodeHandle tree_of(nb::object object, const std::string& path) {
+  return {TreeBuilder(path).root(object)};
+}
+
+}  // namespace
+
+void bind_tree(nb::module_& module) {
+  module.def("tree", &tree_of, "object"_a, "path"_a = "",
+             "The engine's tree of Python's nested containers; tensors are shared, not copied.");
+  module.def("shape_only", &shape_only, "dtype"_a, "shape"_a, "Stands for a tensor in a dry run.");
+}
+
+void bind_io(nb::module_& module) {
+  module.def("open", &open_path, "path"_a, "mode"_a, "format"_a);
+  module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a, "verify"_a, "aliases"_a,
+             "progress"_a.none());
+  module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
+             "num_threads"_a, "overwrite"_a, "progress"_a.none());
+  module.def("probe", &probe_path, "path"_a);
+  module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a, "exclude"_a,
+             "rename"_a.none(), "dtype"_a.none(), "progress"_a.none(),
+             nb::sig("def convert(source: object, target: object, format: str, keys: object, "
+                     "exclude: object, rename: object | None, dtype: str | None, "
+                     "progress: object | None) -> tuple[int, int]"));
+  module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
+             nb::sig("def verify(path: object, progress: object | None) -> "
+                     "tuple[list[tuple[str, str, str]], int, int, int]"));
+  module.def(
+      "load_into", &load_into_tree, "target"_a, "source"_a, "strict"_a, "cast"_a, "dry_run"_a,
+      "rename"_a.none(), "keys"_a,
+      nb::sig("def load_into(target: Node, source: Node, strict: bool, cast: bool, dry_run: bool, "
+              "rename: object | None, keys: object) -> tuple[list[str], list[str], "
+              "list[str], list[tuple[str, str, str]]]"));
+  module.def("memmap", &memmap_tree, "tree"_a, "path"_a, "num_threads"_a);
+  module.def("memmap_like", &memmap_like_tree, "tree"_a, "path"_a);
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,73 @@
+#include <exception>
+#include <string>
+
+#include "call.hpp"
+#include "common.hpp"
+
+namespace tenfold::python {
+namespace {
+
+nb::object exception_for(ErrorCode code) {
+  const auto own = [](const char* name) {
+    return nb::object(nb::module_::import_("tenfold._errors").attr(name));
+  };
+  switch (code) {
+    case ErrorCode::file_not_found:
+      return nb::borrow(PyExc_FileNotFoundError);
+    case ErrorCode::key_not_found:
+      return own("KeyNotFoundError");
+    case ErrorCode::corrupt:
+      return own("CorruptFileError");
+    case ErrorCode::unsupported:
+      return own("UnsupportedError");
+    case ErrorCode::invalid_argument:
+      return nb::borrow(PyExc_ValueError);
+    case ErrorCode::io:
+      return nb::borrow(PyExc_OSError);
+  }
+  return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns on a missing case
+}
+
+/// OSError shows the file name itself, after the text.
+nb::object os_error_arguments(int system_errno, const std::string& path, std::string message) {
+  if (!path.empty() && message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
+  const nb::object file_name = path.empty()
+                                   ? nb::none()
+                                   : nb::steal(PyUnicode_DecodeFSDefaultAndSize(
+                                         path.data(), static_cast<Py_ssize_t>(path.size())));
+  return nb::make_tuple(system_errno, text(message), file_name);
+}
+
+/// The only translation in the project.
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    const nb::object type = exception_for(error.code());
+    if (error.code() == ErrorCode::io && error.system_errno() != 0) {
+      // Called with an errno, OSError gives the subclass: FileExistsError, PermissionError.
+      const nb::object arguments =
+          os_error_arguments(error.system_errno(), error.path(), error.what());
+      const nb::object raised = nb::steal(PyObject_CallObject(type.ptr(), arguments.ptr()));
+      if (raised.is_valid()) PyErr_SetObject(raised.type().ptr(), raised.ptr());
+      return;
+    }
+    PyErr_SetObject(type.ptr(), text(error.what()).ptr());
+  }
+}
+
+}  // namespace
+}  // namespace tenfold::python
+
+NB_MODULE(_core, module) {
+  namespace bindings = tenfold::python;
+  // Tensors that live in globals outlast the module at exit; that is no leak.
+  nb::set_leak_warnings(false);
+  nb::register_exception_translator(bindings::translate);
+  module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());
+  bindings::collect_warnings();
+  bindings::bind_node(module);
+  bindings::bind_tree(module);
+  bindings::bind_io(module);
+  bindings::bind_cli(module);
+}

@@ -1,0 +1,154 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <utility>
+
+#include "array_out.hpp"
+#include "call.hpp"
+#include "tree_in.hpp"
+#include "tree_out.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+NodeInfo node_info_from(nb::handle info) {
+  const nb::tuple fields = nb::cast<nb::tuple>(info);
+  NodeInfo made;
+  const auto kind_name = nb::cast<std::string>(fields[0]);
+  const std::optional<NodeKind> kind = node_kind_from_name(kind_name);
+  if (!kind) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "no such kind of node: expected a name such as \"dict\", found \"" + kind_name + "\"");
+  }
+  made.kind = *kind;
+  made.int_keys = nb::cast<bool>(fields[1]);
+  made.batch_size = shape_from(fields[2]);
+  for (const nb::handle dim_name : nb::borrow(fields[3])) {
+    if (dim_name.is_none()) {
+      made.names.emplace_back();
+    } else {
+      made.names.emplace_back(utf8(dim_name));
+    }
+  }
+  made.class_name = utf8(fields[4]);
+  made.stack_dim = nb::cast<std::int64_t>(fields[5]);
+  const nb::object stack_dim_name = fields[6];
+  if (!stack_dim_name.is_none()) made.stack_dim_name = utf8(stack_dim_name);
+  made.device = utf8(fields[7]);
+  return made;
+}
+
+nb::tuple to_python(const NodeInfo& info) {
+  nb::list names;
+  for (const std::optional<std::string>& dim_name : info.names) {
+    names.append(dim_name ? nb::object(text(*dim_name)) : nb::none());
+  }
+  return nb::make_tuple(text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names,
+                        text(info.class_name), info.stack_dim,
+                        info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
+                        text(info.device));
+}
+
+namespace {
+
+nb::list keys_of(const NodeHandle& self) {
+  nb::list keys;
+  for (const std::string& key : without_gil([&] { return self.node.keys(); })) {
+    keys.append(text(key));
+  }
+  return keys;
+}
+
+/// What is known of an entry without its bytes: ("tensor", dtype, shape, nested, unbatched),
+/// ("value", python_value, is_stack, stack_dim) or ("node", handle).
+nb::tuple describe(const TensorDict::Item& item) {
+  if (const auto* leaf = std::get_if<Leaf>(&item)) {
+    return nb::make_tuple("tensor", text(name(leaf->dtype())), tuple_of(leaf->shape()),
+                          leaf->is_nested(), leaf->is_unbatched());
+  }
+  if (const auto* value = std::get_if<NonTensor>(&item)) {
+    return nb::make_tuple("value", to_python(value->value), value->is_stack, value->stack_dim);
+  }
+  return nb::make_tuple("node", NodeHandle{std::get<TensorDict>(item)});
+}
+
+nb::tuple describe_key(const NodeHandle& self, nb::str key) {
+  return describe(without_gil([&, name = utf8(key)] { return self.node.get(name); }));
+}
+
+/// [(key, description)] of all entries, in order.
+nb::list describe_all(const NodeHandle& self) {
+  std::vector<std::pair<std::string, TensorDict::Item>> entries;
+  without_gil([&] {
+    self.node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      entries.emplace_back(key, item);
+    });
+  });
+  nb::list listed;
+  for (const auto& [key, item] : entries) listed.append(nb::make_tuple(text(key), describe(item)));
+  return listed;
+}
+
+/// [(path, dtype, shape)] of every tensor below.
+nb::list leaves(const NodeHandle& self) {
+  std::vector<std::pair<KeyPath, Leaf>> found;
+  without_gil([&] {
+    self.node.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+      if (const auto* leaf = std::get_if<Leaf>(&item)) found.emplace_back(path, *leaf);
+    });
+  });
+  nb::list listed;
+  for (const auto& [path, leaf] : found) {
+    nb::list keys;
+    for (const std::string& key : path) keys.append(text(key));
+    listed.append(
+        nb::make_tuple(nb::tuple(keys), text(name(leaf.dtype())), tuple_of(leaf.shape())));
+  }
+  return listed;
+}
+
+}  // namespace
+
+void bind_node(nb::module_& module) {
+  bind_bytes(module);
+  nb::class_<ItemHandle>(module, "Item", "An entry of a node, on its way to another tree.");
+  nb::class_<NodeHandle>(module, "Node", "A node of the engine's tree.")
+      .def("keys", &keys_of, nb::sig("def keys(self) -> list[str]"))
+      .def("__len__", [](const NodeHandle& self) { return self.node.size(); })
+      .def("__contains__",
+           [](const NodeHandle& self, nb::str key) { return self.node.contains(utf8(key)); })
+      .def(
+          "info", [](const NodeHandle& self) { return to_python(self.node.info()); },
+          nb::sig("def info(self) -> tuple[str, bool, tuple[int, ...], list[str | None], str, "
+                  "int, str | None, str]"))
+      .def("where", [](const NodeHandle& self) { return text(self.node.where()); })
+      .def("describe", &describe_key, "key"_a,
+           nb::sig("def describe(self, key: str) -> tuple[object, ...]"))
+      .def("describe_all", &describe_all,
+           nb::sig("def describe_all(self) -> list[tuple[str, tuple[object, ...]]]"))
+      .def("leaves", &leaves,
+           nb::sig("def leaves(self) -> list[tuple[tuple[str, ...], str, tuple[int, ...]]]"))
+      .def(
+          "item",
+          [](const NodeHandle& self, nb::str key) {
+            return ItemHandle{without_gil([&, name = utf8(key)] { return self.node.get(name); })};
+          },
+          "key"_a)
+      .def("get", &get_entry, "key"_a, "mode"_a, "tied"_a,
+           nb::sig("def get(self, key: str, mode: str, tied: Tied) -> tuple[object, object]"),
+           "The entry as Python has it, and its mark: None, \"unbatched\" or a stack dimension.")
+      .def("fill", &fill, "mode"_a, "tied"_a,
+           nb::sig("def fill(self, mode: str, tied: Tied) -> tuple[dict[str, object], "
+                   "dict[str, object]]"),
+           "All entries as Python has them, and the marks of those that have one.")
+      .def("to_containers", &to_containers, "mode"_a, "tied"_a, "place"_a.none(), "wrap"_a,
+           nb::sig("def to_containers(self, mode: str, tied: Tied, place: object, "
+                   "wrap: object) -> object"),
+           "Nested dicts, lists and tuples; `wrap(node, keys)` makes what stands for other nodes.")
+      .def("flush", [](const NodeHandle& self) { without_gil([&] { self.node.flush(); }); });
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,295 @@
+#include "tree_in.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "array_in.hpp"
+#include "base/text.hpp"
+#include "call.hpp"
+
+namespace tenfold::python {
+namespace {
+
+/// As deep as the JSON of any format may be.
+constexpr std::size_t kMaxDepth = 512;
+
+std::string class_name(nb::handle object) {
+  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  const std::string module = nb::cast<std::string>(nb::str(type.attr("__module__")));
+  const std::string name = nb::cast<std::string>(nb::str(type.attr("__qualname__")));
+  return module == "builtins" ? name : module + "." + name;
+}
+
+nb::handle ordered_dict_type() {
+  static PyObject* type =
+      nb::object(nb::module_::import_("collections").attr("OrderedDict")).release().ptr();
+  return type;
+}
+
+Value integer(nb::handle object) {
+  int overflow = 0;
+  const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+  if (overflow == 0) return Value(static_cast<std::int64_t>(small));
+  return Value(Value::BigInt{nb::cast<std::string>(nb::str(object))});
+}
+
+}  // namespace
+
+/// The entries of a container while it is converted.
+struct TreeBuilder::Children {
+  std::vector<std::pair<std::string, Converted>> entries;
+  bool any_tensor = false;
+};
+
+/// Marks a container as being converted, so that one that holds itself is an error and not an
+/// endless descent; and only the root is forced to be a node.
+class TreeBuilder::Entered {
+ public:
+  Entered(TreeBuilder& builder, nb::handle container)
+      : builder_(builder), forced_(std::exchange(builder.force_node_, false)) {
+    auto& open = builder.open_containers_;
+    if (std::find(open.begin(), open.end(), container.ptr()) != open.end()) {
+      builder.refuse(ErrorCode::invalid_argument,
+                     "it holds itself: expected a tree, found a cycle");
+    }
+    if (open.size() >= kMaxDepth) {
+      builder.refuse(ErrorCode::invalid_argument, "nested too deeply: expected at most 512 levels");
+    }
+    open.push_back(container.ptr());
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  ~Entered() {
+    builder_.open_containers_.pop_back();
+    builder_.force_node_ = forced_;
+  }
+
+ private:
+  TreeBuilder& builder_;
+  bool forced_;
+};
+
+TreeBuilder::TreeBuilder(std::string path) : path_(std::move(path)) {}
+
+std::string TreeBuilder::where() const {
+  const std::string prefix = path_.empty() ? "" : path_ + ": ";
+  return prefix + (keys_.empty() ? "root" : "key " + base::quote(dotted(keys_)));
+}
+
+void TreeBuilder::refuse(ErrorCode code, const std::string& what) const {
+  throw Error(code, where() + ": " + what);
+}
+
+TensorDict TreeBuilder::root(nb::handle object) {
+  force_node_ = true;
+  Converted converted = convert(object);
+  if (auto* item = std::get_if<TensorDict::Item>(&converted)) {
+    if (auto* tree = std::get_if<TensorDict>(item)) return std::move(*tree);
+  }
+  refuse(ErrorCode::invalid_argument,
+         "the root must be a container: expected a dict, list, tuple, TensorDict or an object with "
+         "state_dict(), found " +
+             class_name(object));
+}
+
+TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
+  PyObject* const raw = object.ptr();
+  if (std::optional<Tensor> tensor = tensor_of_torch(object)) {
+    return TensorDict::Item(Leaf(std::move(*tensor)));
+  }
+  if (PyUnicode_CheckExact(raw)) return Value(utf8(object));
+  if (PyLong_CheckExact(raw)) return integer(object);
+  if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
+  if (PyBool_Check(raw)) return Value(raw == Py_True);
+  if (raw == Py_None) return Value();
+  if (PyDict_CheckExact(raw)) return convert_dict(object, false);
+  if (PyList_CheckExact(raw)) return convert_sequence(object, false);
+  if (PyTuple_CheckExact(raw)) return convert_sequence(object, true);
+  if (object.type().is(ordered_dict_type())) return convert_dict(object, true);
+  return convert_other(object);
+}
+
+TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
+  const nb::tuple answer = nb::cast<nb::tuple>(
+      nb::module_::import_("tenfold._simplify").attr("simplify")(object, text(where()), memo_));
+  const auto kind = nb::cast<std::string>(answer[0]);
+  if (kind == "again") {
+    // state_dict() may return what holds this object, and so on for ever.
+    const bool forced = force_node_;
+    const Entered entered(*this, object);
+    force_node_ = forced;
+    return convert(answer[1]);
+  }
+  if (kind == "value") return TensorDict::Item(NonTensor{value(answer[1]), false, 0});
+  if (kind == "stack") {
+    return TensorDict::Item(NonTensor{value(answer[1]), true, nb::cast<std::int64_t>(answer[2])});
+  }
+  if (kind == "node") return TensorDict::Item(node(object, answer[1], answer[2], answer[3]));
+  if (kind == "native") return TensorDict::Item(native(object, answer[1], answer[2]));
+  if (kind == "item") return nb::cast<ItemHandle&>(answer[1]).item;
+  if (kind == "nested") return TensorDict::Item(nested(answer[1], answer[2]));
+  if (kind == "unbatched") {
+    Leaf unbatched = leaf(answer[1]);
+    unbatched.mark_unbatched();
+    return TensorDict::Item(std::move(unbatched));
+  }
+  std::optional<Tensor> tensor;
+  if (kind == "tensor") tensor = tensor_of_torch(answer[1]);
+  if (kind == "capsule") tensor = tensor_of_capsule(answer[1]);
+  if (kind == "memory") {
+    tensor = tensor_of_memory(nb::cast<std::uintptr_t>(answer[1]),
+                              dtype_from(nb::cast<std::string>(answer[2])), shape_from(answer[3]),
+                              shape_from(answer[4]), nb::cast<bool>(answer[5]), answer[6]);
+  }
+  if (!tensor) {
+    refuse(ErrorCode::unsupported,
+           "its bytes cannot be reached: expected a dense array in main "
+           "memory, found " +
+               class_name(object));
+  }
+  return TensorDict::Item(Leaf(std::move(*tensor)));
+}
+
+void TreeBuilder::add(Children& children, std::string key, nb::handle object) {
+  keys_.push_back(std::move(key));
+  Converted converted = convert(object);
+  children.any_tensor |= std::holds_alternative<TensorDict::Item>(converted);
+  children.entries.emplace_back(std::move(keys_.back()), std::move(converted));
+  keys_.pop_back();
+}
+
+namespace {
+
+/// The key as text. Sets `int_keys` at the first key; returns nothing for a key of another type.
+std::optional<std::string> key_text(nb::handle key, bool is_first, bool& int_keys) {
+  if (is_first) int_keys = PyLong_CheckExact(key.ptr()) != 0;
+  if (int_keys) {
+    if (!PyLong_CheckExact(key.ptr())) return std::nullopt;
+    return utf8(nb::str(key));
+  }
+  if (!PyUnicode_Check(key.ptr())) return std::nullopt;
+  return utf8(key);
+}
+
+}  // namespace
+
+TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) {
+  NodeInfo info;
+  info.kind = ordered ? NodeKind::ordered_dict : NodeKind::dict;
+  Children children;
+  {
+    const Entered entered(*this, dict);
+    // A copy: conversion may run Python code that changes the dict.
+    const nb::object items = nb::steal(PyMapping_Items(dict.ptr()));
+    if (!items.is_valid()) throw nb::python_error();
+    for (const nb::handle item : items) {
+      const nb::object key = item[0];
+      std::optional<std::string> name = key_text(key, children.entries.empty(), info.int_keys);
+      if (!name) {
+        refuse(ErrorCode::invalid_argument,
+               "its keys cannot be stored: expected all str, or all int, found " +
+                   utf8(nb::repr(key)) + " of type " + class_name(key));
+      }
+      add(children, std::move(*name), item[1]);
+    }
+  }
+  return finish(std::move(children), std::move(info));
+}
+
+TreeBuilder::Converted TreeBuilder::convert_sequence(nb::handle sequence, bool is_tuple) {
+  NodeInfo info;
+  info.kind = is_tuple ? NodeKind::tuple : NodeKind::list;
+  Children children;
+  {
+    const Entered entered(*this, sequence);
+    const nb::object items = nb::steal(PySequence_Tuple(sequence.ptr()));
+    if (!items.is_valid()) throw nb::python_error();
+    std::size_t position = 0;
+    for (const nb::handle item : items) add(children, std::to_string(position++), item);
+  }
+  return finish(std::move(children), std::move(info));
+}
+
+void TreeBuilder::put(TensorDict& node, const std::string& key, Converted converted) {
+  if (auto* plain = std::get_if<Value>(&converted)) {
+    node.set(key, std::move(*plain));
+  } else {
+    node.set(key, std::get<TensorDict::Item>(std::move(converted)));
+  }
+}
+
+TreeBuilder::Converted TreeBuilder::finish(Children children, NodeInfo info) {
+  if (children.any_tensor || force_node_) {
+    TensorDict made(std::move(info));
+    for (auto& [key, converted] : children.entries) put(made, key, std::move(converted));
+    return TensorDict::Item(std::move(made));
+  }
+  if (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict) {
+    Value::Object object;
+    object.int_keys = info.int_keys;
+    object.ordered = info.kind == NodeKind::ordered_dict;
+    for (auto& [key, converted] : children.entries) {
+      object.members.emplace_back(std::move(key), std::get<Value>(std::move(converted)));
+    }
+    return Value(std::move(object));
+  }
+  std::vector<Value> items;
+  for (auto& [key, converted] : children.entries) {
+    items.push_back(std::get<Value>(std::move(converted)));
+  }
+  if (info.kind == NodeKind::tuple) return Value(Value::Tuple{std::move(items)});
+  return Value(Value::List{std::move(items)});
+}
+
+TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys,
+                             nb::handle values) {
+  const Entered entered(*this, object);
+  TensorDict made(node_info_from(info));
+  Children children;
+  const nb::tuple objects = nb::tuple(nb::borrow(values));
+  std::size_t position = 0;
+  for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
+  for (auto& [key, converted] : children.entries) put(made, key, std::move(converted));
+  return made;
+}
+
+TensorDict TreeBuilder::native(nb::handle object, nb::handle handle, nb::handle overrides) {
+  const Entered entered(*this, object);
+  const TensorDict& source = nb::cast<NodeHandle&>(handle).node;
+  const nb::dict replaced = nb::cast<nb::dict>(overrides);
+  if (replaced.size() == 0) return source;
+  TensorDict made(source.info());
+  for (const std::string& key : without_gil([&] { return source.keys(); })) {
+    const nb::str name = text(key);
+    if (!replaced.contains(name)) {
+      made.set(key, without_gil([&] { return source.get(key); }));
+      continue;
+    }
+    Children children;
+    add(children, key, replaced[name]);
+    put(made, key, std::move(children.entries.front().second));
+  }
+  return made;
+}
+
+Leaf TreeBuilder::leaf(nb::handle object) {
+  Converted converted = convert(object);
+  if (auto* item = std::get_if<TensorDict::Item>(&converted)) {
+    if (auto* found = std::get_if<Leaf>(item)) return std::move(*found);
+  }
+  refuse(ErrorCode::invalid_argument, "expected a tensor, found " + class_name(object));
+}
+
+Leaf TreeBuilder::nested(nb::handle values, nb::handle sizes) {
+  return Leaf::nested(leaf(values).tensor().contiguous(), leaf(sizes).tensor().contiguous());
+}
+
+Value TreeBuilder::value(nb::handle object) {
+  Converted converted = convert(object);
+  if (auto* plain = std::get_if<Value>(&converted)) return std::move(*plain);
+  refuse(ErrorCode::unsupported,
+         "a value beside the tensors must be JSON: expected no tensor in it, found " +
+             class_name(object));
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common.hpp"
+
+namespace tenfold::python {
+
+/// Makes a tree of Python's nested containers, tensors and JSON values. What it does not know
+/// itself it hands to `tenfold._simplify.simplify`, which answers with one of:
+///
+///   ("again", object)                 convert this instead
+///   ("tensor", torch_tensor)          a dense torch tensor in main memory
+///   ("memory", address, dtype, shape, strides, writable, owner)
+///   ("capsule", dlpack_capsule)
+///   ("nested", values, sizes)         a strided nested tensor: two tensors
+///   ("unbatched", object)             a tensor exempt from the batch size
+///   ("value", object)                 a JSON value that stays one, even a list of tensors would
+///   ("stack", list, stack_dim)        tensordict's NonTensorStack
+///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
+///   ("native", handle, overrides)     a node that was opened, entries of it replaced
+///   ("item", handle)                  an entry of a node that was opened
+class TreeBuilder {
+ public:
+  /// `path`: where the tree is going, for messages; may be empty.
+  explicit TreeBuilder(std::string path);
+
+  /// Throws Error(invalid_argument) if `object` is not a container or node; Error(unsupported)
+  /// naming the key of what a tree cannot hold.
+  TensorDict root(nb::handle object);
+
+ private:
+  using Converted = std::variant<Value, TensorDict::Item>;
+  struct Children;
+  class Entered;
+
+  Converted convert(nb::handle object);
+  Converted convert_other(nb::handle object);
+  Converted convert_dict(nb::handle dict, bool ordered);
+  Converted convert_sequence(nb::handle sequence, bool is_tuple);
+  Converted finish(Children children, NodeInfo info);
+  TensorDict node(nb::handle object, nb::handle info, nb::handle keys, nb::handle values);
+  TensorDict native(nb::handle object, nb::handle handle, nb::handle overrides);
+  static void put(TensorDict& node, const std::string& key, Converted converted);
+  Leaf nested(nb::handle values, nb::handle sizes);
+  Leaf leaf(nb::handle object);
+  Value value(nb::handle object);
+  void add(Children& children, std::string key, nb::handle object);
+
+  /// `<path>: key "a.b"`, for messages about the object that is being converted.
+  std::string where() const;
+  [[noreturn]] void refuse(ErrorCode code, const std::string& what) const;
+
+  std::string path_;
+  KeyPath keys_;
+  std::vector<PyObject*> open_containers_;
+  /// What simplify() keeps between the objects of one conversion.
+  nb::dict memo_;
+  /// True until the root, a node even if there is no tensor in it, is entered.
+  bool force_node_ = false;
+};
+
+NodeInfo node_info_from(nb::handle info);
+nb::tuple to_python(const NodeInfo& info);
+
+}  // namespace tenfold::python

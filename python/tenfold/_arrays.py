@@ -1,0 +1,173 @@
+"""The only file that decides between torch and numpy, and makes what the engine cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from tenfold._errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+# Every dtype of the engine, as torch names it.
+DTYPES = frozenset(
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
+    "complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu float4_e2m1fn_x2".split()
+)
+_ML_DTYPES = frozenset(
+    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()
+)
+
+_torch: ModuleType | None | bool = False  # False: not tried yet
+
+
+def torch_or_none() -> Any:
+    """The torch module, imported now if need be; None if it cannot be imported."""
+    global _torch
+    if _torch is False:
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        _torch = torch
+    return _torch
+
+
+def torch_is_installed() -> bool:
+    """True if torch could be imported, without importing it."""
+    if _torch is not False or "torch" in sys.modules:
+        return torch_or_none() is not None
+    return importlib.util.find_spec("torch") is not None
+
+
+def is_array(value: object) -> bool:
+    """True for torch tensors and numpy arrays, without importing either."""
+    for module, class_name in (("torch", "Tensor"), ("numpy", "ndarray")):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(value, getattr(loaded, class_name)):
+            return True
+    return False
+
+
+def dtype_name(dtype: object) -> str:
+    """``"float32"`` for torch.float32, numpy.float32, numpy.dtype("float32") or the name itself."""
+    if isinstance(dtype, str):
+        name = dtype
+    elif isinstance(dtype, type):
+        name = dtype.__name__
+    else:
+        name = getattr(dtype, "name", None) or str(dtype)
+    return name.removeprefix("torch.").rstrip("_")
+
+
+def numpy_dtype(name: str, where: str) -> Any:
+    """The numpy dtype of that name. Raises UnsupportedError where numpy has none."""
+    import numpy as np
+
+    if name in _ML_DTYPES:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise UnsupportedError(
+                f"{where}: numpy has no {name}: expected the package ml_dtypes (or torch), found "
+                "neither; pip install ml_dtypes"
+            ) from None
+        return np.dtype(getattr(ml_dtypes, name))
+    if name in ("complex32", "float4_e2m1fn_x2"):
+        raise UnsupportedError(f"{where}: numpy has no {name}: expected torch; pip install torch")
+    return np.dtype(name)
+
+
+def numpy_array(
+    memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str
+) -> Any:
+    """An array over `memory`, whose protection it takes over."""
+    import numpy as np
+
+    kind = numpy_dtype(dtype, where)
+    if 0 in shape:
+        array = np.empty(shape, kind)
+        array.flags.writeable = not memoryview(memory).readonly
+        return array
+    return np.ndarray(shape, kind, memory, offset, strides)
+
+
+def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
+    """A strided nested tensor over `values` (one dimension); for numpy, the list of its parts."""
+    torch = torch_or_none()
+    if torch is None:
+        parts = []
+        begin = 0
+        for shape in shapes:
+            size = _product(shape)
+            parts.append(values[begin : begin + size].reshape(shape))
+            begin += size
+        return parts
+    import warnings
+
+    sizes = torch.tensor(shapes, dtype=torch.int64).reshape(len(shapes), -1)
+    lengths = sizes.prod(1)
+    strides = torch.ones_like(sizes)
+    for dim in range(sizes.shape[1] - 2, -1, -1):
+        strides[:, dim] = strides[:, dim + 1] * sizes[:, dim + 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's note that nested tensors are a prototype
+        return torch._nested_view_from_buffer(
+            values, sizes, strides, torch.cumsum(lengths, 0) - lengths
+        )
+
+
+def tied_to(first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """`first`, or a view of it with that dtype and shape; None if it holds too few bytes."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(first, torch.Tensor):
+        wanted = getattr(torch, dtype)
+        if first.dtype == wanted and first.shape == shape and first.stride() == strides:
+            return first
+        if first.untyped_storage().nbytes() < _product(shape) * wanted.itemsize:
+            return None
+        with torch.no_grad():
+            view = torch.empty(0, dtype=wanted, device=first.device)
+            return view.set_(first.untyped_storage(), 0, shape, strides)
+    kind = numpy_dtype(dtype, dtype)
+    if first.dtype == kind and first.shape == shape:
+        return first
+    if first.nbytes != _product(shape) * kind.itemsize or not first.flags.c_contiguous:
+        return None
+    return first.reshape(-1).view(kind).reshape(shape)
+
+
+def make_array(value: object) -> Any:
+    """A tensor of numbers, nested lists of them, or an array of another library."""
+    torch = torch_or_none()
+    if torch is not None:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            if not getattr(value, "flags", None) or not value.flags.writeable:
+                return torch.from_numpy(numpy.array(value))
+            return torch.from_numpy(value)
+        if hasattr(value, "__dlpack__"):
+            return torch.from_dlpack(value)
+        return torch.tensor(value)
+    import numpy as np
+
+    array = np.asarray(value)
+    # As torch, whose default for Python floats this is.
+    return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
+
+
+def batch_shape(lengths: tuple[int, ...]) -> Any:
+    """`lengths` as torch.Size if the program uses torch, else as a tuple; the two are equal."""
+    torch = sys.modules.get("torch")
+    return lengths if torch is None else torch.Size(lengths)
+
+
+def _product(lengths: tuple[int, ...]) -> int:
+    size = 1
+    for length in lengths:
+        size *= length
+    return size

@@ -1,0 +1,38 @@
+"""The exceptions that are tenfold's own; others are Python's (FileNotFoundError, OSError, ...)."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of the errors that only this package raises."""
+
+    __module__ = "tenfold"
+
+
+class CorruptFileError(Error, ValueError):
+    """Bytes of a file break the promises of its format."""
+
+    __module__ = "tenfold"
+
+
+class UnsupportedError(Error, ValueError):
+    """Valid, but refused or unknown: a dtype, a version, a value that is not JSON."""
+
+    __module__ = "tenfold"
+
+
+class KeyNotFoundError(KeyError):
+    """A KeyError whose text is its message; KeyError itself would show it quoted."""
+
+    __module__ = "tenfold"
+    __qualname__ = __name__ = "KeyError"
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_key_not_found, self.args)
+
+
+def _key_not_found(*args: object) -> KeyNotFoundError:
+    return KeyNotFoundError(*args)

@@ -1,0 +1,312 @@
+"""Save, load, open, probe, verify, convert: the same for every format."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from typing import Any, Literal
+
+    from tenfold._reports import VerifyReport
+    from tenfold.tensordict import TensorDict
+
+    PathLike = str | os.PathLike[str]
+    Mode = Literal["r", "c", "r+"]
+    Keys = str | Iterable[str | Sequence[str]] | None
+    Rename = dict[str, str] | list[tuple[str, str]] | Callable[[str], str] | None
+    Progress = Callable[[int, int, str], object] | bool | None
+
+
+def save(
+    obj: Any,
+    path: PathLike,
+    *,
+    format: str | None = None,
+    durable: bool = True,
+    checksums: bool = True,
+    num_threads: int | None = None,
+    overwrite: bool = True,
+    progress: Progress = None,
+) -> Path:
+    """Saves a tree of tensors so that `path` holds, at every moment, the old version or the new.
+
+    Tensors are written from where they are; those that share their bytes are stored once and stay
+    tied. Nothing is pickled.
+
+    Args:
+        obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
+            torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
+            ``state_dict()``. The keys of a dict are all str or all int.
+        path: Where to. What is there is replaced, unless it holds other things.
+        format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
+            memory-mapped files if it has none or an unknown one.
+        durable: Return only when the data is on the device.
+        checksums: Store checksums, which `verify` compares.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        overwrite: If false, an existing `path` is an error.
+        progress: None (a bar on a terminal, if it takes over a second), False, or
+            ``callable(done_bytes, total_bytes, what)``; an exception from it stops the work.
+
+    Returns:
+        Path: `path`.
+
+    Raises:
+        UnsupportedError: If the format cannot hold something; the message names its key. Nothing
+            has been written.
+        ValueError: If keys are neither all str nor all int, or a container holds itself.
+        FileExistsError: If there is something at `path` and `overwrite` is false.
+        OSError: If the system failed. The old version is untouched.
+
+    Example:
+        >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
+        PosixPath('run/ckpt')
+    """
+    from pathlib import Path
+
+    from tenfold._progress import Shown
+
+    with Shown(progress) as callback:
+        _core.save(
+            _core.tree(obj, os.fspath(path)),
+            path,
+            format or "",
+            durable,
+            checksums,
+            num_threads or 0,
+            overwrite,
+            callback,
+        )
+    return Path(path)
+
+
+def load(
+    path: PathLike,
+    *,
+    keys: Keys = None,
+    map_location: Any = None,
+    mode: Mode = "r",
+    format: str | None = None,
+    verify: bool = False,
+    aliases: bool = True,
+    progress: Progress = None,
+) -> Any:
+    """Loads what was saved: the same nesting, key types and containers, over mapped files.
+
+    Every leaf is mapped and its file's size checked; the bytes are paged in when they are used, so
+    loading takes little time and memory whatever the size. Files stay mapped until the last tensor
+    over them is gone.
+
+    Args:
+        path: A file or folder in any format that `probe` knows.
+        keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
+            tuples of keys. None: all.
+        map_location: Device that tensors are copied to, as ``Tensor.to`` takes it.
+        mode: ``"r"``: the file never changes: torch tensors are private copies on write, numpy
+            arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: writes
+            reach the file.
+        format: The name of the format; None: by content, never by suffix.
+        verify: Compare the checksums first.
+        aliases: Tensors that shared their bytes share them again.
+        progress: As for `save`.
+
+    Returns:
+        The containers that were saved; a TensorDict for what was one.
+
+    Raises:
+        FileNotFoundError: If there is nothing at `path`.
+        KeyError: If one of `keys` names nothing.
+        CorruptFileError: If the bytes break the promises of the format.
+        UnsupportedError: If it is in no known format.
+
+    Example:
+        >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
+        <All keys matched successfully>
+    """
+    from tenfold._progress import Shown
+    from tenfold.tensordict._opened import Opened
+    from tenfold.tensordict._tensordict import TensorDict
+
+    place = _place(map_location)
+    opened = Opened(os.fspath(path), mode, format or "")
+    paths = key_paths(keys)
+    # What was selected or copied cannot be had by opening the file again.
+    opened.changed = bool(paths) or place is not None or not aliases
+    with Shown(progress) as callback:
+        node = _core.load(path, mode, format or "", paths, verify, aliases, callback)
+
+    def wrap(native: Any, keys_above: tuple[str, ...]) -> TensorDict:
+        made = TensorDict._from_native(native, opened, keys_above)
+        if place is not None:
+            made._replace_arrays(place)
+        return made
+
+    return node.to_containers(mode, opened.tied, place, wrap)
+
+
+def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> TensorDict:
+    """Opens a tree lazily: reads the metadata of its root and no tensor byte.
+
+    Args:
+        path: A file or folder in any format that `probe` knows.
+        mode: As for `load`.
+        format: The name of the format; None: by content.
+
+    Returns:
+        TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped when
+        they are asked for. Dicts, lists and tuples appear as nodes too; ``to_dict()`` gives them
+        back.
+
+    Raises:
+        FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
+
+    Example:
+        >>> tenfold.open("run/ckpt")["model", "encoder.weight"].shape
+        torch.Size([384, 384])
+    """
+    from tenfold.tensordict._opened import Opened
+    from tenfold.tensordict._tensordict import TensorDict
+
+    opened = Opened(os.fspath(path), mode, format or "")
+    return TensorDict._from_native(_core.open(path, mode, format or ""), opened)
+
+
+def probe(path: PathLike) -> str:
+    """The name of the format that `path` is in, by content: ``"memmap"``, ``"safetensors"``, ...
+
+    Raises:
+        FileNotFoundError: If there is nothing at `path`.
+        UnsupportedError: If it is in no known format.
+    """
+    return _core.probe(path)
+
+
+def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
+    """Checks the whole structure and every checksum, in parallel and in bounded memory.
+
+    Args:
+        path: A file or folder in any format that `probe` knows.
+        progress: As for `save`.
+
+    Returns:
+        VerifyReport: Damage is reported here, not raised.
+
+    Raises:
+        FileNotFoundError: If there is nothing at `path`.
+
+    Example:
+        >>> report = tenfold.verify("run/ckpt")
+        >>> report.ok, report.num_checksums
+        (True, 113)
+    """
+    from tenfold._progress import Shown
+    from tenfold._reports import Problem, VerifyReport
+
+    with Shown(progress) as callback:
+        problems, num_leaves, num_bytes, num_checksums = _core.verify(path, callback)
+    return VerifyReport([Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums)
+
+
+def convert(
+    src: PathLike,
+    dst: PathLike,
+    *,
+    format: str | None = None,
+    keys: Keys = None,
+    exclude: Keys = None,
+    rename: Rename = None,
+    dtype: Any = None,
+    progress: Progress = None,
+) -> Path:
+    """Copies a tree into another format, in bounded memory, and replaces `dst` as `save` does.
+
+    Args:
+        src: A file or folder in any format that `probe` knows.
+        dst: Where to.
+        format: Of `dst`; None: by its suffix.
+        keys: Only these leaves, as for `load`.
+        exclude: But not these.
+        rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
+            or a callable from dotted name to dotted name.
+        dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
+        progress: As for `save`.
+
+    Returns:
+        Path: `dst`.
+
+    Raises:
+        UnsupportedError: If the format of `dst` cannot hold something; nothing has been written.
+
+    Example:
+        >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
+        PosixPath('model')
+    """
+    from pathlib import Path
+
+    from tenfold._arrays import dtype_name
+    from tenfold._progress import Shown
+
+    with Shown(progress) as callback:
+        _core.convert(
+            src,
+            dst,
+            format or "",
+            key_paths(keys),
+            key_paths(exclude),
+            renamer(rename),
+            None if dtype is None else dtype_name(dtype),
+            callback,
+        )
+    return Path(dst)
+
+
+def key_paths(keys: Keys) -> list[tuple[str, ...]]:
+    """`keys=` as the engine takes it: one text is a dotted name or a glob, more are a path."""
+    if keys is None:
+        return []
+    if isinstance(keys, str):
+        keys = [keys]
+    paths = []
+    for key in keys:
+        path = (key,) if isinstance(key, str) else tuple(str(part) for part in key)
+        if not path:
+            raise ValueError("keys: expected a str or a tuple of str, found an empty tuple")
+        paths.append(path)
+    return paths
+
+
+def renamer(rename: Rename) -> Callable[[str], str] | None:
+    """`rename=` as one function of dotted names."""
+    if rename is None or callable(rename):
+        return rename
+    if isinstance(rename, dict):
+        names = rename
+        return lambda name: names.get(name, name)
+    import re
+
+    patterns = [(re.compile(pattern), replacement) for pattern, replacement in rename]
+
+    def apply(name: str) -> str:
+        for pattern, replacement in patterns:
+            name = pattern.sub(replacement, name)
+        return name
+
+    return apply
+
+
+def _place(map_location: Any) -> Callable[[Any], Any] | None:
+    if map_location is None:
+        return None
+    from tenfold._arrays import torch_or_none
+
+    torch = torch_or_none()
+    if torch is None:
+        if str(map_location) == "cpu":
+            return None
+        raise ImportError("map_location: moving tensors needs torch, which cannot be imported")
+    device = torch.device(map_location)
+    return None if device.type == "cpu" else lambda tensor: tensor.to(device)

@@ -1,0 +1,87 @@
+"""Progress of long calls: a bar on a terminal, or the caller's function."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Callback = Callable[[int, int, str], object]
+
+# Shorter work draws nothing.
+_DELAY_SECONDS = 1.0
+
+
+class Shown:
+    """``with Shown(progress) as callback``: what the engine is to call, or None.
+
+    Args:
+        progress: None (a bar if standard error is a terminal and the work takes over a second),
+            False (nothing), True (a bar), or ``callable(done_bytes, total_bytes, what)``.
+    """
+
+    def __init__(self, progress: Callback | bool | None) -> None:
+        self._bar: _Bar | None = None
+        self._callback: Callback | None = None
+        if progress is None or progress is True:
+            if progress or (sys.stderr is not None and sys.stderr.isatty()):
+                self._bar = _Bar()
+                self._callback = self._bar.update
+        elif callable(progress):
+            self._callback = progress
+        elif progress is not False:
+            raise TypeError(
+                "progress: expected None, False or a callable(done_bytes, total_bytes, what), "
+                f"found {type(progress).__name__}"
+            )
+
+    def __enter__(self) -> Callback | None:
+        return self._callback
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _Bar:
+    """tqdm's bar if tqdm is installed, else one line of text."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._tqdm: object = None
+        self._drawn = False
+
+    def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
+        if not self._drawn:
+            if time.monotonic() - self._start < _DELAY_SECONDS:
+                return
+            self._drawn = True
+            self._tqdm = _make_tqdm(total_bytes, what)
+        if self._tqdm is not None:
+            self._tqdm.total = total_bytes
+            self._tqdm.update(done_bytes - self._tqdm.n)
+            return
+        part = done_bytes / total_bytes if total_bytes else 1.0
+        filled = int(part * 30)
+        bar = "#" * filled + "-" * (30 - filled)
+        sys.stderr.write(
+            f"\r{what} [{bar}] {part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB"
+        )
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._tqdm is not None:
+            self._tqdm.close()
+        elif self._drawn:
+            sys.stderr.write("\n")
+
+
+def _make_tqdm(total_bytes: int, what: str) -> object:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total_bytes, desc=what, unit="B", unit_scale=True, leave=False)

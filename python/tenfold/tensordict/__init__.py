@@ -1,0 +1,7 @@
+"""Trees of tensors in Python: `TensorDict`, in memory or over an opened file."""
+
+from __future__ import annotations
+
+from tenfold.tensordict._tensordict import TensorDict
+
+__all__ = ["TensorDict"]

@@ -1,0 +1,60 @@
+"""Trees of the tensordict package, which is never imported: its objects bring their classes along."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
+    """What `tenfold._simplify.simplify` answers for it; None: treat it as any other object."""
+    names = {base.__name__ for base in type(obj).__mro__}
+    if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):
+        return ("unbatched", obj._base_tensor())
+    if "NonTensorStack" in names:
+        return ("stack", _plain_lists(obj.tolist()), obj.stack_dim)
+    if "NonTensorData" in names or getattr(type(obj), "_is_non_tensor", False):
+        return ("value", obj.data)
+    if "LazyStackedTensorDict" in names:
+        members = list(obj.tensordicts)
+        info = _info(obj, "lazy_stack", stack_dim=obj.stack_dim)
+        return ("node", info, [str(i) for i in range(len(members))], members)
+    if getattr(type(obj), "_is_tensorclass", False):
+        inner = obj._tensordict
+        if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
+            return ("again", inner)
+        keys, values = _entries(inner)
+        for key, value in obj._non_tensordict.items():
+            keys.append(key)
+            values.append(value)
+        return ("node", _info(inner, "tensorclass", class_name=str(type(obj))), keys, values)
+    if "TensorDictBase" in names:
+        return ("node", _info(obj, "tensordict"), *_entries(obj))
+    return None
+
+
+def _entries(node: Any) -> tuple[list[str], list[Any]]:
+    get = getattr(node, "_get_str", None) or node.get
+    keys = list(node.keys())
+    return keys, [get(key, None) for key in keys]
+
+
+def _info(
+    node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0
+) -> tuple[object, ...]:
+    names = list(node.names or ())
+    if all(name is None for name in names):
+        names = []
+    stack_dim_name = None
+    batch_size = tuple(node.batch_size)
+    if kind == "lazy_stack":
+        stack_dim_name = names[stack_dim] if names else None
+        batch_size, names = (), []
+    device = "" if node.device is None else str(node.device)
+    return (kind, False, batch_size, names, class_name, stack_dim, stack_dim_name, device)
+
+
+def _plain_lists(value: Any) -> Any:
+    """Nested lists of a class of its own (LinkedList) as list."""
+    return [_plain_lists(item) for item in value] if isinstance(value, list) else value
