@@ -189,6 +189,7 @@ LoadReport load_into(const TensorDict& target, const TensorDict& source,
     report.missing.push_back(name);
   }
   if (options.strict && !report.ok()) refuse(report, into, from, source.where());
+  if (options.dry_run) return report;
   copy_leaves(copies, options.num_threads, options.monitor);
   return report;
 }
