@@ -131,6 +131,14 @@ std::uint64_t checksum_through(const os::File& file, std::uint64_t offset_bytes,
 std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Progress& progress) {
   const std::string& path = block.file->display();
   try {
+    const std::uint64_t file_bytes = block.file->size_bytes();
+    if (!base::range_fits(block.offset_bytes, block.size_bytes, file_bytes)) {
+      const auto end = base::checked_add(block.offset_bytes, block.size_bytes);
+      return Problem{path, block.part,
+                     "the file is too short: expected at least " +
+                         (end ? std::to_string(*end) : "2^64") + " bytes, found " +
+                         std::to_string(file_bytes) + "; it may be truncated"};
+    }
     const std::uint64_t found =
         checksum_through(*block.file, block.offset_bytes, block.size_bytes, scratch, &progress);
     if (found == block.expected) return std::nullopt;
