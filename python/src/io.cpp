@@ -115,7 +115,7 @@ nb::list list_of(const std::vector<std::string>& names) {
 }
 
 nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, bool strict, bool cast,
-                         nb::object rename, nb::object keys) {
+                         bool dry_run, nb::object rename, nb::object keys) {
   LoadIntoOptions options;
   options.strict = strict;
   options.cast = cast;
