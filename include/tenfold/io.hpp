@@ -32,22 +32,24 @@ class Monitor {
   virtual bool stop() = 0;
 };
 
+// Members have initializers so that {.keys = ...} warns of none that is left out.
+
 struct OpenOptions {
   Mode mode = Mode::read;
-  std::string format;  ///< empty: by content
+  std::string format{};  ///< empty: by content
 };
 
 struct LoadOptions {
   Mode mode = Mode::read;
-  std::string format;         ///< empty: by content
-  std::vector<KeyPath> keys;  ///< empty: all; else as select() in inspect.hpp takes them
-  bool verify = false;        ///< check the checksums of what is loaded
-  bool aliases = true;        ///< tensors that shared bytes share them again
+  std::string format{};         ///< empty: by content
+  std::vector<KeyPath> keys{};  ///< empty: all; else as select() in inspect.hpp takes them
+  bool verify = false;          ///< check the checksums of what is loaded
+  bool aliases = true;          ///< tensors that shared bytes share them again
   Monitor* monitor = nullptr;
 };
 
 struct SaveOptions {
-  std::string format;     ///< empty: by suffix; no suffix or an unknown one is a folder
+  std::string format{};   ///< empty: by suffix; no suffix or an unknown one is a folder
   bool durable = true;    ///< on the device when the call returns
   bool checksums = true;  ///< write them beside the data
   int num_threads = 0;    ///< 0: min(8, cores)
@@ -93,7 +95,7 @@ struct VerifyReport {
 };
 
 struct VerifyOptions {
-  std::string format;
+  std::string format{};
   int num_threads = 0;
   Monitor* monitor = nullptr;
 };
@@ -106,12 +108,12 @@ VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 struct ConvertOptions {
-  std::string from;           ///< format of the source; empty: by content
-  std::string format;         ///< of the target; empty: by suffix
-  std::vector<KeyPath> keys;  ///< as LoadOptions::keys
-  std::vector<KeyPath> exclude;
-  RenameFunction rename;
-  std::optional<DType> dtype;  ///< casts floating-point leaves
+  std::string from{};           ///< format of the source; empty: by content
+  std::string format{};         ///< of the target; empty: by suffix
+  std::vector<KeyPath> keys{};  ///< as LoadOptions::keys
+  std::vector<KeyPath> exclude{};
+  RenameFunction rename{};
+  std::optional<DType> dtype{};  ///< casts floating-point leaves
   bool durable = true;
   bool checksums = true;
   int num_threads = 0;
@@ -143,11 +145,11 @@ struct LoadReport {
 };
 
 struct LoadIntoOptions {
-  bool strict = true;     ///< throw Error(invalid_argument) listing everything, changing nothing
-  bool cast = false;      ///< convert dtypes
-  bool dry_run = false;   ///< compare and report (or throw) only; no tensor is read or written
-  RenameFunction rename;  ///< from the source's names to the target's
-  std::vector<KeyPath> keys;  ///< of the source, as LoadOptions::keys
+  bool strict = true;       ///< throw Error(invalid_argument) listing everything, changing nothing
+  bool cast = false;        ///< convert dtypes
+  bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
+  RenameFunction rename{};  ///< from the source's names to the target's
+  std::vector<KeyPath> keys{};  ///< of the source, as LoadOptions::keys
   int num_threads = 0;
   Monitor* monitor = nullptr;
 };

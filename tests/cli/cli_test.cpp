@@ -21,6 +21,7 @@ namespace tenfold {
 namespace {
 
 using test::counting;
+using test::difference;
 using test::sample_checkpoint;
 using testing::AllOf;
 using testing::HasSubstr;

@@ -18,6 +18,7 @@ namespace {
 using test::bytes_of;
 using test::counting;
 using test::difference;
+using test::node_of;
 using test::sample_checkpoint;
 using test::sample_state_dict;
 using test::thrown_by;
@@ -76,7 +77,7 @@ TEST(Convert, KeepsFlatNamesFlat) {
 
 TEST(Convert, CastsFloatingTensorsOnly) {
   const test::TemporaryFolder folder;
-  TensorDict tree(NodeInfo{.kind = NodeKind::dict});
+  TensorDict tree = node_of(NodeKind::dict);
   std::vector<float> many(300'001);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i % 1000) / 8;
   tree.set("w", Tensor::from(std::span<const float>(many)));

@@ -17,6 +17,7 @@ namespace {
 using test::bytes_of;
 using test::counting;
 using test::difference;
+using test::node_of;
 using test::sample_checkpoint;
 using test::sample_state_dict;
 using test::thrown_by;
@@ -49,7 +50,7 @@ TEST_P(EveryFormat, RoundTripsAStateDict) {
 }
 
 TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
-  TensorDict tree(NodeInfo{.kind = NodeKind::dict});
+  TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
       Tensor tensor = Tensor::zeros(dtype, shape);
@@ -124,7 +125,7 @@ TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
 TEST_P(EveryFormat, ReplacesWhatWasThereWhileReadersKeepIt) {
   const Path path = saved(sample_state_dict());
   const Tensor old = open(path).at("encoder.weight");
-  TensorDict changed(NodeInfo{.kind = NodeKind::dict});
+  TensorDict changed = node_of(NodeKind::dict);
   changed.set("encoder.weight", counting({3, 4}, 1000));
   save(changed, path);
   EXPECT_EQ(bytes_of(old), bytes_of(counting({3, 4})));

@@ -12,6 +12,8 @@ namespace {
 
 using test::bytes_of;
 using test::counting;
+using test::difference;
+using test::node_of;
 using test::sample_state_dict;
 using test::thrown_by;
 using testing::ElementsAre;
@@ -21,7 +23,7 @@ using testing::UnorderedElementsAre;
 
 /// Tensors of the same names and shapes, filled with -1.
 TensorDict blank_like(const TensorDict& tree, const std::string& prefix = "") {
-  TensorDict blank(NodeInfo{.kind = NodeKind::dict});
+  TensorDict blank = node_of(NodeKind::dict);
   for (const std::string& key : tree.keys()) {
     Tensor tensor = Tensor::zeros(DType::float32, tree.at(key).shape());
     for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.mutable_data<float>()[i] = -1;
@@ -101,7 +103,7 @@ TEST_P(LoadInto, SuggestsARenameForAPrefix) {
   const Path wrapped = saved(blank_like(sample_state_dict(), "module."));
   const auto strips = thrown_by([&] { load_into(blank_like(sample_state_dict()), wrapped); });
   EXPECT_THAT(strips.message, HasSubstr("without the source's prefix \"module.\""));
-  TensorDict other(NodeInfo{.kind = NodeKind::dict});
+  TensorDict other = node_of(NodeKind::dict);
   other.set("unrelated", counting({1}));
   EXPECT_THAT(thrown_by([&] { load_into(other, path); }).message, Not(HasSubstr("prefix")));
 }
@@ -125,7 +127,7 @@ TEST_P(LoadInto, RefusesARenameThatGivesTwoTensorsOneName) {
 }
 
 TEST_P(LoadInto, CastsIfAsked) {
-  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  TensorDict target = node_of(NodeKind::dict);
   target.set("encoder.weight", Tensor::zeros(DType::float64, {3, 4}));
   target.set("encoder.bias", Tensor::zeros(DType::int64, {3}));
   target.set("decoder.weight", Tensor::zeros(DType::float32, {2, 3}));
@@ -136,9 +138,9 @@ TEST_P(LoadInto, CastsIfAsked) {
 
 TEST_P(LoadInto, FillsStridedTensorsInPlace) {
   const Tensor storage = Tensor::zeros(DType::float32, {4, 3});
-  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  TensorDict target = node_of(NodeKind::dict);
   target.set("w", Tensor(DType::float32, {3, 4}, {1, 3}, storage.buffer(), 0));
-  TensorDict source(NodeInfo{.kind = NodeKind::dict});
+  TensorDict source = node_of(NodeKind::dict);
   source.set("w", counting({3, 4}));
   EXPECT_TRUE(load_into(target, saved(source)).ok());
   EXPECT_EQ(bytes_of(target.at("w")), bytes_of(counting({3, 4})));
@@ -155,9 +157,9 @@ TEST_P(LoadInto, WithKeysMissesOnlyWhatTheyName) {
 }
 
 TEST_P(LoadInto, SplitsLargeTensorsAmongThreads) {
-  TensorDict source(NodeInfo{.kind = NodeKind::dict});
+  TensorDict source = node_of(NodeKind::dict);
   source.set("w", counting({3000, 3001}));  // three tasks, the last one short
-  TensorDict target(NodeInfo{.kind = NodeKind::dict});
+  TensorDict target = node_of(NodeKind::dict);
   target.set("w", Tensor::zeros(DType::float32, {3000, 3001}));
   load_into(target, saved(source), {.num_threads = 2});
   EXPECT_EQ(difference(target, source), "");

@@ -14,6 +14,7 @@
 namespace tenfold {
 namespace {
 
+using test::difference;
 using test::thrown_by;
 using testing::AllOf;
 using testing::HasSubstr;

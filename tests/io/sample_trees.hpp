@@ -18,21 +18,28 @@ inline Tensor counting(Shape shape, float first = 0) {
   return Tensor::from(std::span<const float>(values), std::move(shape));
 }
 
+inline TensorDict node_of(NodeKind kind, bool int_keys = false) {
+  NodeInfo info;
+  info.kind = kind;
+  info.int_keys = int_keys;
+  return TensorDict(info);
+}
+
 /// A model with a tied weight, an optimizer with int keys, JSON values: what people save.
 inline TensorDict sample_checkpoint() {
   const Tensor embedding = counting({4, 3});
-  TensorDict model(NodeInfo{.kind = NodeKind::ordered_dict});
+  TensorDict model = node_of(NodeKind::ordered_dict);
   model.set("embed.weight", embedding);
   model.set("head.weight", embedding);
   model.set("head.bias", counting({4}, 100));
-  TensorDict moments(NodeInfo{.kind = NodeKind::dict});
+  TensorDict moments = node_of(NodeKind::dict);
   moments.set("exp_avg", counting({4, 3}, 7));
-  TensorDict state(NodeInfo{.kind = NodeKind::dict, .int_keys = true});
+  TensorDict state = node_of(NodeKind::dict, true);
   state.set("0", moments);
-  TensorDict optimizer(NodeInfo{.kind = NodeKind::dict});
+  TensorDict optimizer = node_of(NodeKind::dict);
   optimizer.set("state", state);
   optimizer.set("lr", Value(0.1));
-  TensorDict root(NodeInfo{.kind = NodeKind::dict});
+  TensorDict root = node_of(NodeKind::dict);
   root.set("model", model);
   root.set("optimizer", optimizer);
   root.set("epoch", Value(3));
@@ -41,7 +48,7 @@ inline TensorDict sample_checkpoint() {
 
 /// Only tensors, under names with dots, as a state_dict.
 inline TensorDict sample_state_dict() {
-  TensorDict flat(NodeInfo{.kind = NodeKind::dict});
+  TensorDict flat = node_of(NodeKind::dict);
   flat.set("encoder.weight", counting({3, 4}));
   flat.set("encoder.bias", counting({3}, 50));
   flat.set("decoder.weight", counting({2, 3}, 60));

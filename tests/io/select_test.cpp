@@ -10,6 +10,7 @@
 namespace tenfold {
 namespace {
 
+using test::node_of;
 using test::sample_checkpoint;
 using test::thrown_by;
 using testing::ElementsAre;
@@ -63,7 +64,7 @@ TEST(Select, KeepsKindAndOrder) {
 }
 
 TEST(Select, MakesADictOfAListThatLostAnItem) {
-  TensorDict list(NodeInfo{.kind = NodeKind::list});
+  TensorDict list = node_of(NodeKind::list);
   for (const char* key : {"0", "1", "2"}) list.set(key, test::counting({2}));
   TensorDict tree;
   tree.set("layers", list);
