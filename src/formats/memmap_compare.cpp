@@ -47,7 +47,6 @@ std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
   const auto dimensions = static_cast<std::size_t>(sizes.shape()[1]);
-  if (dimensions == 0) return components;
   const std::int64_t* lengths = sizes.data<std::int64_t>();
   std::uint64_t total = 0;
   for (std::uint64_t i = 0; i < components; ++i) {

@@ -395,6 +395,9 @@ void check_leaf_size(MetaEntry& entry) {
     problem =
         "shape of a nested tensor: expected 2 lengths, found " + std::to_string(entry.shape.size());
   }
+  if (problem.empty() && entry.is_nested && entry.shape[1] == 0 && entry.shape[0] != 0) {
+    problem = "shape of a nested tensor: expected components of at least 1 dimension, found 0";
+  }
   if (!problem.empty()) entry.problem = tensor_part(entry.key) + ": " + problem;
 }
 

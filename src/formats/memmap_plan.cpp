@@ -215,6 +215,11 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
   add_bytes(folder, clashes ? name : name + std::string(kLeafSuffix), leaf, false);
   if (!notes_.aliases.empty() && plan_.files.size() > number) leaf_files_.emplace(path, number);
   if (!leaf.is_nested()) return;
+  if (leaf.shape()[1] == 0 && leaf.shape()[0] != 0) {
+    throw Error(ErrorCode::unsupported, key_part(path) +
+                                            ": nested tensor: expected components of at "
+                                            "least 1 dimension, found 0");
+  }
   add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
 }
 
@@ -342,6 +347,15 @@ void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entrie
 }
 
 void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path) {
+  const DimNames& names = node.info().names;
+  const bool named =
+      std::any_of(names.begin(), names.end(), [](const auto& n) { return n.has_value(); });
+  if (named && node.contains("_names")) {
+    throw Error(ErrorCode::unsupported,
+                key_part(note_path_child(path, "_names")) +
+                    ": expected another key in a node with dimension names, whose place in "
+                    "tensordict's metadata it takes; rename it");
+  }
   std::vector<Entry> entries = entries_of(node, path, false);
   name_entries(entries, path);
   note_names(entries, path);

@@ -106,8 +106,8 @@ void FolderSource::check_size(const os::File& file, const os::FileInfo& info,
 FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
   const std::uint64_t position = leaf.position();
   const std::uint64_t size_bytes = records_[position].size_bytes;
-  NestedSizes nested{Tensor(DType::int64, leaf.shape(), Buffer()), 0};
-  std::uint64_t elements = static_cast<std::uint64_t>(leaf.shape()[0]);
+  NestedSizes nested;
+  std::uint64_t elements = 0;
   if (size_bytes > 0) {
     const os::File file = open_file(position, kSizesSuffix, false);
     check_size(file, file.info(), position, size_bytes);
@@ -121,8 +121,8 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
                                           "least 0 whose products fit 63 bits");
     }
     elements = *total;
-  } else if (leaf.shape()[1] != 0) {
-    elements = 0;  // no component; without dimensions each component is one element
+  } else {
+    nested.sizes = Tensor(DType::int64, leaf.shape(), Buffer());
   }
   const auto data_bytes = base::checked_mul(elements, itemsize(leaf.dtype()));
   if (!data_bytes || *data_bytes > std::numeric_limits<std::int64_t>::max()) {
