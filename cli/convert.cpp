@@ -17,8 +17,8 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Stream SRC into DST in another format, in bounded memory. DST is replaced when all of it is\n"
-    "on the device, and may be SRC itself.";
+    "SRC is streamed in bounded memory. DST is replaced when all of it is on the device,\n"
+    "and may be SRC itself. --keys, --exclude and --rename may be given more than once.";
 
 struct Options {
   std::string source;
@@ -111,22 +111,19 @@ int run_convert(const Options& options, Output& out) {
 
 void add_convert(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert", kHelp);
+  CLI::App* command = app.add_subcommand("convert", "Write a file or folder in another format");
+  command->footer(kHelp);
   command->add_option("src", options->source, "File or folder to read")->required();
   command->add_option("dst", options->target, "File or folder to write")->required();
-  command->add_option("--to", options->format,
-                      "Format of DST: memmap or safetensors (default: by suffix; none: memmap)");
-  command->add_option("--keys", options->keys, "Only these: a dotted name or glob; repeatable")
+  command->add_option("--to", options->format, "Format: memmap, safetensors (default: by suffix)");
+  command->add_option("--keys", options->keys, "Only these: a dotted name or glob")
       ->allow_extra_args(false);
-  command->add_option("--exclude", options->exclude, "All but these; repeatable")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--rename", options->rename,
-                   "OLD=NEW: rename an entry, or a prefix of dotted names; repeatable")
+  command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);
+  command->add_option("--rename", options->rename, "OLD=NEW, for an entry and all below it")
       ->allow_extra_args(false);
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
   command->add_option("--shard-size", options->shard_size,
-                      "Greatest shard of a .safetensors.index.json (default: 5GB)");
+                      "Greatest shard, for .safetensors.index.json (5GB)");
   command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");

@@ -3,6 +3,7 @@
 #include <tenfold/error.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 
@@ -117,6 +118,21 @@ std::string nested_text(const Shape& shape, std::size_t level,
   return text + "]";
 }
 
+/// Six significant digits are enough to look at; --json tells them all.
+std::string readable(const std::string& element) {
+  if (element.find_first_of(".e") == std::string::npos) return element;  // integers, nan, inf
+  char* end = nullptr;
+  const double number = std::strtod(element.c_str(), &end);
+  return *end == '\0' ? fmt::format("{:.6g}", number) : element;
+}
+
+std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin,
+                                           std::uint64_t end) {
+  std::vector<std::string> texts = element_texts(leaf, begin, end);
+  std::transform(texts.begin(), texts.end(), texts.begin(), readable);
+  return texts;
+}
+
 void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
@@ -126,7 +142,7 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   std::size_t cell_width = 0;
   for (std::uint64_t row = 0; row < rows.shown; ++row) {
     const std::uint64_t begin = row * rows.elements;
-    cells.push_back(element_texts(leaf, begin, begin + elements));
+    cells.push_back(readable_elements(leaf, begin, begin + elements));
     for (const std::string& cell : cells.back()) cell_width = std::max(cell_width, cell.size());
   }
   const std::size_t label_width = std::to_string(rows.shown).size();

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -78,18 +80,28 @@ int print_and_return(const std::string& text) {
   return std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
+/// Names in columns as wide as they need, so that the help fits 80.
+void set_widths(CLI::App& app) {
+  app.get_formatter()->column_width(17);
+  for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    auto formatter = std::make_shared<CLI::Formatter>();
+    formatter->column_width(27);
+    command->formatter(formatter);
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app(kDescription, "tenfold");
   Chosen chosen;
   app.footer(kFooter);
   app.set_version_flag("--version", "tenfold " + std::string(version()));
-  app.get_formatter()->column_width(34);
   add_ls(app, chosen);
   add_tree(app, chosen);
   add_stat(app, chosen);
   add_head(app, chosen);
   add_verify(app, chosen);
   add_convert(app, chosen);
+  set_widths(app);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stderr);
     return kExitFailure;

@@ -13,10 +13,9 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Minimum, maximum, mean, standard deviation, zeros, NaN and infinities of tensors.\n"
-    "Figures are computed in float64 in bounded memory. NaN and infinities are counted and left\n"
-    "out of the others; std divides by the number of values; bool counts as 0 and 1, complex by\n"
-    "magnitude.";
+    "Figures are computed in float64, in bounded memory. NaN and infinities are counted\n"
+    "and left out of the others; std divides by the number of values; bool counts as\n"
+    "0 and 1, complex by magnitude.";
 
 struct Options {
   std::string path;
@@ -116,7 +115,9 @@ int stat(const Options& options, Output& out) {
 
 void add_stat(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("stat", kHelp);
+  CLI::App* command =
+      app.add_subcommand("stat", "Min, max, mean, std, zeros, NaN and infinities of tensors");
+  command->footer(kHelp);
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->keys, "Only these: dotted names or globs");
   command->add_flag("--json", options->json, "One JSON document");

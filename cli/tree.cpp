@@ -110,8 +110,7 @@ int tree(const Options& options, Output& out) {
 
 void add_tree(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("tree", "Draw the nesting, with dtypes, shapes and JSON values");
+  CLI::App* command = app.add_subcommand("tree", "Draw nesting, dtypes, shapes and JSON values");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--depth", options->depth, "Levels to show (default: all)")
       ->check(CLI::PositiveNumber);

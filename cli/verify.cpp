@@ -57,8 +57,8 @@ int check(const Options& options, Output& out) {
 
 void add_verify(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "verify", "Check the whole structure and every checksum; exit 1 and one line per problem");
+  CLI::App* command =
+      app.add_subcommand("verify", "Check the structure and every checksum; exit 1 if damaged");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
   command->add_flag("--json", options->json, "One JSON document");

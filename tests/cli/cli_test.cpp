@@ -76,7 +76,7 @@ TEST_F(Cli, ExplainsItselfOnStandardOutput) {
   EXPECT_THAT(help.out, HasSubstr("convert"));
   const Result command_help = tenfold_run({"stat", "--help"});
   EXPECT_EQ(command_help.status, 0);
-  EXPECT_THAT(command_help.out, HasSubstr("complex by"));
+  EXPECT_THAT(command_help.out, HasSubstr("complex by magnitude"));
   const Result version_text = tenfold_run({"--version"});
   EXPECT_EQ(version_text.status, 0);
   EXPECT_EQ(version_text.out, "tenfold " + std::string(version()) + "\n");
