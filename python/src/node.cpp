@@ -38,6 +38,8 @@ NodeInfo node_info_from(nb::handle info) {
   const nb::object stack_dim_name = fields[6];
   if (!stack_dim_name.is_none()) made.stack_dim_name = utf8(stack_dim_name);
   made.device = utf8(fields[7]);
+  const nb::object schema = fields[8];
+  if (!schema.is_none()) made.schema = from_json(utf8(schema), "schema");
   return made;
 }
 
@@ -49,7 +51,8 @@ nb::tuple to_python(const NodeInfo& info) {
   return nb::make_tuple(text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names,
                         text(info.class_name), info.stack_dim,
                         info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
-                        text(info.device));
+                        text(info.device),
+                        info.schema ? nb::object(text(to_json(*info.schema))) : nb::none());
 }
 
 namespace {

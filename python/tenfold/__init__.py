@@ -19,13 +19,14 @@ from tenfold._load_into import load_into
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tenfold._reports import LoadReport, VerifyReport
-    from tenfold.tensordict import TensorDict
+    from tenfold.tensordict import TensorDict, UnbatchedTensor
 
 __all__ = [
     "CorruptFileError",
     "Error",
     "LoadReport",
     "TensorDict",
+    "UnbatchedTensor",
     "UnsupportedError",
     "VerifyReport",
     "__version__",
@@ -42,6 +43,7 @@ __all__ = [
 _LAZY = {
     "LoadReport": "tenfold._reports",
     "TensorDict": "tenfold.tensordict",
+    "UnbatchedTensor": "tenfold.tensordict",
     "VerifyReport": "tenfold._reports",
 }
 

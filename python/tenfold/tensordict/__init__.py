@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tenfold.tensordict._tensordict import TensorDict
+from tenfold.tensordict._unbatched import UnbatchedTensor
 
-__all__ = ["TensorDict"]
+__all__ = ["TensorDict", "UnbatchedTensor"]

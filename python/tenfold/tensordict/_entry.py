@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenfold import _arrays, _core
+from tenfold.tensordict._unbatched import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +24,13 @@ def batch_size_of(batch_size: Any) -> tuple[int, ...]:
 def as_entry(key: str, value: Any, batch_size: tuple[int, ...], device: str) -> tuple[Any, Any]:
     """(entry, mark) for `value` under `key` in a node of that batch size and device.
 
-    The mark is the stack dimension of a list of str, else None. Raises RuntimeError, as tensordict
-    does, if the shape does not begin with the batch size.
+    The mark is "unbatched", the stack dimension of a list of str, or None. Raises
+    RuntimeError, as tensordict does, if the shape does not begin with the batch size.
     """
     from tenfold.tensordict._tensordict import TensorDict
 
+    if isinstance(value, UnbatchedTensor):
+        return value.data, "unbatched"
     if isinstance(value, TensorDict):
         _check(key, value._batch_size, batch_size)
         return value, None
@@ -37,8 +40,10 @@ def as_entry(key: str, value: Any, batch_size: tuple[int, ...], device: str) -> 
         return value, None
     if _is_foreign_tree(value):
         node = TensorDict._from_native(_core.tree({key: value}), None)[key]
-        return (node, None) if not isinstance(node, TensorDict) else as_entry(
-            key, node, batch_size, device
+        return (
+            (node, None)
+            if not isinstance(node, TensorDict)
+            else as_entry(key, node, batch_size, device)
         )
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         _check(key, (len(value),), batch_size[:1])
@@ -72,7 +77,9 @@ def _array(value: Any) -> Any:
 
 def _is_foreign_tree(value: Any) -> bool:
     cls = type(value)
-    return cls.__module__.partition(".")[0] == "tensordict" or getattr(cls, "_is_tensorclass", False)
+    return cls.__module__.partition(".")[0] == "tensordict" or getattr(
+        cls, "_is_tensorclass", False
+    )
 
 
 def _shape_of(array: Any) -> tuple[int, ...]:

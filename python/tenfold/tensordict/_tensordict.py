@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 
@@ -55,6 +56,7 @@ class TensorDict:
         "_names",
         "_native",
         "_opened",
+        "_schema",
         "_stack_dim",
         "_stack_dim_name",
         "_whole",
@@ -94,6 +96,7 @@ class TensorDict:
         self._stack_dim = 0
         self._stack_dim_name: str | None = None
         self._device = "" if device is None else str(device)
+        self._schema: str | None = None  # JSON text
 
     @classmethod
     def _from_native(
@@ -117,6 +120,7 @@ class TensorDict:
             self._stack_dim,
             self._stack_dim_name,
             self._device,
+            self._schema,
         ) = native.info()
         return self
 
@@ -141,6 +145,7 @@ class TensorDict:
             self._stack_dim,
             self._stack_dim_name,
             self._device,
+            self._schema,
         )
 
     # --- entries -------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ class TensorDict:
         """The dict of entries, about to be changed."""
         if not self._whole:
             fetched = self._items
-            self._items = {key: fetched.get(key, _ON_DISK) for key in self._native.keys()}
+            self._items = {key: fetched.get(key, _ON_DISK) for key in self._names_of_entries()}
             self._whole = True
         self._changed = True
         if self._opened is not None:
@@ -304,14 +309,13 @@ class TensorDict:
     # --- views of the entries --------------------------------------------------------------------
 
     def keys(self, include_nested: bool = False, leaves_only: bool = False) -> list[Any]:
-        """Keys in order; with `include_nested` also paths of keys, with `leaves_only` of tensors."""
+        """Keys in order; `include_nested`: also paths of keys; `leaves_only`: of tensors."""
         if not include_nested and not leaves_only:
             return self._names_of_entries()
         found: list[Any] = []
         for key, kind, child in self._kinds():
             if kind == "node" and include_nested:
-                for below in child.keys(True, leaves_only):
-                    found.append((key, *below) if isinstance(below, tuple) else (key, below))
+                found.extend((key, *_path(below)) for below in child.keys(True, leaves_only))
             if kind == "tensor" or not leaves_only:
                 found.append(key)
         return found
@@ -411,6 +415,19 @@ class TensorDict:
                 "use keys(), values() or items()"
             )
         return (self[row] for row in range(self._batch_size[0]))
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """What the columns of a data set mean, a JSON value of the root; None if nothing is said.
+
+        It is stored with the tree (a folder's notes) and changes nothing about its entries.
+        """
+        return None if self._schema is None else json.loads(self._schema)
+
+    @schema.setter
+    def schema(self, schema: dict[str, Any] | None) -> None:
+        self._schema = None if schema is None else json.dumps(schema)
+        self._own()
 
     def is_empty(self) -> bool:
         """True if there is no tensor in it or below."""
@@ -556,8 +573,8 @@ class TensorDict:
 def _rebuilt(items: dict[str, Any], marks: dict[str, Any], info: tuple[Any, ...]) -> TensorDict:
     made = TensorDict.__new__(TensorDict)
     made._reset(info[0], tuple(info[2]), info[7] or None)
-    _, made._int_keys, _, names, made._class_name, made._stack_dim, made._stack_dim_name, _ = info
-    made._names = list(names)
+    made._int_keys, made._names, made._class_name = info[1], list(info[3]), info[4]
+    made._stack_dim, made._stack_dim_name, made._schema = info[5], info[6], info[8]
     made._items = items
     made._marks = marks
     return made

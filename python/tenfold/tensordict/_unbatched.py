@@ -1,0 +1,36 @@
+"""A tensor of a node that does not share the node's batch size."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class UnbatchedTensor:
+    """Marks a tensor as exempt from the batch size of the TensorDict it is put into.
+
+    The bytes of a table's strings are one such tensor: indexing the table leaves it whole. A folder
+    keeps such tensors in its sub-folder ``%values``, which tensordict opens by itself.
+
+    Args:
+        data: A tensor or an array of any shape.
+
+    Example:
+        >>> td = TensorDict({"text.end": torch.tensor([2, 5])}, batch_size=[2])
+        >>> td["text"] = UnbatchedTensor(torch.tensor([104, 105, 121, 111, 117], dtype=torch.uint8))
+        >>> td[0]["text"].shape
+        torch.Size([5])
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        from tenfold import _arrays
+
+        if not _arrays.is_array(data):
+            raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"UnbatchedTensor({self.data!r})"
