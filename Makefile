@@ -14,6 +14,7 @@ PYTHON ?= python3
 # TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu" avoids several GB of CUDA.
 TORCH_PIP_ARGS ?=
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 FUZZ_SECONDS ?= 30
 
 BIN := $(CURDIR)/.venv/bin
@@ -112,10 +113,9 @@ test: ctest pytest
 demo: .venv/.package .venv/.demo
 	.venv/bin/python examples/demo.py
 
-## make bench     runs the C++ benchmarks
-bench: build
-	@shopt -s nullglob; for program in build/release/bench/bench_*; do \
-	  echo "== $$program"; "$$program"; done
+## make bench     measures against the peers and the bare system calls; BENCH_ARGS="save_many --write"
+bench: .venv/.package
+	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 ## make format    formats C++ and Python
 format: .venv/.ok

@@ -70,7 +70,15 @@ class Result:
             ours = self.timings[goal.ours].median
             if goal.other is None:
                 text = goal.text or goal.ours
-                found.append((text, "ms", goal.at_most_seconds * 1e3, ours * 1e3, ours <= goal.at_most_seconds))
+                found.append(
+                    (
+                        text,
+                        "ms",
+                        goal.at_most_seconds * 1e3,
+                        ours * 1e3,
+                        ours <= goal.at_most_seconds,
+                    )
+                )
             else:
                 ratio = self.timings[goal.other].median / ours
                 text = goal.text or f"{goal.ours} against {goal.other}"
@@ -78,7 +86,12 @@ class Result:
         return found
 
     def markdown(self) -> str:
-        lines = [f"### {self.title}", "", "| contender | median ms | minimum ms |", "| --- | ---: | ---: |"]
+        lines = [
+            f"### {self.title}",
+            "",
+            "| contender | median ms | minimum ms |",
+            "| --- | ---: | ---: |",
+        ]
         for name, timing in self.timings.items():
             lines.append(f"| {name} | {timing.median * 1e3:.3g} | {timing.minimum * 1e3:.3g} |")
         if self.goals:
@@ -86,7 +99,9 @@ class Result:
             for text, unit, wanted, measured, met in self.verdicts():
                 sign = ">=" if unit == "x" else "<="
                 verdict = "met" if met else "**missed**"
-                lines.append(f"| {text} | {sign} {wanted:.3g} {unit} | {measured:.3g} {unit} | {verdict} |")
+                lines.append(
+                    f"| {text} | {sign} {wanted:.3g} {unit} | {measured:.3g} {unit} | {verdict} |"
+                )
         lines += [f"\n{note}" for note in self.notes]
         return "\n".join(lines) + "\n"
 
@@ -95,7 +110,10 @@ class Result:
             "name": self.name,
             "title": self.title,
             "seconds": {k: t.seconds for k, t in self.timings.items()},
-            "goals": [dict(zip(("goal", "unit", "wanted", "measured", "met"), v, strict=True)) for v in self.verdicts()],
+            "goals": [
+                dict(zip(("goal", "unit", "wanted", "measured", "met"), v, strict=True))
+                for v in self.verdicts()
+            ],
             "notes": self.notes,
         }
 

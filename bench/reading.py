@@ -58,11 +58,17 @@ def open_folder(work: Path, repetitions: int) -> Result:
             "tenfold, every torch tensor made": Contender(all_tensors),
             "tenfold.load": Contender(lambda: tenfold.load(ours, progress=False)),
             "tensordict": Contender(lambda: load_upstream(theirs)),
-            "open + map + close of the same files": Contender(lambda: raw.raw_map_files(str(floor).encode(), blocks.count)),
+            "open + map + close of the same files": Contender(
+                lambda: raw.raw_map_files(str(floor).encode(), blocks.count)
+            ),
         },
         [
             Goal("tenfold.open, every leaf addressable", "tensordict", 5.0),
-            Goal("tenfold, every torch tensor made", at_most_seconds=0.020, text="<= 10 us a leaf: open, map, tensor"),
+            Goal(
+                "tenfold, every torch tensor made",
+                at_most_seconds=0.020,
+                text="<= 10 us a leaf: open, map, tensor",
+            ),
         ],
         repetitions,
     )
@@ -70,7 +76,11 @@ def open_folder(work: Path, repetitions: int) -> Result:
 
 def open_safetensors(work: Path, repetitions: int) -> Result:
     tree = trees.many(10_000, 64)
-    ours, theirs, pickled = work / "open.safetensors", work / "open-st.safetensors", work / "open.pt"
+    ours, theirs, pickled = (
+        work / "open.safetensors",
+        work / "open-st.safetensors",
+        work / "open.pt",
+    )
     tenfold.save(tree, ours, durable=False)
     safetensors.torch.save_file(tree, theirs)
     torch.save(tree, pickled)
@@ -88,12 +98,20 @@ def open_safetensors(work: Path, repetitions: int) -> Result:
         "Open 10,000 tensors of 64 bytes in one file",
         {
             "tenfold.open, lazily": Contender(lambda: tenfold.open(ours)),
-            "tenfold.load, all torch tensors": Contender(lambda: tenfold.load(ours, progress=False)),
-            "safetensors, all torch tensors": Contender(lambda: safetensors.torch.load_file(theirs)),
-            "torch.load(weights_only, mmap)": Contender(lambda: torch.load(pickled, mmap=True, weights_only=True)),
+            "tenfold.load, all torch tensors": Contender(
+                lambda: tenfold.load(ours, progress=False)
+            ),
+            "safetensors, all torch tensors": Contender(
+                lambda: safetensors.torch.load_file(theirs)
+            ),
+            "torch.load(weights_only, mmap)": Contender(
+                lambda: torch.load(pickled, mmap=True, weights_only=True)
+            ),
             "tenfold, one leaf": Contender(lambda: tenfold.open(ours)[name]),
             "safetensors, one leaf": Contender(one_of_theirs),
-            "tenfold, one leaf of a folder node of 100": Contender(lambda: tenfold.open(nested)["a", "b", "leaf50"]),
+            "tenfold, one leaf of a folder node of 100": Contender(
+                lambda: tenfold.open(nested)["a", "b", "leaf50"]
+            ),
         },
         [
             Goal("tenfold.open, lazily", at_most_seconds=0.003),
@@ -115,7 +133,9 @@ def tensors_of_a_tree(work: Path, repetitions: int) -> Result:
         "tensors_of_a_tree",
         "10,000 torch tensors of an opened file (0.5 us each is 5 ms)",
         {
-            "tenfold": Contender(lambda: opened[-1].to_dict(), lambda: opened.append(tenfold.open(path))),
+            "tenfold": Contender(
+                lambda: opened[-1].to_dict(), lambda: opened.append(tenfold.open(path))
+            ),
             "torch.empty(16)": Contender(lambda: [torch.empty(16) for _ in range(10_000)]),
         },
         [Goal("tenfold", at_most_seconds=0.005, text="<= 0.5 us a tensor")],
@@ -138,9 +158,15 @@ def read_warm(work: Path, repetitions: int) -> Result:
         "read_warm",
         "Open and read all of 1.5 GB, 592 tensors, in the page cache",
         {
-            "tenfold safetensors": Contender(lambda: read_all(tenfold.load(one, progress=False).values())),
-            "tenfold folder": Contender(lambda: read_all(tenfold.load(folder, progress=False).values())),
-            "safetensors": Contender(lambda: read_all(safetensors.torch.load_file(theirs).values())),
+            "tenfold safetensors": Contender(
+                lambda: read_all(tenfold.load(one, progress=False).values())
+            ),
+            "tenfold folder": Contender(
+                lambda: read_all(tenfold.load(folder, progress=False).values())
+            ),
+            "safetensors": Contender(
+                lambda: read_all(safetensors.torch.load_file(theirs).values())
+            ),
             "tensordict folder": Contender(lambda: read_all(load_upstream(upstream).values())),
             "torch.load(mmap)": Contender(
                 lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values())
@@ -160,7 +186,9 @@ def read_cold(work: Path, repetitions: int) -> Result | None:
         print("read_cold: left out, dropping the page cache needs root")
         return None
     tree = trees.gpt2_with_adam()
-    one, folder, theirs, pickled = (work / n for n in ("cold.safetensors", "cold", "cold-st.safetensors", "cold.pt"))
+    one, folder, theirs, pickled = (
+        work / n for n in ("cold.safetensors", "cold", "cold-st.safetensors", "cold.pt")
+    )
     tenfold.save(tree, one)
     tenfold.save(tree, folder)
     safetensors.torch.save_file(tree, theirs)
@@ -174,12 +202,19 @@ def read_cold(work: Path, repetitions: int) -> Result | None:
             "tenfold safetensors": Contender(
                 lambda: read_all(tenfold.load(one, progress=False).values()), drop_caches
             ),
-            "tenfold folder": Contender(lambda: read_all(tenfold.load(folder, progress=False).values()), drop_caches),
-            "safetensors": Contender(lambda: read_all(safetensors.torch.load_file(theirs).values()), drop_caches),
-            "torch.load(mmap)": Contender(
-                lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values()), drop_caches
+            "tenfold folder": Contender(
+                lambda: read_all(tenfold.load(folder, progress=False).values()), drop_caches
             ),
-            "pread, 2 threads": Contender(lambda: raw.raw_read_file(str(one).encode(), 2), drop_caches),
+            "safetensors": Contender(
+                lambda: read_all(safetensors.torch.load_file(theirs).values()), drop_caches
+            ),
+            "torch.load(mmap)": Contender(
+                lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values()),
+                drop_caches,
+            ),
+            "pread, 2 threads": Contender(
+                lambda: raw.raw_read_file(str(one).encode(), 2), drop_caches
+            ),
         },
         [
             Goal("tenfold safetensors", "safetensors", 1.4),
@@ -205,7 +240,9 @@ def load_into(work: Path, repetitions: int) -> Result:
             target[key].copy_(value)
 
     def memcpy(threads: int):
-        return lambda: raw.raw_copy(targets.count, targets.pointers, sources.pointers, targets.sizes, threads)
+        return lambda: raw.raw_copy(
+            targets.count, targets.pointers, sources.pointers, targets.sizes, threads
+        )
 
     def tenfold_into(threads: int):
         def run() -> None:
@@ -225,7 +262,9 @@ def load_into(work: Path, repetitions: int) -> Result:
             "tenfold.load_into, 1 thread": Contender(tenfold_into(1)),
             "tenfold.load_into, 2 threads": Contender(tenfold_into(2)),
             "safetensors + copy_": Contender(lambda: copy_in(safetensors.torch.load_file(theirs))),
-            "torch.load(mmap) + copy_": Contender(lambda: copy_in(torch.load(pickled, mmap=True, weights_only=True))),
+            "torch.load(mmap) + copy_": Contender(
+                lambda: copy_in(torch.load(pickled, mmap=True, weights_only=True))
+            ),
             "memcpy, 1 thread": Contender(memcpy(1)),
             "memcpy, 2 threads": Contender(memcpy(2)),
         },
@@ -286,7 +325,9 @@ def memory(work: Path, repetitions: int) -> Result:
         grown = float(done.stdout)
         verdict = "met" if grown <= 64 else "**missed**"
         lines.append(f"{kind}: {grown:.1f} MiB above the tree itself (wanted <= 64): {verdict}")
-    return Result("memory", "Memory of a save, a conversion, a verification of 512 MiB", {}, [], lines)
+    return Result(
+        "memory", "Memory of a save, a conversion, a verification of 512 MiB", {}, [], lines
+    )
 
 
 ALL = [

@@ -1,8 +1,8 @@
 """Measures tenfold against its peers and the bare system calls, side by side in one run.
 
-    python bench/run.py                      everything, some minutes
-    python bench/run.py save_many checksums  some of it
-    python bench/run.py --write              and put the tables into docs/performance.md
+python bench/run.py                      everything, some minutes
+python bench/run.py save_many checksums  some of it
+python bench/run.py --write              and put the tables into docs/performance.md
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 def machine() -> str:
     name = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.processor(),
     )
     return (
@@ -45,16 +49,22 @@ def write_page(results: list[Result], page: Path) -> None:
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
-    body = "\n".join([f"Machine: {machine()}. Medians of interleaved runs.\n", *(r.markdown() for r in results)])
+    body = "\n".join(
+        [f"Machine: {machine()}. Medians of interleaved runs.\n", *(r.markdown() for r in results)]
+    )
     page.write_text(f"{head}{BEGIN}\n{body}{END}{tail}")
 
 
 def main() -> None:
     every = {work.__name__: work for work in [*saving.ALL, *reading.ALL]}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(every))
     parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder on this disk)")
+    parser.add_argument(
+        "--folder", type=Path, help="where to write (default: a temporary folder on this disk)"
+    )
     parser.add_argument("--write", action="store_true", help="update docs/performance.md")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in every]

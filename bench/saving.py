@@ -31,7 +31,9 @@ def raw_files(tree: Tree, folder: Path, *, sync: bool = False, threads: int = 1)
     encoded = str(folder).encode()
 
     def run() -> None:
-        assert not raw.raw_write_files(encoded, blocks.count, blocks.pointers, blocks.sizes, int(sync), threads)
+        assert not raw.raw_write_files(
+            encoded, blocks.count, blocks.pointers, blocks.sizes, int(sync), threads
+        )
 
     return run
 
@@ -41,7 +43,9 @@ def raw_one(tree: Tree, path: Path, *, sync: bool = False):
     encoded = str(path).encode()
 
     def run() -> None:
-        assert not raw.raw_write_one(encoded, blocks.count, blocks.pointers, blocks.sizes, int(sync))
+        assert not raw.raw_write_one(
+            encoded, blocks.count, blocks.pointers, blocks.sizes, int(sync)
+        )
 
     return run
 
@@ -56,11 +60,17 @@ def save_large_new(work: Path, repetitions: int) -> Result:
         {
             "tenfold folder": Contender(ours(tree, a), lambda: fresh(a)),
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
-            "safetensors": Contender(lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)),
+            "safetensors": Contender(
+                lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)
+            ),
             "tensordict folder": Contender(lambda: upstream_folder(tree, c), lambda: fresh(c)),
-            "tensordict folder, 2 threads": Contender(lambda: upstream_folder(tree, d, 2), lambda: fresh(d)),
+            "tensordict folder, 2 threads": Contender(
+                lambda: upstream_folder(tree, d, 2), lambda: fresh(d)
+            ),
             "pwrite, a file a leaf": Contender(raw_files(tree, e), lambda: fresh_folder(e)),
-            "pwrite, a file a leaf, 2 threads": Contender(raw_files(tree, f, threads=2), lambda: fresh_folder(f)),
+            "pwrite, a file a leaf, 2 threads": Contender(
+                raw_files(tree, f, threads=2), lambda: fresh_folder(f)
+            ),
             "pwrite, one file": Contender(raw_one(tree, g), lambda: fresh(g)),
         },
         [
@@ -75,7 +85,12 @@ def save_large_new(work: Path, repetitions: int) -> Result:
 
 def save_large_over(work: Path, repetitions: int) -> Result:
     tree = trees.large()
-    folder, one, theirs, upstream = work / "over", work / "over.safetensors", work / "over-st", work / "over-td"
+    folder, one, theirs, upstream = (
+        work / "over",
+        work / "over.safetensors",
+        work / "over-st",
+        work / "over-td",
+    )
     ours(tree, folder)()
     ours(tree, one)()
     safetensors.torch.save_file(tree, theirs)
@@ -87,23 +102,35 @@ def save_large_over(work: Path, repetitions: int) -> Result:
             "tenfold folder": Contender(ours(tree, folder)),
             "tenfold safetensors": Contender(ours(tree, one)),
             "safetensors": Contender(lambda: safetensors.torch.save_file(tree, theirs)),
-            "tensordict folder (in place, a kill mixes old and new)": Contender(lambda: upstream_folder(tree, upstream)),
+            "tensordict folder (in place, a kill mixes old and new)": Contender(
+                lambda: upstream_folder(tree, upstream)
+            ),
         },
-        [Goal("tenfold folder", "safetensors", 3.0), Goal("tenfold safetensors", "safetensors", 3.0)],
+        [
+            Goal("tenfold folder", "safetensors", 3.0),
+            Goal("tenfold safetensors", "safetensors", 3.0),
+        ],
         repetitions,
     )
 
 
 def save_durable(work: Path, repetitions: int) -> Result:
     tree = trees.large()
-    a, one, b, c = work / "durable", work / "durable.safetensors", work / "durable-raw", work / "durable-raw-one"
+    a, one, b, c = (
+        work / "durable",
+        work / "durable.safetensors",
+        work / "durable-raw",
+        work / "durable-raw-one",
+    )
     return compare(
         "save_durable",
         "Durable save of 8 x 64 MiB, checksums included",
         {
             "tenfold folder": Contender(ours(tree, a, durable=True), lambda: fresh(a)),
             "tenfold safetensors": Contender(ours(tree, one, durable=True), lambda: fresh(one)),
-            "pwrite + fsync, a file a leaf": Contender(raw_files(tree, b, sync=True), lambda: fresh_folder(b)),
+            "pwrite + fsync, a file a leaf": Contender(
+                raw_files(tree, b, sync=True), lambda: fresh_folder(b)
+            ),
             "pwrite + fsync, one file": Contender(raw_one(tree, c, sync=True), lambda: fresh(c)),
         },
         [
@@ -122,7 +149,9 @@ def save_durable_many(work: Path, repetitions: int) -> Result:
         "Durable save of 500 x 16 KiB as a folder",
         {
             "tenfold folder": Contender(ours(tree, a, durable=True), lambda: fresh(a)),
-            "pwrite + fsync, a file a leaf": Contender(raw_files(tree, b, sync=True), lambda: fresh_folder(b)),
+            "pwrite + fsync, a file a leaf": Contender(
+                raw_files(tree, b, sync=True), lambda: fresh_folder(b)
+            ),
             "pwrite + fsync, a file a leaf, 2 threads": Contender(
                 raw_files(tree, c, sync=True, threads=2), lambda: fresh_folder(c)
             ),
@@ -134,19 +163,27 @@ def save_durable_many(work: Path, repetitions: int) -> Result:
 
 def save_many(work: Path, repetitions: int) -> Result:
     tree = trees.many()
-    a, one, b, c, d, e = (work / n for n in ("many", "many.safetensors", "many-st", "many-td", "many-raw", "many-raw1"))
+    a, one, b, c, d, e = (
+        work / n
+        for n in ("many", "many.safetensors", "many-st", "many-td", "many-raw", "many-raw1")
+    )
     return compare(
         "save_many",
         "Save 2,000 x 16 KiB, new, into the page cache",
         {
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
-            "safetensors": Contender(lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)),
+            "safetensors": Contender(
+                lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)
+            ),
             "tenfold folder": Contender(ours(tree, a), lambda: fresh(a)),
             "tensordict folder": Contender(lambda: upstream_folder(tree, c), lambda: fresh(c)),
             "pwrite, a file a leaf": Contender(raw_files(tree, d), lambda: fresh_folder(d)),
             "pwrite, one file": Contender(raw_one(tree, e), lambda: fresh(e)),
         },
-        [Goal("tenfold safetensors", "safetensors", 3.0), Goal("tenfold folder", "pwrite, a file a leaf", 0.9)],
+        [
+            Goal("tenfold safetensors", "safetensors", 3.0),
+            Goal("tenfold folder", "pwrite, a file a leaf", 0.9),
+        ],
         repetitions,
     )
 
@@ -175,7 +212,12 @@ def checksums(work: Path, repetitions: int) -> Result:
             "read the same memory, 2 threads": Contender(read_memory(2)),
         },
         [
-            Goal("save with checksums", "save without", 0.9, text="a save with checksums against one without"),
+            Goal(
+                "save with checksums",
+                "save without",
+                0.9,
+                text="a save with checksums against one without",
+            ),
             Goal("verify folder", "read the same memory, 2 threads", 0.7),
             Goal("verify safetensors", "read the same memory, 2 threads", 0.7),
         ],
