@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tenfold/tensordict.hpp>
@@ -50,11 +51,9 @@ struct NodeMeta {
   std::int64_t stack_dim = 0;
   std::optional<std::string> stack_dim_name;
   std::vector<MetaEntry> entries;  ///< of a tensordict, in order
-  /// How many entries come before the members `shape`, `device` and `_type`: a key of that name
-  /// has its place there.
-  std::size_t shape_position = 0;
-  std::size_t device_position = 0;
-  std::size_t type_position = 0;
+  /// The members `shape`, `device`, `_type` in their order, each with the number of entries before
+  /// it: a key of that name has its place there.
+  std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 
 /// Reads any version, 0 to 1. `where` is the path of the file. Throws Error(corrupt) for what is

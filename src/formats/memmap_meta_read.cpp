@@ -181,7 +181,6 @@ void MetaHandler::string(std::string_view value) {
   if (level_ == 1) {
     if (member_ == "_type") {
       meta_.type.assign(value);
-      meta_.type_position = meta_.entries.size();
       has_type_ = true;
       return;
     }
@@ -191,7 +190,6 @@ void MetaHandler::string(std::string_view value) {
     }
     if (member_ == "device") {
       meta_.device = value == "None" ? std::string_view() : value;
-      meta_.device_position = meta_.entries.size();
       return;
     }
     if (member_ == "stack_dim_name") {
@@ -213,13 +211,11 @@ void MetaHandler::member_of_root(std::string_view found) {
   if (member_ == "_type") {
     // tensordict accepts null where `_class` tells; so do we.
     if (!null) fail(where_, "_type: expected a string, found " + std::string(found));
-    meta_.type_position = meta_.entries.size();
     return;
   }
   if (member_ == "shape" && !null) fail(where_, "shape: " + integers_expected(found));
   if (member_ == "device") {
     if (!null) fail(where_, "device: expected a string, found " + std::string(found));
-    meta_.device_position = meta_.entries.size();
     return;
   }
   if (member_ == "stack_dim")
@@ -269,7 +265,11 @@ void MetaHandler::begin_object() {
 
 void MetaHandler::key(std::string_view value) {
   if (level_ == 1 || (level_ == 2 && in_entry_)) member_.assign(value);
-  if (level_ == 1) root_members_.emplace_back(value);
+  if (level_ != 1) return;
+  root_members_.emplace_back(value);
+  for (const std::string_view name : {"shape", "device", "_type"}) {
+    if (value == name) meta_.reserved.emplace_back(name, meta_.entries.size());
+  }
 }
 
 void MetaHandler::end_object() {
@@ -286,7 +286,6 @@ void MetaHandler::begin_array() {
   if (first && level_ == 1 && member_ == "shape") {
     array_ = &batch_;
     meta_.has_shape = true;
-    meta_.shape_position = meta_.entries.size();
   } else if (first && level_ == 1 && member_ == "_names") {
     in_names_ = true;
     names_.emplace();

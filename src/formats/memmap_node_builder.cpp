@@ -79,11 +79,8 @@ class NodeBuilder {
   void add_all(NodeMeta& meta) {
     node_.entries.reserve(meta.entries.size());
     // Keys that the members `shape`, `device`, `_type` hide stand where those members stand.
-    const std::pair<std::string_view, std::size_t> hidden[] = {{"shape", meta.shape_position},
-                                                               {"device", meta.device_position},
-                                                               {"_type", meta.type_position}};
     for (std::size_t i = 0; i <= meta.entries.size(); ++i) {
-      for (const auto& [key, position] : hidden) {
+      for (const auto& [key, position] : meta.reserved) {
         if (position == i) add_hidden(key);
       }
       if (i < meta.entries.size()) add(meta.entries[i], *source_);

@@ -48,12 +48,27 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
+/// Throws for a tree without end: a node that was put into itself.
+void check_depth(const TensorDict& node, const std::string& path, std::size_t depth) {
+  if (depth > FolderHandle::kMaxDepth) {
+    throw Error(ErrorCode::invalid_argument,
+                "key " + base::quote(path) + ": nodes nested too deep: expected at most " +
+                    std::to_string(FolderHandle::kMaxDepth) + " levels; a node may contain itself");
+  }
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      check_depth(*child, note_path_child(path, key), depth + 1);
+    }
+  });
+}
+
 /// Walks a tree and collects what it becomes.
 class Planner {
  public:
   explicit Planner(bool with_notes) : with_notes_(with_notes) {}
 
   Plan run(const TensorDict& tree) {
+    check_depth(tree, "", 0);
     if (with_notes_) {
       notes_ = collect_notes(tree);
       notes_.schema = tree.info().schema;
