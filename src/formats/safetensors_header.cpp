@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
@@ -66,7 +67,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     scalar(digits);
   }
   void number(double value) override {
-    if (in_numbers()) fail(field(), "is no integer", "an integer from 0", std::to_string(value));
+    if (in_numbers()) fail(field(), "is no integer", "an integer from 0", to_json(Value(value)));
     scalar("a number with a fraction");
   }
   void integer(std::int64_t value) override {

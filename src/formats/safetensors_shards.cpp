@@ -135,6 +135,8 @@ void ShardTransaction::committed() {
            std::find(new_shards_.begin(), new_shards_.end(), name) != new_shards_.end();
   });
   remove_all(old_shards_);
+  folder_.remove_file(list_name_);
+  list_.close();
   new_shards_.clear();
   committing_ = false;
 }

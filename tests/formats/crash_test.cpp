@@ -5,7 +5,9 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -13,7 +15,10 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/tensordict.hpp>
+
 #include "formats/commit.hpp"
+#include "formats/format.hpp"
 #include "os/fault.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
@@ -95,6 +100,80 @@ Found which_folder(const fs::path& path) {
   return Found::neither;
 }
 
+/// Version 'n' has other tensors, so that one version's header never fits the other's data.
+TensorDict tree_of(char version) {
+  const auto values = [](std::vector<float> list) {
+    const auto size = static_cast<std::int64_t>(list.size());
+    return Tensor::from(std::span<const float>(list), {size});
+  };
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  TensorDict inner(dict);
+  TensorDict tree(dict);
+  if (version == 'o') {
+    inner.set("w", values({1, 2, 3}));
+    tree.set("b", values({4}));
+  } else {
+    inner.set("w", values({5, 6, 7}));
+    tree.set("c", values({8, 9}));
+  }
+  tree.set("inner", inner);
+  tree.set("version", Value(std::string(1, version)));
+  return tree;
+}
+
+bool same_trees(const TensorDict& a, const TensorDict& b) {
+  bool same = a.keys() == b.keys();
+  if (!same) return false;
+  a.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const TensorDict::Item other = b.get(key);
+    if (item.index() != other.index()) {
+      same = false;
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      const auto values = leaf->tensor().span<float>();
+      const Tensor expected = std::get<Leaf>(other).tensor();
+      const auto found = expected.span<float>();
+      same = same && std::equal(values.begin(), values.end(), found.begin(), found.end());
+    } else if (const auto* value = std::get_if<NonTensor>(&item)) {
+      same = same && *value == std::get<NonTensor>(other);
+    } else {
+      same = same && same_trees(std::get<TensorDict>(item), std::get<TensorDict>(other));
+    }
+  });
+  return same;
+}
+
+void save_tree(const Format& format, const fs::path& path, char version, bool durable) {
+  WriteRequest request;
+  request.durable = durable;
+  request.num_threads = 1;
+  request.shard_size_bytes = 12;
+  format.write(tree_of(version), path, request);
+}
+
+Found which_tree(const Format& format, const fs::path& path) {
+  if (!fs::exists(path)) return Found::absent;
+  if (!format.verify(path, {}).ok()) return Found::neither;
+  const TensorDict tree = format.open(path, {});
+  if (same_trees(tree, tree_of('o'))) return Found::old_version;
+  if (same_trees(tree, tree_of('n'))) return Found::new_version;
+  return Found::neither;
+}
+
+fs::path index_in(const fs::path& folder) { return folder / "m.safetensors.index.json"; }
+
+/// Saves shards and their index in a folder of their own, and looks for litter in it.
+void save_shards(const fs::path& folder, char version, bool durable) {
+  save_tree(kSafetensorsSharded, index_in(folder), version, durable);
+  const std::string index = read_file(index_in(folder));
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(entry.path() == index_in(folder) ||
+                index.find('"' + name + '"') != std::string::npos)
+        << name << " is litter";
+  }
+}
+
 /// As on a file system that cannot exchange two names.
 class WithoutExchange {
  public:
@@ -128,6 +207,13 @@ std::vector<CrashCase> crash_cases() {
          save_folder(path, 'n', durable);
        },
        which_folder},
+      {"Safetensors", "m.safetensors",
+       [](const Path& path) { save_tree(kSafetensors, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kSafetensors, path, 'n', durable); },
+       [](const Path& path) { return which_tree(kSafetensors, path); }},
+      {"SafetensorsShards", "data", [](const Path& path) { save_shards(path, 'o', false); },
+       [](const Path& path, bool durable) { save_shards(path, 'n', durable); },
+       [](const Path& path) { return which_tree(kSafetensorsSharded, index_in(path)); }},
   };
 }
 
