@@ -161,7 +161,7 @@ NodeHandle tree_of(nb::object object, const std::string& path) {
 }  // namespace
 
 void bind_tree(nb::module_& module) {
-  module.def("tree", &tree_of, "object"_a, "path"_a = "",
+  module.def("tree", &tree_of, "object"_a.none(), "path"_a = "",
              "The engine's tree of Python's nested containers; tensors are shared, not copied.");
   module.def("shape_only", &shape_only, "dtype"_a, "shape"_a, "Stands for a tensor in a dry run.");
 }

@@ -14,15 +14,43 @@ if TYPE_CHECKING:
 
 # Every dtype of the engine, as torch names it.
 DTYPES = frozenset(
-    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
-    "complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
-    "float8_e8m0fnu float4_e2m1fn_x2".split()
+    [
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex32",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn_x2",
+    ]
 )
 _ML_DTYPES = frozenset(
-    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()
+    [
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    ]
 )
 
-_torch: ModuleType | None | bool = False  # False: not tried yet
+_torch: ModuleType | bool | None = False  # False: not tried yet
 
 
 def torch_or_none() -> Any:
@@ -82,9 +110,7 @@ def numpy_dtype(name: str, where: str) -> Any:
     return np.dtype(name)
 
 
-def numpy_array(
-    memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str
-) -> Any:
+def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
     """An array over `memory`, whose protection it takes over."""
     import numpy as np
 

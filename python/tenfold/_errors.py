@@ -24,15 +24,5 @@ class UnsupportedError(Error, ValueError):
 class KeyNotFoundError(KeyError):
     """A KeyError whose text is its message; KeyError itself would show it quoted."""
 
-    __module__ = "tenfold"
-    __qualname__ = __name__ = "KeyError"
-
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_key_not_found, self.args)
-
-
-def _key_not_found(*args: object) -> KeyNotFoundError:
-    return KeyNotFoundError(*args)

@@ -72,7 +72,7 @@ def save(
 
     with Shown(progress) as callback:
         _core.save(
-            _core.tree(obj, os.fspath(path)),
+            _core.tree(obj, os.fsdecode(path)),
             path,
             format or "",
             durable,
@@ -81,7 +81,7 @@ def save(
             overwrite,
             callback,
         )
-    return Path(path)
+    return Path(os.fsdecode(path))
 
 
 def load(
@@ -132,7 +132,7 @@ def load(
     from tenfold.tensordict._tensordict import TensorDict
 
     place = _place(map_location)
-    opened = Opened(os.fspath(path), mode, format or "")
+    opened = Opened(os.fsdecode(path), mode, format or "")
     paths = key_paths(keys)
     # What was selected or copied cannot be had by opening the file again.
     opened.changed = bool(paths) or place is not None or not aliases
@@ -171,7 +171,7 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     from tenfold.tensordict._opened import Opened
     from tenfold.tensordict._tensordict import TensorDict
 
-    opened = Opened(os.fspath(path), mode, format or "")
+    opened = Opened(os.fsdecode(path), mode, format or "")
     return TensorDict._from_native(_core.open(path, mode, format or ""), opened)
 
 
@@ -208,7 +208,9 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     with Shown(progress) as callback:
         problems, num_leaves, num_bytes, num_checksums = _core.verify(path, callback)
-    return VerifyReport([Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums)
+    return VerifyReport(
+        [Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums
+    )
 
 
 def convert(
@@ -261,7 +263,7 @@ def convert(
             None if dtype is None else dtype_name(dtype),
             callback,
         )
-    return Path(dst)
+    return Path(os.fsdecode(dst))
 
 
 def key_paths(keys: Keys) -> list[tuple[str, ...]]:

@@ -66,9 +66,7 @@ def load_into(
     else:
         stand_ins = {name: _stand_in(tensor) for name, tensor in indirect.items()}
         everything = _core.tree({name: {**direct, **stand_ins}[name] for name in tensors})
-        report = _report(
-            *_core.load_into(everything, node, strict, cast, True, rename, paths)
-        )
+        report = _report(*_core.load_into(everything, node, strict, cast, True, rename, paths))
         _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths)
         loaded = set(report.loaded)
         for group in _groups({name: indirect[name] for name in indirect if name in loaded}):

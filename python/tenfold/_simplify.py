@@ -84,7 +84,7 @@ def _refused_tensor(where: str, what: str, remedy: str) -> UnsupportedError:
 
 
 def _is_upstream(cls: type) -> bool:
-    """True for the classes of tensordict, which is never imported from here, and its dataclasses."""
+    """True for tensordict's classes, tensorclasses included; nothing is imported."""
     if getattr(cls, "_is_tensorclass", False):
         return True
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
@@ -105,12 +105,10 @@ def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> 
         raise _refused_tensor(where, "a quantized tensor", "store int_repr() and its parameters")
     if tensor.is_meta:
         raise _refused_tensor(where, "a tensor on the meta device", "it has no bytes")
-    dispatch = type(tensor).__torch_dispatch__
-    if dispatch is not torch.Tensor.__torch_dispatch__:
-        if dispatch is not torch._C._disabled_torch_dispatch_impl:
-            raise _refused_tensor(
-                where, f"a {type(tensor).__module__}.{type(tensor).__qualname__}", "store its parts"
-            )
+    plain_dispatch = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
+    if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it stands for other tensors
+        cls = type(tensor)
+        raise _refused_tensor(where, f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
     name = _arrays.dtype_name(tensor.dtype)
     if name not in _arrays.DTYPES:
         raise _refused_tensor(where, f"dtype {name}", "convert it first")

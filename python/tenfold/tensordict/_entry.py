@@ -34,17 +34,16 @@ def as_entry(key: str, value: Any, batch_size: tuple[int, ...], device: str) -> 
     if isinstance(value, TensorDict):
         _check(key, value._batch_size, batch_size)
         return value, None
+    if _is_foreign_tree(value):
+        made = TensorDict._from_native(_core.tree({key: value}), None)
+        node = made[key]
+        if isinstance(node, TensorDict):
+            return as_entry(key, node, batch_size, device)
+        return node, made._marks.get(key)
     if isinstance(value, Mapping):
         return TensorDict(value, batch_size, device or None), None
     if value is None or isinstance(value, str):
         return value, None
-    if _is_foreign_tree(value):
-        node = TensorDict._from_native(_core.tree({key: value}), None)[key]
-        return (
-            (node, None)
-            if not isinstance(node, TensorDict)
-            else as_entry(key, node, batch_size, device)
-        )
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         _check(key, (len(value),), batch_size[:1])
         return value, 0

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    """`index` as a tuple without `...`, so that it means the same for tensors of more dimensions."""
+    """`index` as a tuple without `...`, which then suits tensors of more dimensions too."""
     parts = index if isinstance(index, tuple) else (index,)
     parts = tuple(list(part) if isinstance(part, range) else part for part in parts)
     ellipses = [position for position, part in enumerate(parts) if part is Ellipsis]

@@ -16,7 +16,7 @@ _MAX_HTML_ENTRIES = 200
 
 
 def text(td: TensorDict) -> str:
-    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``."""
+    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, entries by name."""
     head = f"{type(td).__name__}({_header(td)}, fields="
     return head + _rendered(("", _entries(td)), "", len(head), 1) + ")"
 
@@ -49,7 +49,8 @@ def _short(dtype: str) -> str:
 
 
 def _entries(td: TensorDict) -> list[tuple[str, Entry]]:
-    return [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
+    entries = [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
+    return sorted(entries, key=lambda entry: f"{entry[0]}: {_flat(entry[1])}")
 
 
 def _entry(td: TensorDict, key: str, kind: str, found: Any) -> Entry:

@@ -492,13 +492,13 @@ class TensorDict:
         Raises:
             UnsupportedError: If tensordict could not hold the tree; the message names the key.
         """
-        node = _core.memmap(_core.tree(self, os.fspath(prefix)), prefix, num_threads)
-        return TensorDict._from_native(node, Opened(os.fspath(prefix), "r+", "memmap"))
+        node = _core.memmap(_core.tree(self, os.fsdecode(prefix)), prefix, num_threads)
+        return TensorDict._from_native(node, Opened(os.fsdecode(prefix), "r+", "memmap"))
 
     def memmap_like(self, prefix: str | os.PathLike[str]) -> TensorDict:
         """The same tree with zeros for tensors, in files that are preallocated, opened "r+"."""
-        node = _core.memmap_like(_core.tree(self, os.fspath(prefix)), prefix)
-        return TensorDict._from_native(node, Opened(os.fspath(prefix), "r+", "memmap"))
+        node = _core.memmap_like(_core.tree(self, os.fsdecode(prefix)), prefix)
+        return TensorDict._from_native(node, Opened(os.fsdecode(prefix), "r+", "memmap"))
 
     def flush(self) -> None:
         """Writes what was changed through mode "r+" to the device (fdatasync)."""

@@ -1,4 +1,4 @@
-"""Trees of the tensordict package, which is never imported: its objects bring their classes along."""
+"""Trees of the tensordict package, which is never imported: its objects bring their classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
     if getattr(type(obj), "_is_tensorclass", False):
         inner = obj._tensordict
         if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
-            return ("again", inner)
+            # A stack of tensorclasses: here a lazy stack of nodes of that class.
+            info = _info(inner, "lazy_stack", stack_dim=inner.stack_dim)
+            members = [type(obj)._from_tensordict(part) for part in inner.tensordicts]
+            return ("node", info, [str(i) for i in range(len(members))], members)
         keys, values = _entries(inner)
         for key, value in obj._non_tensordict.items():
             keys.append(key)
@@ -40,9 +43,7 @@ def _entries(node: Any) -> tuple[list[str], list[Any]]:
     return keys, [get(key, None) for key in keys]
 
 
-def _info(
-    node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0
-) -> tuple[object, ...]:
+def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> tuple[object, ...]:
     names = list(node.names or ())
     if all(name is None for name in names):
         names = []
@@ -52,7 +53,7 @@ def _info(
         stack_dim_name = names[stack_dim] if names else None
         batch_size, names = (), []
     device = "" if node.device is None else str(node.device)
-    return (kind, False, batch_size, names, class_name, stack_dim, stack_dim_name, device)
+    return (kind, False, batch_size, names, class_name, stack_dim, stack_dim_name, device, None)
 
 
 def _plain_lists(value: Any) -> Any:

@@ -1,0 +1,70 @@
+"""Values for the tests, and how to compare them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex32,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+    torch.float4_e2m1fn_x2,
+]
+
+
+def make_tensor(shape, dtype, seed=0):
+    """Random bytes as that dtype; bool of 0 and 1."""
+    generator = torch.Generator().manual_seed(seed)
+    count = math.prod(shape)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    size = count * dtype.itemsize
+    data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator)
+    return data.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+
+
+def bytes_of(tensor):
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def assert_same(found, expected):
+    """Types, keys in order, dtypes, shapes and every byte."""
+    assert type(found) is type(expected), (type(found), type(expected))
+    if isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        if expected.numel():
+            assert bytes_of(found) == bytes_of(expected)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        assert [type(key) for key in found] == [type(key) for key in expected]
+        for key, value in expected.items():
+            assert_same(found[key], value)
+    elif isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for left, right in zip(found, expected, strict=True):
+            assert_same(left, right)
+    elif isinstance(expected, float) and math.isnan(expected):
+        assert math.isnan(found)
+    else:
+        assert found == expected

@@ -1,0 +1,113 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+TIMED = """
+import sys, time
+start = time.perf_counter()
+import tenfold
+end = time.perf_counter()
+assert not {"torch", "numpy"} & sys.modules.keys(), "imported torch or numpy"
+print((end - start) * 1000)
+"""
+
+
+def test_import_takes_neither_torch_nor_numpy_nor_20_ms(run_python):
+    best = min(float(run_python(TIMED)) for _ in range(5))
+    assert best < 20
+
+
+def test_the_command_imports_neither_torch_nor_numpy(run_python, tmp_path):
+    import torch
+
+    import tenfold
+
+    tenfold.save({"x": torch.zeros(1)}, tmp_path / "saved")
+    program = """
+import sys
+from tenfold.__main__ import main
+sys.argv = ["tenfold", "ls", sys.argv[1]]
+status = main()
+assert not {"torch", "numpy"} & sys.modules.keys()
+sys.exit(status)
+"""
+    assert "x" in run_python(program, tmp_path / "saved")
+
+
+def test_opening_and_listing_takes_no_torch(run_python, tmp_path):
+    import torch
+
+    import tenfold
+
+    tenfold.save({"a": {"x": torch.zeros(3)}}, tmp_path / "saved")
+    program = """
+import sys, tenfold
+td = tenfold.open(sys.argv[1])
+assert td.keys(True) == [("a", "x"), "a"]
+assert repr(td) == "TensorDict(batch_size=[], fields={a: {x: f32[3]}})"
+assert tenfold.verify(sys.argv[1]).ok
+assert "torch" not in sys.modules
+"""
+    run_python(program, tmp_path / "saved")
+
+
+def test_every_public_name_is_there():
+    import tenfold
+
+    for name in tenfold.__all__:
+        assert getattr(tenfold, name) is not None
+    assert set(tenfold.__all__) <= set(dir(tenfold))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        tenfold.nothing  # noqa: B018
+
+
+def test_the_module_runs_the_command():
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "tenfold", *arguments], capture_output=True, text=True
+        )
+
+    import tenfold
+
+    assert tenfold.__version__ in run("--version").stdout
+    assert run("--version").returncode == 0
+    assert run().returncode == 2
+    missing = run("ls", "/nothing/there")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("tenfold: ")
+    assert missing.stdout == ""
+
+
+def test_a_closed_pipe_ends_the_command_in_silence(tmp_path):
+    import torch
+
+    import tenfold
+
+    tenfold.save({f"key{i}": torch.zeros(1) for i in range(20_000)}, tmp_path / "x.safetensors")
+    command = [sys.executable, "-m", "tenfold", "ls", str(tmp_path / "x.safetensors")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait(60)
+
+
+def test_ctrl_c_ends_the_command_with_130(tmp_path):
+    import signal
+
+    import torch
+
+    import tenfold
+
+    path = tmp_path / "sparse"  # 20 GB of holes
+    tenfold.TensorDict({"x": torch.zeros(1).expand(5, 1 << 30)}).memmap_like(path)
+    command = [sys.executable, "-m", "tenfold", "convert", str(path), str(tmp_path / "copy")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+    assert not (tmp_path / "copy").exists()

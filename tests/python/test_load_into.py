@@ -1,0 +1,242 @@
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+from helpers import assert_same
+from tenfold import TensorDict
+
+
+@pytest.fixture
+def module():
+    return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+
+
+@pytest.fixture
+def saved(module, target):
+    return tenfold.save(module, target)
+
+
+def fresh():
+    return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+
+
+def test_a_module_is_filled_in_place(module, saved):
+    other = fresh()
+    parameters = dict(other.named_parameters())
+    report = tenfold.load_into(other, saved)
+    assert report.ok
+    assert sorted(report.loaded) == sorted(module.state_dict())
+    assert_same(dict(other.state_dict()), dict(module.state_dict()))
+    assert all(parameters[name] is value for name, value in other.named_parameters())
+
+
+def test_the_source_may_be_an_opened_node(module, tmp_path):
+    tenfold.save({"model": module, "step": 1}, tmp_path / "run")
+    other = fresh()
+    assert tenfold.load_into(other, tenfold.open(tmp_path / "run")["model"]).ok
+    assert_same(dict(other.state_dict()), dict(module.state_dict()))
+
+
+def test_the_source_may_be_a_dict_of_tensors():
+    x = torch.zeros(3)
+    tenfold.load_into({"x": x}, {"x": torch.arange(3.0)})
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_a_mapped_source_with_changes_in_memory_gives_the_changes(tmp_path):
+    source = tenfold.open(tenfold.save({"x": torch.zeros(3)}, tmp_path / "saved"))
+    source["x"] += 1
+    x = torch.zeros(3)
+    tenfold.load_into({"x": x}, source)
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_missing_unexpected_and_mismatched_are_listed_and_nothing_changes(tmp_path):
+    tenfold.save({"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(1)}, tmp_path / "saved")
+    target = {"a": torch.zeros(2), "b": torch.zeros(4), "d": torch.zeros(1)}
+    with pytest.raises(ValueError, match="1 missing, 1 unexpected, 1 mismatched") as caught:
+        tenfold.load_into(target, tmp_path / "saved")
+    for part in ('"d"', '"c"', '"b": expected float32 [4], found float32 [3]'):
+        assert part in str(caught.value)
+    assert target["a"].sum() == 0
+
+
+def test_not_strict_loads_what_fits_and_reports_the_rest(tmp_path):
+    tenfold.save({"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(1)}, tmp_path / "saved")
+    target = {"a": torch.zeros(2), "b": torch.zeros(4), "d": torch.zeros(1)}
+    report = tenfold.load_into(target, tmp_path / "saved", strict=False)
+    assert not report.ok
+    assert report.loaded == ["a"]
+    assert report.missing == ["d"]
+    assert report.unexpected == ["c"]
+    assert report.mismatched == [("b", "float32 [4]", "float32 [3]")]
+    assert (target["a"].sum(), target["b"].sum()) == (2, 0)
+
+
+RENAMES = {
+    "dict": {"old.w": "new.w"},
+    "regex": [(r"^old\.", "new.")],
+    "callable": lambda name: name.replace("old", "new"),
+}
+
+
+@pytest.mark.parametrize("rename", RENAMES.values(), ids=RENAMES)
+def test_names_can_be_renamed(target, rename):
+    tenfold.save({"old": {"w": torch.ones(2)}}, target)
+    w = torch.zeros(2)
+    assert tenfold.load_into({"new": {"w": w}}, target, rename=rename).loaded == ["new.w"]
+    assert w.sum() == 2
+
+
+def test_an_exception_of_rename_is_the_callers(target):
+    tenfold.save({"w": torch.ones(2)}, target)
+    with pytest.raises(ZeroDivisionError):
+        tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: 1 / 0)
+
+
+def test_rename_must_give_text(target):
+    tenfold.save({"w": torch.ones(2)}, target)
+    with pytest.raises(ValueError, match="rename: expected a str, found 5"):
+        tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: 5)
+
+
+def test_keys_select_from_the_source(target):
+    tenfold.save({"a": {"x": torch.ones(2)}, "b": {"x": torch.ones(2)}}, target)
+    tensors = {"a": {"x": torch.zeros(2)}, "b": {"x": torch.zeros(2)}}
+    report = tenfold.load_into(tensors, target, keys=["a.*"])
+    assert report.loaded == ["a.x"]
+    assert tensors["b"]["x"].sum() == 0
+
+
+def test_another_dtype_is_a_mismatch_without_cast(target):
+    tenfold.save({"x": torch.ones(2, dtype=torch.float64)}, target)
+    x = torch.zeros(2)
+    with pytest.raises(ValueError, match=r"expected float32 .* found float64 .*pass cast=True"):
+        tenfold.load_into({"x": x}, target)
+    assert tenfold.load_into({"x": x}, target, cast=True).ok
+    assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(4, 3).T,
+        lambda: torch.zeros(3, 8)[:, ::2],
+        lambda: torch.zeros(5, 4)[1:4],
+        lambda: torch.nn.Parameter(torch.zeros(3, 4)),
+        lambda: np.zeros((3, 4), np.float32),
+        lambda: np.zeros((4, 3), np.float32).T,
+    ],
+    ids=["transposed", "strided", "rows", "parameter", "numpy", "numpy-transposed"],
+)
+def test_strided_targets_are_filled(target, make):
+    values = torch.arange(12.0).reshape(3, 4)
+    tenfold.save({"x": values}, target)
+    x = make()
+    tenfold.load_into({"x": x}, target)
+    assert torch.equal(torch.as_tensor(x), values)
+
+
+def test_a_read_only_numpy_target_is_refused(target):
+    tenfold.save({"x": torch.ones(2)}, target)
+    x = np.zeros(2, np.float32)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="found a read-only one"):
+        tenfold.load_into({"x": x}, target)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: torch.eye(2).to_sparse(), lambda: torch.zeros(2, 2, device="meta")]
+)
+def test_a_target_without_dense_memory_is_refused(target, make):
+    tenfold.save({"x": torch.ones(2, 2)}, target)
+    with pytest.raises(tenfold.UnsupportedError, match='tensor "x": it cannot be written in place'):
+        tenfold.load_into({"x": make()}, target)
+
+
+def test_a_tensordict_is_filled(target):
+    tenfold.save({"a": {"x": torch.arange(3)}}, target)
+    td = TensorDict({"a": {"x": torch.zeros(3, dtype=torch.int64)}})
+    tenfold.load_into(td, target)
+    assert td["a", "x"].tolist() == [0, 1, 2]
+
+
+def test_a_folder_opened_for_writing_is_filled(tmp_path):
+    tenfold.save({"x": torch.arange(3)}, tmp_path / "source.safetensors")
+    files = TensorDict({"x": torch.zeros(3, dtype=torch.int64)}).memmap(tmp_path / "files")
+    tenfold.load_into(files, tmp_path / "source.safetensors")
+    assert tenfold.load(tmp_path / "files")["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("source", ["path", "opened"])
+def test_an_optimizer_is_loaded(target, source):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    tenfold.save(optimizer, target)
+    other = torch.optim.Adam(torch.nn.Linear(3, 2).parameters())
+    report = tenfold.load_into(other, target if source == "path" else tenfold.open(target))
+    assert "state.0.exp_avg" in report.loaded
+    assert_same(other.state_dict(), optimizer.state_dict())
+
+
+def test_a_file_without_optimizer_state_is_refused(target):
+    tenfold.save({"x": torch.zeros(1)}, target)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    with pytest.raises(ValueError, match="no optimizer state: expected the keys"):
+        tenfold.load_into(optimizer, target)
+
+
+def test_arguments_that_mean_nothing_for_an_optimizer_are_refused(target):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    with pytest.raises(ValueError, match="rename: it does not apply to an optimizer"):
+        tenfold.load_into(optimizer, target, rename={})
+
+
+def test_a_target_of_another_kind_is_refused(target):
+    tenfold.save({"x": torch.zeros(1)}, target)
+    with pytest.raises(ValueError, match=r"target: expected a module, .*, found int"):
+        tenfold.load_into(3, target)
+
+
+def test_autograd_notices_that_values_were_overwritten(target):
+    tenfold.save({"x": torch.ones(2)}, target)
+    x = torch.zeros(2, requires_grad=True)
+    loss = (x * 1).square().sum() + (x**2).sum()
+    tenfold.load_into({"x": x}, target)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class ElsewhereTensors:
+    """Makes `load_into` believe that some tensors are on another device."""
+
+    def __init__(self, monkeypatch, names):
+        from tenfold import _load_into
+
+        known = _load_into._is_direct
+        monkeypatch.setattr(
+            _load_into, "_is_direct", lambda name, tensor: name not in names and known(name, tensor)
+        )
+        monkeypatch.setattr(_load_into, "_GROUP_BYTES", 16)
+
+
+@pytest.mark.parametrize("names", [{"a"}, {"a", "b", "c"}])
+def test_tensors_elsewhere_are_filled_in_groups(target, monkeypatch, names):
+    ElsewhereTensors(monkeypatch, names)
+    tree = {"a": torch.arange(3.0), "b": torch.ones(4), "c": torch.ones(2)}
+    tenfold.save(tree, target)
+    tensors = {key: torch.zeros_like(value) for key, value in tree.items()}
+    assert tenfold.load_into(tensors, target).loaded == ["a", "b", "c"]
+    assert_same(tensors, tree)
+
+
+def test_tensors_elsewhere_are_compared_before_anything_changes(target, monkeypatch):
+    ElsewhereTensors(monkeypatch, {"a"})
+    tenfold.save({"a": torch.ones(3), "b": torch.ones(4)}, target)
+    tensors = {"a": torch.zeros(2), "b": torch.zeros(4)}
+    with pytest.raises(ValueError, match="1 mismatched"):
+        tenfold.load_into(tensors, target)
+    assert tensors["b"].sum() == 0

@@ -1,0 +1,74 @@
+import multiprocessing
+import os
+import pickle
+
+import pytest
+import torch
+
+import tenfold
+
+
+def total(td):
+    return float(td["a", "x"].sum())
+
+
+def total_of_path(path):
+    return float(tenfold.load(path)["a"]["x"].sum())
+
+
+def write_row(arguments):
+    td, row = arguments
+    td["x"][row] = row
+    td.flush()
+
+
+@pytest.fixture
+def saved(target):
+    return tenfold.save({"a": {"x": torch.ones(1000)}}, target)
+
+
+def test_spawned_workers_open_the_tree_that_was_sent(saved):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(total, [tenfold.open(saved)] * 2) == [1000.0, 1000.0]
+
+
+def test_spawned_workers_write_through(tmp_path):
+    td = tenfold.TensorDict({"x": torch.zeros(4)}, [4]).memmap(tmp_path / "td")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(write_row, [(td, row) for row in range(4)])
+    assert td["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
+    torch.set_num_threads(1)
+    # Enough leaves and bytes that the parent's threads are at work before the fork.
+    tenfold.save({str(i): torch.ones(100_000) for i in range(40)}, tmp_path / "warm")
+    opened = tenfold.open(saved)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            assert total(opened) == total_of_path(saved) == 1000
+            tree = tenfold.load(tmp_path / "warm")
+            tenfold.save(tree, tmp_path / "child")
+            status = 0 if tenfold.verify(tmp_path / "child").ok else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_dataloader_worker_gets_the_path(saved):
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self, td):
+            self.td = td
+
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return self.td["a", "x"][i]
+
+    rows = Rows(tenfold.open(saved))
+    assert len(pickle.dumps(rows.td)) < 1000
+    loader = torch.utils.data.DataLoader(rows, batch_size=2, num_workers=1)
+    assert [batch.tolist() for batch in loader] == [[1.0, 1.0], [1.0, 1.0]]

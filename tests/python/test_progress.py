@@ -1,0 +1,104 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+import tenfold
+
+SIZE = 64 << 20
+
+
+@pytest.fixture(scope="module")
+def big():
+    return {"x": torch.zeros(SIZE, dtype=torch.uint8), "y": torch.ones(SIZE, dtype=torch.uint8)}
+
+
+def test_progress_is_reported_to_the_end(big, target):
+    seen = []
+    tenfold.save(big, target, progress=lambda done, total, what: seen.append((done, total, what)))
+    assert seen
+    assert seen[-1][0] == seen[-1][1] >= 2 * SIZE
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert all(isinstance(what, str) and what for _, _, what in seen)
+
+
+@pytest.mark.parametrize("call", ["load", "verify", "convert"])
+def test_other_calls_report_too(big, target, tmp_path, call):
+    tenfold.save(big, target)
+    seen = []
+
+    def progress(done, total, what):
+        seen.append((done, total))
+
+    arguments = (target, tmp_path / "copy") if call == "convert" else (target,)
+    getattr(tenfold, call)(*arguments, progress=progress)
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_an_exception_of_progress_stops_the_save_and_leaves_the_old_version(big, target):
+    tenfold.save({"x": torch.zeros(1)}, target)
+
+    def progress(done, total, what):
+        raise ZeroDivisionError("enough")
+
+    with pytest.raises(ZeroDivisionError, match="enough"):
+        tenfold.save(big, target, progress=progress)
+    assert tenfold.load(target)["x"].shape == (1,)
+    assert os.listdir(target.parent) == [target.name]
+
+
+def test_progress_of_another_type_is_refused(target):
+    with pytest.raises(TypeError, match="progress: expected None, False or a callable"):
+        tenfold.save({"x": torch.zeros(1)}, target, progress=3)
+
+
+def test_false_shows_nothing(big, target, capfd):
+    tenfold.save(big, target, progress=False)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ctrl_c_stops_a_save_and_leaves_nothing(target):
+    # Sparse source, so that only the writing takes long.
+    big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        tenfold.save(big, target)
+    assert time.monotonic() - start < 10
+    assert not os.listdir(target.parent)
+
+
+def test_the_bar_appears_after_a_second(capsys, monkeypatch):
+    from tenfold import _progress
+
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.05)
+    with _progress.Shown(True) as update:
+        update(0, 4_000_000_000, "save")
+        assert capsys.readouterr().err == ""
+        time.sleep(0.06)
+        update(1_000_000_000, 4_000_000_000, "save")
+    assert "save [#######---" in capsys.readouterr().err
+
+
+def test_other_threads_run_while_the_engine_works(big, target):
+    ticks = []
+    done = threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.monotonic()
+    tenfold.save(big, target)
+    end = time.monotonic()
+    done.set()
+    thread.join()
+    assert len([t for t in ticks if start < t < end]) > 3

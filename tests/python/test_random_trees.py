@@ -1,0 +1,56 @@
+from collections import OrderedDict
+
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from helpers import DTYPES, assert_same, make_tensor
+
+# Surrogates cannot be keys of other tools' files; their length is limited by file names.
+keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+tensors = st.builds(
+    make_tensor,
+    st.lists(st.integers(0, 4), max_size=3).map(tuple),
+    st.sampled_from(DTYPES),
+    st.integers(0, 100),
+)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(codec="utf-8"))
+)
+
+
+def containers(children):
+    return st.one_of(
+        st.dictionaries(keys, children, max_size=4),
+        st.dictionaries(st.integers(), children, min_size=1, max_size=4),
+        st.dictionaries(keys, children, max_size=4).map(OrderedDict),
+        st.lists(children, max_size=4),
+        st.lists(children, max_size=4).map(tuple),
+    )
+
+
+trees = containers(st.recursive(st.one_of(tensors, scalars), containers, max_leaves=12))
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tree=trees)
+def test_any_tree_comes_back(target, tree):
+    tenfold.save(tree, target, durable=False)
+    assert_same(tenfold.load(target), tree)
+    assert_same(tenfold.open(target).to_dict(), tree)
+    assert tenfold.verify(target).ok
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(shape=st.lists(st.integers(0, 4), min_size=2, max_size=3), permute=st.randoms())
+def test_any_strides_come_back_as_the_same_values(target, shape, permute):
+    order = list(range(len(shape)))
+    permute.shuffle(order)
+    tensor = make_tensor(tuple(shape), torch.int32).permute(order)
+    tenfold.save({"x": tensor}, target, durable=False)
+    assert torch.equal(tenfold.load(target)["x"], tensor)

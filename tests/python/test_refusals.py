@@ -1,0 +1,126 @@
+import dataclasses
+import enum
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 0
+
+
+def nested_jagged():
+    return torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
+
+
+REFUSED = {
+    "bytes": (lambda: b"x", "found bytes; store a tensor of uint8"),
+    "set": (lambda: {1}, "found set; store a sorted list"),
+    "dtype": (lambda: torch.float32, "found torch.dtype; store the text 'torch.float32'"),
+    "device": (lambda: torch.device("cpu"), "found torch.device; store the text 'cpu'"),
+    "enum": (lambda: Color.RED, "Color; store its value"),
+    "dataclass": (Point, "Point"),
+    "function": (lambda: len, "found builtin_function_or_method"),
+    "complex": (lambda: 1j, "found complex"),
+    "sparse": (lambda: torch.eye(2).to_sparse(), r"found a sparse tensor \(torch.sparse_coo\)"),
+    "csr": (lambda: torch.eye(2).to_sparse_csr(), r"found a sparse tensor \(torch.sparse_csr\)"),
+    "jagged": (nested_jagged, "found a jagged nested tensor"),
+    "meta": (lambda: torch.zeros(1, device="meta"), "found a tensor on the meta device"),
+    "quantized": (
+        lambda: torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.quint8),
+        "found a quantized tensor",
+    ),
+    "bits": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.bits8), "found dtype bits8"),
+    "lazy": (torch.nn.parameter.UninitializedParameter, "found a UninitializedParameter"),
+    "strings": (lambda: np.array(["a"]), "found an array of dtype <U1"),
+    "objects": (lambda: np.array([None]), "found an array of dtype object"),
+    "dates": (lambda: np.array(["2020-01-01"], "M8[D]"), "found an array of dtype datetime64"),
+    "masked": (lambda: np.ma.array([1], mask=[True]), "MaskedArray; store its data and its mask"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_tree_cannot_hold_is_refused_by_key(target, kind):
+    make, found = REFUSED[kind]
+    with pytest.raises(tenfold.UnsupportedError, match=f'key "a.b.0": .*{found}'):
+        tenfold.save({"a": {"b": [make()]}, "x": torch.zeros(1)}, target)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ([1, "a"], "found 'a' of type str"),
+        (["a", 1], "found 1 of type int"),
+        ([(1, 2)], r"found \(1, 2\) of type tuple"),
+        ([True], "found True of type bool"),
+        ([None], "found None of type NoneType"),
+    ],
+)
+def test_keys_that_are_neither_all_str_nor_all_int_are_refused(target, keys, found):
+    with pytest.raises(ValueError, match=f'key "t": its keys cannot be stored: .*, {found}'):
+        tenfold.save({"t": dict.fromkeys(keys, torch.zeros(1))}, target)
+
+
+def test_a_dict_that_holds_itself_is_refused(target):
+    tree = {"a": {"x": torch.zeros(1)}}
+    tree["a"]["b"] = tree
+    with pytest.raises(ValueError, match=r'key "a.b": it holds itself'):
+        tenfold.save(tree, target)
+
+
+def test_a_list_that_holds_itself_is_refused(target):
+    items = [1]
+    items.append(items)
+    with pytest.raises(ValueError, match='key "1": it holds itself'):
+        tenfold.save(items, target)
+
+
+def test_a_state_dict_that_holds_its_object_is_refused(target):
+    class Loop:
+        def state_dict(self):
+            return {"me": self}
+
+    with pytest.raises(ValueError, match='key "me": it holds itself'):
+        tenfold.save(Loop(), target)
+
+
+def test_nesting_without_end_is_refused(target):
+    tree = {"x": torch.zeros(1)}
+    for _ in range(2000):
+        tree = {"a": tree}
+    with pytest.raises(ValueError, match="nested too deeply: expected at most 512 levels"):
+        tenfold.save(tree, target)
+
+
+@pytest.mark.parametrize(
+    "root", [torch.zeros(1), 3, None, "x"], ids=lambda root: type(root).__name__
+)
+def test_a_root_that_is_no_container_is_refused(target, root):
+    with pytest.raises(ValueError, match="the root must be a container: expected a dict"):
+        tenfold.save(root, target)
+
+
+def test_an_exception_of_state_dict_is_the_callers(target):
+    class Broken:
+        def state_dict(self):
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        tenfold.save({"a": Broken()}, target)
+
+
+def test_nested_tensors_are_refused_by_safetensors(tmp_path):
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)])
+    with pytest.raises(tenfold.UnsupportedError, match="n"):
+        tenfold.save({"a": {"n": nested}}, tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()

@@ -1,0 +1,130 @@
+import json
+
+import pytest
+import torch
+
+import tenfold
+from helpers import assert_same
+
+TREE = {
+    "model": {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.float64)},
+    "ids": torch.arange(5),
+    "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}, "betas": (0.9, 0.99)},
+    "step": 7,
+}
+
+
+@pytest.fixture
+def saved(target):
+    return tenfold.save(TREE, target)
+
+
+def test_a_whole_file_verifies(saved):
+    report = tenfold.verify(saved)
+    assert report.ok
+    assert report
+    assert report.problems == []
+    assert report.num_leaves == 4
+    assert report.num_bytes >= 24 + 24 + 40 + 4
+    assert report.num_checksums > 0
+
+
+def test_damage_is_reported_with_file_and_part(saved):
+    damaged = saved / "ids.memmap" if saved.is_dir() else saved
+    data = bytearray(damaged.read_bytes())
+    at = data.index(torch.arange(5).numpy().tobytes())
+    data[at + 8] ^= 1
+    damaged.write_bytes(data)
+    report = tenfold.verify(saved)
+    assert not report.ok
+    (problem,) = report.problems
+    assert problem.path == str(damaged)
+    assert "ids" in problem.path + problem.part
+    assert str(problem).startswith(str(damaged))
+
+
+def test_damage_of_the_structure_is_reported_not_raised(saved):
+    damaged = saved / "meta.json" if saved.is_dir() else saved
+    damaged.write_bytes(damaged.read_bytes()[:20])
+    assert not tenfold.verify(saved).ok
+
+
+def test_probe_names_the_format(saved):
+    assert tenfold.probe(saved) == ("memmap" if saved.is_dir() else "safetensors")
+
+
+def other(saved):
+    return saved.parent / ("copy.safetensors" if saved.is_dir() else "copy")
+
+
+def test_convert_keeps_the_whole_tree(saved):
+    assert tenfold.convert(saved, other(saved)) == other(saved)
+    assert tenfold.probe(other(saved)) != tenfold.probe(saved)
+    assert_same(tenfold.load(other(saved)), TREE)
+    assert tenfold.verify(other(saved)).num_checksums > 0
+
+
+def test_convert_there_and_back_gives_the_same_bytes(tmp_path):
+    first = tenfold.save(TREE, tmp_path / "a.safetensors")
+    tenfold.convert(tenfold.convert(first, tmp_path / "folder"), tmp_path / "b.safetensors")
+    assert (tmp_path / "b.safetensors").read_bytes() == first.read_bytes()
+
+
+def test_convert_takes_some_keys_and_leaves_others(saved):
+    tenfold.convert(saved, other(saved), keys=["model.*", "ids"], exclude=["model.b"])
+    assert_same(
+        tenfold.load(other(saved)), {"model": {"w": TREE["model"]["w"]}, "ids": TREE["ids"]}
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, "bfloat16"])
+def test_convert_casts_floating_point_tensors(saved, dtype):
+    tenfold.convert(saved, other(saved), keys=["model.*", "ids"], dtype=dtype)
+    found = tenfold.load(other(saved))
+    assert_same(found["model"]["w"], TREE["model"]["w"].bfloat16())
+    assert found["ids"].dtype == torch.int64
+
+
+def test_convert_takes_numpy_dtypes(saved):
+    numpy = pytest.importorskip("numpy")
+    tenfold.convert(saved, other(saved), keys=["model.*"], dtype=numpy.float16)
+    assert tenfold.load(other(saved))["model"]["b"].dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [{"ids": "numbers"}, [("^ids$", "numbers")], lambda name: {"ids": "numbers"}.get(name, name)],
+    ids=["dict", "regex", "callable"],
+)
+def test_convert_renames(saved, rename):
+    tenfold.convert(saved, other(saved), rename=rename)
+    found = tenfold.load(other(saved))
+    assert "ids" not in found
+    assert torch.equal(found["numbers"], TREE["ids"])
+
+
+def test_convert_to_the_format_that_is_asked_for(saved, tmp_path):
+    tenfold.convert(saved, tmp_path / "plain", format="safetensors")
+    assert tenfold.probe(tmp_path / "plain") == "safetensors"
+
+
+def test_convert_refuses_an_unknown_dtype(saved):
+    with pytest.raises(ValueError, match=r'expected a name as torch spells it.* found "float31"'):
+        tenfold.convert(saved, other(saved), dtype="float31")
+
+
+def test_a_sharded_file_is_read_as_one_tree(tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    save_file({"a.w": torch.ones(2)}, tmp_path / "model-00001-of-00002.safetensors")
+    save_file({"b.w": torch.zeros(3)}, tmp_path / "model-00002-of-00002.safetensors")
+    index = {
+        "metadata": {"total_size": 20},
+        "weight_map": {
+            "a.w": "model-00001-of-00002.safetensors",
+            "b.w": "model-00002-of-00002.safetensors",
+        },
+    }
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps(index))
+    found = tenfold.load(path)
+    assert_same(dict(found), {"a.w": torch.ones(2), "b.w": torch.zeros(3)})

@@ -1,0 +1,163 @@
+"""What works where torch cannot be imported, run in the environment of `make deps` without it."""
+
+import pytest
+import torch
+
+import tenfold
+from conftest import REPOSITORY
+from helpers import make_tensor
+
+PYTHON = REPOSITORY / ".venvs" / "notorch" / "bin" / "python"
+
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no .venvs/notorch: make deps")
+
+
+@pytest.fixture
+def without_torch(run_python):
+    def run(program, *arguments):
+        prelude = (
+            "import os, sys, tempfile, pathlib, pytest\n"
+            "import numpy as np, tenfold\n"
+            "assert 'torch' not in sys.modules\n"
+            "where = pathlib.Path(tempfile.mkdtemp())\n"
+        )
+        environment = {}
+        if "PYTHONPATH" in __import__("os").environ:
+            environment["PYTHONPATH"] = __import__("os").environ["PYTHONPATH"]
+        return run_python(prelude + program, *arguments, python=PYTHON, environment=environment)
+
+    return run
+
+
+def test_arrays_come_back_as_arrays(without_torch):
+    without_torch(
+        """
+tree = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": [np.float32(1.5), 3], "c": {0: "x"},
+        "d": np.zeros((0, 2)), "e": np.array([1 + 2j])}
+for name in ("folder", "x.safetensors"):
+    tenfold.save(tree, where / name)
+    found = tenfold.load(where / name)
+    assert type(found["a"]) is np.ndarray and found["a"].dtype == np.int16
+    assert (found["a"] == tree["a"]).all()
+    assert found["b"][0].dtype == np.float32 and found["b"][0].shape == () and found["b"][0] == 1.5
+    assert found["b"][1] == 3 and found["c"] == {0: "x"}
+    assert found["d"].shape == (0, 2) and found["d"].dtype == np.float64
+    assert (found["e"] == tree["e"]).all()
+"""
+    )
+
+
+def test_arrays_are_read_only_unless_asked_for(without_torch):
+    without_torch(
+        """
+tenfold.save({"x": np.zeros(3), "big": np.zeros(100_000)}, where / "saved")
+for key in ("x", "big"):
+    assert not tenfold.load(where / "saved")[key].flags.writeable
+    with pytest.raises(ValueError):
+        tenfold.open(where / "saved")[key].flags.writeable = True
+    private = tenfold.load(where / "saved", mode="c")[key]
+    private[0] = 5
+    assert tenfold.load(where / "saved")[key][0] == 0
+    shared = tenfold.load(where / "saved", mode="r+")[key]
+    shared[1] = 7
+    assert tenfold.load(where / "saved")[key][1] == 7
+"""
+    )
+
+
+def test_what_torch_wrote_is_read(without_torch, tmp_path):
+    tree = {"f": torch.arange(3.0), "h": make_tensor((4,), torch.bfloat16), "t": torch.ones(2)}
+    tenfold.save({**tree, "tied": tree["t"]}, tmp_path / "saved")
+    without_torch(
+        """
+import ml_dtypes
+found = tenfold.load(sys.argv[1])
+assert found["f"].tolist() == [0, 1, 2]
+assert found["h"].dtype == ml_dtypes.bfloat16
+assert found["tied"] is found["t"]
+""",
+        tmp_path / "saved",
+    )
+
+
+def test_without_ml_dtypes_the_error_names_it(without_torch, tmp_path):
+    tenfold.save({"a": {"h": torch.zeros(2, dtype=torch.bfloat16)}}, tmp_path / "saved")
+    without_torch(
+        """
+sys.modules["ml_dtypes"] = None
+with pytest.raises(tenfold.UnsupportedError, match="h: numpy has no bfloat16: .* ml_dtypes"):
+    tenfold.load(sys.argv[1])
+""",
+        tmp_path / "saved",
+    )
+
+
+def test_a_dtype_that_numpy_lacks_names_torch(without_torch, tmp_path):
+    tenfold.save({"h": torch.zeros(2, dtype=torch.complex32)}, tmp_path / "saved")
+    without_torch(
+        """
+with pytest.raises(tenfold.UnsupportedError, match="h: numpy has no complex32: expected torch"):
+    tenfold.load(sys.argv[1])
+""",
+        tmp_path / "saved",
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nested_tensors_are_lists_of_arrays(without_torch, tmp_path):
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.ones(1, 3)])
+    tenfold.save({"n": nested}, tmp_path / "saved")
+    without_torch(
+        """
+found = tenfold.load(sys.argv[1])["n"]
+assert [part.shape for part in found] == [(2, 3), (1, 3)]
+assert found[1].sum() == 3
+""",
+        tmp_path / "saved",
+    )
+
+
+def test_a_tensordict_maps_and_indexes(without_torch):
+    without_torch(
+        """
+td = tenfold.TensorDict({"x": np.arange(6).reshape(3, 2), "n": {"y": np.ones(3)}, "s": "t"}, [3])
+td["n", "z"] = np.zeros((3, 1))
+td.save(where / "td")
+found = tenfold.load(where / "td")
+assert isinstance(found, tenfold.TensorDict) and found.batch_size == (3,)
+assert found[1]["x"].tolist() == [2, 3] and found[1].batch_size == ()
+assert found[[0, 2]]["n", "y"].shape == (2,)
+assert found[np.array([True, False, True])].batch_size == (2,)
+assert found[..., 0:1].batch_size == (1,)
+assert found.keys(True, True) == ["x", ("n", "y"), ("n", "z")]
+assert "x: i64[2]" in repr(found)
+files = td.memmap(where / "files")
+files["x"][0, 0] = 42
+assert tenfold.open(where / "files")["x"][0, 0] == 42
+with pytest.raises(RuntimeError, match="batch dimension mismatch"):
+    td["bad"] = np.zeros(4)
+"""
+    )
+
+
+def test_verify_convert_and_load_into_work(without_torch):
+    without_torch(
+        """
+tenfold.save({"a": {"x": np.arange(4.0)}}, where / "saved")
+assert tenfold.verify(where / "saved").ok
+tenfold.convert(where / "saved", where / "x.safetensors", dtype=np.float32)
+x = np.zeros(4, np.float32)
+assert tenfold.load_into({"a": {"x": x}}, where / "x.safetensors").ok
+assert x.tolist() == [0, 1, 2, 3]
+"""
+    )
+
+
+def test_moving_to_a_device_names_torch(without_torch):
+    without_torch(
+        """
+tenfold.save({"x": np.zeros(1)}, where / "saved")
+with pytest.raises(ImportError, match="needs torch"):
+    tenfold.load(where / "saved", map_location="cuda")
+"""
+    )
