@@ -23,7 +23,9 @@ std::optional<std::uint64_t> parse_digits(std::string_view digits) {
   std::uint64_t value = 0;
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  // Written one way only, so that a flipped bit is never another spelling of the same number.
+  if (!whole || base::hex16(value) != digits) return std::nullopt;
   return value;
 }
 

@@ -71,7 +71,6 @@ TensorDict build_flat(SafetensorsTensors tensors, const SafetensorsMetadata& met
                       const Notes& notes, const std::string& where) {
   auto node = std::make_shared<Node>();
   node->where = where;
-  node->info.kind = NodeKind::dict;
   node->entries.reserve(tensors.rows.size());
   for (std::size_t row = 0; row < tensors.rows.size(); ++row) {
     node->entries.push_back({std::string(tensors.name(row)), tensors.leaf(row)});
@@ -104,6 +103,7 @@ TensorDict build_flat(SafetensorsTensors tensors, const SafetensorsMetadata& met
     node->index = std::move(tensors.index);
   }
   apply_notes_to(notes, "", *node);
+  if (node->info.kind == NodeKind::tensordict) node->info.kind = NodeKind::dict;
   return TensorDict(std::move(node));
 }
 

@@ -115,6 +115,19 @@ TEST(Safetensors, ARichTreeComesBackAsItWas) {
   EXPECT_EQ(bytes_of(folder / "copy.safetensors"), bytes_of(folder / kName));
 }
 
+TEST(Safetensors, TheKindOfAFlatDictComesBack) {
+  const TemporaryFolder folder;
+  for (const bool int_keys : {false, true}) {
+    for (const NodeKind root : {NodeKind::dict, NodeKind::ordered_dict}) {
+      TensorDict tree(kind(root, int_keys));
+      tree.set("10", tensor_of<float>({1}, {1}));
+      tree.set("9", tensor_of<float>({2}, {1}));
+      EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+      EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr) << "plain";
+    }
+  }
+}
+
 TEST(Safetensors, TwoKeysWithOneDottedNameAreBothKept) {
   const TemporaryFolder folder;
   reopened(rich_tree(), folder);

@@ -1,0 +1,86 @@
+// Any bytes as a safetensors file: refused with an Error, or opened so that every tensor can be
+// read to its last byte.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "core/leaf_source.hpp"
+#include "formats/safetensors_header.hpp"
+#include "formats/safetensors_index.hpp"
+#include "formats/safetensors_tree.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+/// The data of the input, copied so that a read beyond it is seen by the sanitizer.
+class InputSource final : public LeafSource {
+ public:
+  InputSource(std::shared_ptr<const SafetensorsHeader> header, std::string_view data)
+      : header_(std::move(header)), data_(std::make_unique<std::byte[]>(data.size())) {
+    std::memcpy(data_.get(), data.data(), data.size());
+  }
+  Buffer map(const Leaf& leaf) override {
+    Buffer buffer = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
+    read(leaf, 0, buffer.bytes());
+    return buffer;
+  }
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    const auto& entry = header_->entries[static_cast<std::size_t>(leaf.position())];
+    if (!into.empty())
+      std::memcpy(into.data(), data_.get() + entry.begin + offset_bytes, into.size());
+  }
+  std::string where(const Leaf&) const override { return "input"; }
+
+ private:
+  std::shared_ptr<const SafetensorsHeader> header_;
+  std::unique_ptr<std::byte[]> data_;
+};
+
+void open_file(std::string_view input) {
+  if (input.size() < 8) return;
+  std::uint64_t length = 0;
+  std::memcpy(&length, input.data(), 8);
+  input.remove_prefix(8);
+  if (length > input.size()) return;
+  const std::string_view data = input.substr(static_cast<std::size_t>(length));
+  auto header = std::make_shared<SafetensorsHeader>(parse_safetensors_header(
+      input.substr(0, static_cast<std::size_t>(length)), data.size(), "input"));
+  SafetensorsTensors tensors;
+  tensors.files.push_back({header, std::make_shared<InputSource>(header, data)});
+  for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
+  tensors.index = header->index;
+  const TensorDict tree = build_safetensors_tree(std::move(tensors), header->metadata, "input");
+  std::size_t budget = 1000;  // of tensors: a lazy stack may have a million
+  tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr || budget == 0) return;
+    --budget;
+    leaf->tensor();
+  });
+  if (tree.size() < 100) plan_safetensors(tree, true);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  try {
+    open_file(input);
+  } catch (const Error&) {
+  }
+  try {
+    const SafetensorsIndex index = parse_safetensors_index(input, "input");
+    parse_safetensors_index(write_safetensors_index(index, 0), "written");
+  } catch (const Error&) {
+  }
+  return 0;
+}
