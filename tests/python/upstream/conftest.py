@@ -1,0 +1,52 @@
+"""What the tests against tensordict and safetensors share."""
+
+import functools
+import pathlib
+import sys
+import warnings
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))  # trees.py and describe.py, also imported by old_version.py
+
+
+@pytest.fixture(autouse=True)
+def _no_advice_from_tensordict():
+    """Announcements of coming versions are not about us."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", message=".*nested tensors.*")
+        yield
+
+
+@pytest.fixture(scope="session")
+def memmap_of(tmp_path_factory):
+    """The folder that tensordict's `memmap` writes for a tree; made once, not to be changed."""
+    import trees
+
+    root = tmp_path_factory.mktemp("memmap")
+
+    @functools.cache
+    def write(name: str) -> pathlib.Path:
+        path = root / name
+        trees.build(name).memmap(path)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def save_of(tmp_path_factory):
+    """The folder that `tenfold.save` writes for a tree; made once, not to be changed."""
+    import trees
+
+    import tenfold
+
+    root = tmp_path_factory.mktemp("save")
+
+    @functools.cache
+    def write(name: str) -> pathlib.Path:
+        return tenfold.save(trees.build(name), root / name, durable=False, progress=False)
+
+    return write

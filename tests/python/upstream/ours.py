@@ -1,0 +1,41 @@
+"""What tenfold gives, in the words of describe.py."""
+
+import json
+
+import torch
+from describe import describe_tensor, describe_value
+
+import tenfold
+
+
+def describe_ours(item, mark=None) -> list:
+    if isinstance(item, torch.Tensor):
+        return describe_tensor(item)
+    if not isinstance(item, tenfold.TensorDict):
+        return ["values", json.dumps(item)] if mark is not None else describe_value(item)
+    kind, _, batch_size, names, class_name, stack_dim, stack_dim_name, *_ = item._info()
+    items = item.items()
+    entries = {key: describe_ours(value, item._marks.get(key)) for key, value in items}
+    if kind == "lazy_stack":
+        assert list(entries) == [str(i) for i in range(len(entries))]
+        return describe_stack(["lazy_stack", stack_dim, stack_dim_name, list(entries.values())])
+    assert kind in ("tensordict", "tensorclass")
+    if not any(name is not None for name in names):
+        names = None
+    node = ["tensordict", list(batch_size), names, entries]
+    return ["tensorclass", class_name, node] if kind == "tensorclass" else node
+
+
+def describe_stack(stack: list) -> list:
+    """tensordict's stack of tensorclasses is a tensorclass around a stack; ours is a stack of
+    tensorclasses. Both are stored as tensordict has it."""
+    classes = {part[1] if part[0] == "tensorclass" else None for part in stack[3]}
+    if len(classes) != 1 or None in classes:
+        return stack
+    inner = [part[2] for part in stack[3]]
+    return ["tensorclass", classes.pop(), describe_stack([*stack[:3], inner])]
+
+
+def as_tenfold(td) -> tenfold.TensorDict:
+    """A tree of tensordict as one of tenfold, in memory."""
+    return tenfold.TensorDict({"root": td})["root"]

@@ -1,0 +1,133 @@
+"""tensordict falls back to pickle for values that are not JSON. tenfold never unpickles."""
+
+import os
+import pathlib
+import pickle
+import warnings
+
+import pytest
+import trees
+from describe import assert_same, describe
+from ours import describe_ours
+from tensordict import NonTensorData, NonTensorStack, TensorDict
+
+import tenfold
+
+
+class CreatesAFile:
+    """A pickle of it creates a file when it is loaded, as a hostile one would do worse."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def trap(tmp_path):
+    return tmp_path / "executed"
+
+
+def put_trap(trap: pathlib.Path, path: pathlib.Path) -> None:
+    assert path.exists(), "tensordict would not read a pickle here"
+    path.write_bytes(pickle.dumps({"data": CreatesAFile(trap)}))
+
+
+def test_the_trap_works_on_tensordict(tmp_path, trap):
+    TensorDict({"bad": NonTensorData({1, 2})}).memmap(tmp_path / "t")
+    put_trap(trap, tmp_path / "t" / "bad" / "other.pickle")
+    TensorDict.load_memmap(tmp_path / "t")
+    assert trap.exists()
+
+
+def hostile(tmp_path, trap) -> pathlib.Path:
+    """Each kind of node that may bring a pickle along, and tensors beside it."""
+    td = TensorDict(
+        {
+            "x": trees.numbers(3),
+            "data": NonTensorData({1, 2}),
+            "stack": NonTensorStack({1}, {2}, {3}),
+            "n": {"y": trees.numbers(2), "deep": NonTensorData(object)},
+        }
+    )
+    td.memmap(tmp_path / "t")
+    put_trap(trap, tmp_path / "t" / "data" / "other.pickle")
+    put_trap(trap, tmp_path / "t" / "n" / "deep" / "other.pickle")
+    put_trap(trap, tmp_path / "t" / "stack" / "pickle.pkl")
+    return tmp_path / "t"
+
+
+def test_open_reads_what_is_beside_a_pickle(tmp_path, trap):
+    opened = tenfold.open(hostile(tmp_path, trap))
+    assert set(opened.keys()) == {"x", "data", "stack", "n"}
+    assert opened["x"].tolist() == [0, 1, 2]
+    assert opened["n", "y"].tolist() == [0, 1]
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [("data", "other.pickle"), (("n", "deep"), "other.pickle"), ("stack", "pickle.pkl")],
+)
+def test_a_value_in_a_pickle_is_refused_by_name(key, file, tmp_path, trap):
+    opened = tenfold.open(hostile(tmp_path, trap))
+    with pytest.raises(tenfold.UnsupportedError, match=rf'"{file}".*nothing is ever unpickled'):
+        opened[key]
+    assert not trap.exists()
+
+
+def test_load_of_the_keys_beside_a_pickle_works(tmp_path, trap):
+    loaded = tenfold.load(hostile(tmp_path, trap), keys=["x", ("n", "y")])
+    assert loaded["x"].tolist() == [0, 1, 2]
+    assert loaded["n"]["y"].tolist() == [0, 1]
+    assert not trap.exists()
+
+
+def test_verify_and_convert_name_the_pickle_and_do_not_load_it(tmp_path, trap):
+    path = hostile(tmp_path, trap)
+    report = tenfold.verify(path)
+    assert not report.ok
+    assert any(
+        "pickle" in problem.path + problem.part + problem.what for problem in report.problems
+    )
+    with pytest.raises(tenfold.UnsupportedError, match="pickle"):
+        tenfold.convert(path, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert not trap.exists()
+
+
+def test_fields_of_a_tensorclass_in_a_pickle_are_named_in_a_warning(tmp_path, trap):
+    trees.build("tensorclass_with_all_fields").memmap(tmp_path / "t")
+    (tmp_path / "t" / "other.pickle").write_bytes(pickle.dumps({"extra": CreatesAFile(trap)}))
+    with pytest.warns(UserWarning, match=r"other\.pickle.*Point"):
+        found = describe_ours(tenfold.load(tmp_path / "t"))
+    assert_same(found, describe(trees.build("tensorclass_with_all_fields")))
+    assert not trap.exists()
+
+
+def test_a_pickle_beside_a_value_that_is_json_is_ignored_without_a_word(tmp_path, trap):
+    """Saves of tensordict with threads leave one that holds nothing but its own bookkeeping."""
+    TensorDict({"v": NonTensorData({"k": [1]}), "x": trees.numbers(2)}).memmap(tmp_path / "t")
+    (tmp_path / "t" / "v" / "other.pickle").write_bytes(pickle.dumps(CreatesAFile(trap)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tenfold.load(tmp_path / "t")["v"] == {"k": [1]}
+        assert tenfold.verify(tmp_path / "t").ok
+    assert not trap.exists()
+
+
+def test_threads_of_tensordict_leave_a_pickle_that_nobody_needs(tmp_path):
+    td = TensorDict({str(i): NonTensorData(i) for i in range(50)})
+    td.memmap(tmp_path / "t", num_threads=4)
+    assert list((tmp_path / "t").glob("*/other.pickle")), "or this shows nothing"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = tenfold.load(tmp_path / "t")
+    assert dict(loaded.items()) == {str(i): i for i in range(50)}
+
+
+def test_tenfold_saves_no_pickle_for_any_tree(save_of):
+    for name in trees.TREES:
+        found = [p for p in save_of(name).rglob("*") if p.name in ("other.pickle", "pickle.pkl")]
+        assert all(p.is_dir() for p in found), "a key of that name is a folder"

@@ -1,0 +1,262 @@
+"""tenfold writes a folder, tensordict reads it; and there and back again."""
+
+import pathlib
+
+import pytest
+import tensordict
+import torch
+import trees
+from describe import assert_same, describe, order, without
+from ours import as_tenfold, describe_ours
+from tensordict import TensorDict
+from trees import TREES
+
+import tenfold
+
+NAMES = list(TREES)
+LOADABLE_BY_TENSORDICT = [name for name in NAMES if not TREES[name].upstream_load_raises]
+
+
+def files(folder: pathlib.Path) -> dict[str, bytes]:
+    """Every file and folder below, by its path; a folder has no bytes."""
+    found = sorted(folder.rglob("*"))
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in found}
+
+
+def expected_by_tensordict(name: str) -> list:
+    return without(describe(trees.build(name)), TREES[name].upstream_cannot_load)
+
+
+def assert_same_files(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    assert sorted(found) == sorted(expected)
+    for path, data in expected.items():
+        assert found[path] == data, path
+
+
+# --- tensordict reads what tenfold.save writes ---
+
+
+@pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
+@pytest.mark.parametrize("mode", [None, "r"])
+def test_tensordict_loads_what_save_wrote(name, mode, save_of):
+    found = TensorDict.load_memmap(save_of(name), mode=mode)
+    assert_same(describe(found), expected_by_tensordict(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_save_adds_only_names_that_no_key_can_have(name, save_of, memmap_of):
+    ours = files(save_of(name))
+    added = {
+        path
+        for path in ours
+        if path.split("/")[-1].startswith("%") and path not in files(memmap_of(name))
+    }
+    assert "%checksums" in added
+    assert added <= {"%checksums", "%notes.json"}
+    assert_same_files(
+        {p: d for p, d in ours.items() if p not in added}, theirs_without_meta_data(name, memmap_of)
+    )
+
+
+def theirs_without_meta_data(name: str, memmap_of) -> dict[str, bytes]:
+    """MetaData is a NonTensorData here; the tree keeps the value, not the class of the value."""
+    theirs = files(memmap_of(name))
+    if name == "json_meta_data":
+        theirs = {
+            path: data.replace(b"MetaData", b"NonTensorData") for path, data in theirs.items()
+        }
+    return theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tenfold_reads_all_of_what_it_saved(name, save_of):
+    """What tensordict loses too: float8 leaves, keys called shape, device and _type."""
+    found = describe_ours(tenfold.load(save_of(name), verify=True))
+    assert_same(found, describe(trees.build(name)))
+    assert order(found) == order(describe(trees.build(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verify_checks_what_save_wrote(name, save_of):
+    report = tenfold.verify(save_of(name))
+    assert report.ok, report.problems
+    assert report.num_checksums > 0
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if TREES[name].upstream_load_raises])
+def test_save_warns_of_dtypes_that_tensordict_cannot_load(name, tmp_path):
+    with pytest.warns(UserWarning, match="safetensors"):
+        tenfold.save(trees.build(name), tmp_path / "t", durable=False)
+    with pytest.raises(KeyError, match="float"):
+        TensorDict.load_memmap(tmp_path / "t")
+
+
+# --- and what tenfold's memmap writes, byte for byte ---
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not TREES[name].not_described])
+def test_memmap_writes_the_bytes_that_tensordict_writes(name, tmp_path, memmap_of):
+    as_tenfold(trees.build(name)).memmap(tmp_path / "t")
+    assert_same_files(files(tmp_path / "t"), theirs_without_meta_data(name, memmap_of))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not TREES[name].not_described])
+def test_memmap_of_an_opened_folder_is_the_same_folder(name, tmp_path, memmap_of):
+    tenfold.open(memmap_of(name)).memmap(tmp_path / "t")
+    assert_same_files(files(tmp_path / "t"), theirs_without_meta_data(name, memmap_of))
+
+
+# --- there and back again ---
+
+
+@pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
+def test_a_tree_survives_four_hands(name, tmp_path, memmap_of):
+    """tensordict, tenfold, tensordict, tenfold."""
+    tenfold.save(tenfold.load(memmap_of(name)), tmp_path / "second", durable=False)
+    again = TensorDict.load_memmap(tmp_path / "second")
+    again.memmap(tmp_path / "third", copy_existing=True)
+    assert_same(describe_ours(tenfold.load(tmp_path / "third")), expected_by_tensordict(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_convert_copies_a_folder_of_tensordict(name, tmp_path, memmap_of):
+    tenfold.convert(memmap_of(name), tmp_path / "t")
+    ours = {
+        path: data
+        for path, data in files(tmp_path / "t").items()
+        if path not in ("%checksums", "%notes.json")
+    }
+    expected = theirs_without_meta_data(name, memmap_of)
+    if TREES[name].not_described:  # what no metadata names is not part of the tree
+        lost = {
+            f"{path}{end}"
+            for path in TREES[name].not_described
+            for end in ("", ".memmap", "/meta.json", "/y.memmap")
+        }
+        expected = {path: data for path, data in expected.items() if path not in lost}
+    assert sorted(ours) == sorted(expected)
+    for path, data in expected.items():
+        if not (TREES[name].not_described and path.endswith("meta.json")):
+            assert ours[path] == data, path
+
+
+# --- tensordict works on in a folder that tenfold saved ---
+
+
+def test_writes_through_tensordict_are_seen_and_verify_names_them(tmp_path):
+    tenfold.save(trees.build("nested"), tmp_path / "t")
+    loaded = TensorDict.load_memmap(tmp_path / "t")
+    loaded["a"].fill_(7)
+    assert (tenfold.open(tmp_path / "t")["a"] == 7).all()
+    report = tenfold.verify(tmp_path / "t")
+    assert [problem.part for problem in report.problems] != []
+    assert all("a.memmap" in problem.path + problem.part for problem in report.problems)
+
+
+def test_keys_that_tensordict_adds_are_seen(tmp_path):
+    tenfold.save(trees.build("nested"), tmp_path / "t")
+    loaded = TensorDict.load_memmap(tmp_path / "t").memmap_(tmp_path / "t")
+    loaded.make_memmap_from_tensor("new", torch.ones(4, 3, 2, 1))
+    loaded.make_memmap(("my_nested_td", "zeros"), shape=(4, 3, 2, 1, 5), dtype=torch.int16)
+    opened = tenfold.open(tmp_path / "t")
+    assert list(opened.keys()) == ["a", "my_nested_td", "new"]
+    assert_same(describe_ours(opened), describe(TensorDict.load_memmap(tmp_path / "t")))
+
+
+def test_rows_that_tensordict_appends_to_a_saved_folder_are_seen(tmp_path):
+    td = TensorDict({"x": trees.numbers(4, 3), "y": trees.numbers(4)}, batch_size=[4])
+    tenfold.save(td, tmp_path / "t")
+    tensordict.append_memmap(tmp_path / "t", td[:2])
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(torch.cat([td, td[:2]])))
+
+
+@pytest.mark.parametrize(
+    "name", ["nested", "tensorclass_in_a_tensorclass", "lazy_stack_below_a_node", "json_containers"]
+)
+def test_tensordict_packs_what_tenfold_saved_and_unpacks_it_again(name, tmp_path, save_of):
+    tensordict.pack_memmap(save_of(name), tmp_path / "t.tdz")
+    assert_same(describe(TensorDict.load_memmap(tmp_path / "t.tdz")), describe(trees.build(name)))
+    tensordict.unpack_memmap(tmp_path / "t.tdz", tmp_path / "t")
+    assert_same(
+        describe_ours(tenfold.load(tmp_path / "t", verify=True)), describe(trees.build(name))
+    )
+
+
+def test_a_shorter_stack_saved_over_a_longer_one_leaves_no_stale_element(tmp_path):
+    """tensordict leaves the old folders, and reads them as elements."""
+    long, short = (
+        trees.build("lazy_stack_of_twelve"),
+        trees.build("lazy_stack_along_the_first_dimension"),
+    )
+    long.memmap(tmp_path / "t")
+    tenfold.save(short, tmp_path / "t")
+    assert_same(describe(TensorDict.load_memmap(tmp_path / "t")), describe(short))
+
+
+# --- what tensordict itself does not save ---
+
+
+def test_unbatched_leaves_lie_beside_the_table_that_tensordict_reads(tmp_path):
+    table = torch.arange(10, dtype=torch.uint8)
+    td = TensorDict(
+        {"row": trees.numbers(4), "table": tensordict.UnbatchedTensor(table)}, batch_size=[4]
+    )
+    with pytest.raises(NotImplementedError, match="table"):
+        td.memmap(tmp_path / "theirs")
+    tenfold.save(td, tmp_path / "t")
+    assert_same(describe(TensorDict.load_memmap(tmp_path / "t")), describe(td.exclude("table")))
+    assert TensorDict.load_memmap(tmp_path / "t" / "%values")["table"].tolist() == table.tolist()
+    opened = tenfold.open(tmp_path / "t")
+    assert list(opened.keys()) == ["row", "table"]
+    assert opened["table"].tolist() == table.tolist()
+
+
+def test_a_key_whose_folder_is_the_name_of_the_metadata_is_kept(tmp_path):
+    td = TensorDict({"meta.json": {"x": trees.numbers(2)}, "y": trees.numbers(3)})
+    with pytest.raises(IsADirectoryError):
+        td.memmap(tmp_path / "theirs")
+    tenfold.save(td, tmp_path / "t")
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
+
+
+def test_keys_that_need_the_same_file_are_both_kept(tmp_path):
+    td = TensorDict({"x": trees.numbers(2), "x.memmap": {"y": trees.numbers(3)}})
+    with pytest.raises(OSError):
+        td.memmap(tmp_path / "theirs")
+    tenfold.save(td, tmp_path / "t")
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", torch.float32, {(1, 2): "key"}, object()])
+def test_a_value_that_tensordict_would_pickle_is_refused_by_key_and_type(value, tmp_path):
+    td = TensorDict({"n": {"bad": tensordict.NonTensorData(value)}, "x": trees.numbers(2)})
+    with pytest.raises((tenfold.UnsupportedError, ValueError), match=r'"n\.bad"'):
+        tenfold.save(td, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_int_keys_and_tuples_of_a_value_are_kept_which_tensordict_would_pickle(tmp_path):
+    td = TensorDict({"v": tensordict.NonTensorData({1: (2, 3)}), "x": trees.numbers(2)})
+    tenfold.save(td, tmp_path / "t")
+    assert tenfold.load(tmp_path / "t")["v"] == {1: (2, 3)}
+    assert TensorDict.load_memmap(tmp_path / "t")["v"] == {"1": [2, 3]}
+
+
+def test_a_jagged_tensor_is_refused_by_key(tmp_path):
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    td = TensorDict({"x": trees.numbers(2), "bad": jagged}, batch_size=[2])
+    with pytest.raises(NotImplementedError, match="bad"):
+        td.memmap(tmp_path / "theirs")
+    with pytest.raises(tenfold.UnsupportedError, match='"bad"'):
+        tenfold.save(td, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
+    """tensordict copies storage to storage, and so saves other values."""
+    parts = [trees.numbers(2, 3), trees.numbers(4, 3)]
+    turned = torch.nested.nested_tensor(parts).transpose(1, 2)
+    tenfold.save(TensorDict({"r": turned}), tmp_path / "t")
+    loaded = TensorDict.load_memmap(tmp_path / "t")["r"]
+    for found, part in zip(loaded.unbind(0), parts, strict=True):
+        assert torch.equal(torch.Tensor(found), part.t())

@@ -1,0 +1,156 @@
+"""tensordict writes a folder, tenfold reads it."""
+
+import warnings
+
+import pytest
+import torch
+import trees
+from describe import assert_same, describe, order, without
+from ours import describe_ours
+from tensordict import TensorDict, append_memmap
+from trees import TREES
+
+import tenfold
+
+NAMES = list(TREES)
+
+
+def expected(name: str) -> list:
+    """What the tree holds, but for entries that no file describes any more."""
+    return without(describe(trees.build(name)), TREES[name].not_described)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensordict_reads_its_own_folder_but_for_what_the_tree_says(name, memmap_of):
+    tree = TREES[name]
+    if tree.upstream_load_raises:
+        with pytest.raises(tree.upstream_load_raises):
+            TensorDict.load_memmap(memmap_of(name))
+    else:
+        found = describe(TensorDict.load_memmap(memmap_of(name)))
+        assert_same(found, without(describe(trees.build(name)), tree.upstream_cannot_load))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_open_gives_what_tensordict_held(name, memmap_of):
+    found = describe_ours(tenfold.open(memmap_of(name)))
+    assert_same(found, expected(name))
+    assert order(found) == order(expected(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_load_gives_what_tensordict_held(name, memmap_of):
+    assert_same(describe_ours(tenfold.load(memmap_of(name))), expected(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_open_reads_what_threads_of_tensordict_wrote(name, tmp_path):
+    trees.build(name).memmap(tmp_path / "t", num_threads=4)
+    found = describe_ours(tenfold.open(tmp_path / "t"))
+    assert_same(found, expected(name))
+    assert order(found) == order(expected(name))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tensordict_params"])
+def test_open_reads_what_tensordict_wrote_in_place(name, tmp_path):
+    kept = trees.build(name).memmap_(tmp_path / "t")
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))
+    assert kept.is_memmap()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verify_finds_nothing_wrong_in_a_folder_of_tensordict(name, memmap_of):
+    report = tenfold.verify(memmap_of(name))
+    assert report.ok, report.problems
+    assert report.num_checksums == 0
+
+
+# tensordict cannot save these under raw names, or not inside the folder, or over our own names.
+NOT_UNDER_RAW_NAMES = {
+    "keys_of_leaves",
+    "keys_of_nodes",
+    "every_ascii_character_as_a_key",
+    "keys_that_are_long_once_encoded",
+    "keys_that_the_layout_uses_for_nodes",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_UNDER_RAW_NAMES])
+def test_open_reads_keys_that_stand_in_names_as_they_are(name, tmp_path):
+    """`robust_key=False` is how versions before 0.14 named files and folders."""
+    trees.build(name).memmap(tmp_path / "t", robust_key=False)
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))
+
+
+def test_safe_keys_of_the_table_are_found_under_raw_names(tmp_path):
+    safe = [key for key in trees.TABLE_KEYS if "/" not in key and "\\" not in key]
+    # "C:x" is a drive's elsewhere; the raw name of "%" is the encoded name of "".
+    safe = [key for key in safe if key not in ("C:x", "%")]
+    td = TensorDict({key: trees.numbers(i + 1) for i, key in enumerate(safe)})
+    td.memmap(tmp_path / "t", robust_key=False)
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
+
+
+def test_memmap_like_of_tensordict_opens_as_zeros(tmp_path):
+    td = trees.build("nested")
+    td.memmap_like(tmp_path / "t")
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td.apply(torch.zeros_like)))
+
+
+def test_rows_appended_by_tensordict_are_seen(tmp_path):
+    td = TensorDict({"x": trees.numbers(4, 3), "n": {"y": trees.numbers(4)}}, batch_size=[4])
+    td.memmap(tmp_path / "t")
+    append_memmap(tmp_path / "t", td[:2])
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(torch.cat([td, td[:2]])))
+
+
+def test_a_longer_file_left_by_an_older_save_is_accepted(tmp_path):
+    TensorDict({"x": trees.numbers(100)}).memmap(tmp_path / "t")
+    TensorDict({"x": trees.numbers(3)}).memmap(tmp_path / "t")
+    assert (tmp_path / "t" / "x.memmap").stat().st_size == 400
+    assert_same(
+        describe_ours(tenfold.open(tmp_path / "t")), describe(TensorDict({"x": trees.numbers(3)}))
+    )
+
+
+def test_a_view_of_another_tensordict_is_refused_by_name(tmp_path):
+    view = trees.build("flat")._get_sub_tensordict(1)
+    view.memmap(tmp_path / "t")
+    with pytest.raises(tenfold.UnsupportedError, match="_SubTensorDict"):
+        tenfold.open(tmp_path / "t")
+
+
+def test_a_higher_format_version_is_refused_by_name(tmp_path):
+    TensorDict({"x": trees.numbers(3)}).memmap(tmp_path / "t")
+    meta = tmp_path / "t" / "meta.json"
+    meta.write_text(meta.read_text().replace('"_format_version": 1', '"_format_version": 2'))
+    with pytest.raises(RuntimeError, match="format version 2"):
+        TensorDict.load_memmap(tmp_path / "t")
+    with pytest.raises(tenfold.UnsupportedError, match=r"meta\.json.*expected.*1, found 2"):
+        tenfold.open(tmp_path / "t")
+
+
+def test_a_short_file_is_an_error_and_stays_as_it_is(tmp_path):
+    """tensordict grows it and overwrites its first byte."""
+    td = TensorDict({"x": trees.numbers(4), "y": trees.numbers(2)})
+    td.memmap(tmp_path / "t")
+    leaf = tmp_path / "t" / "x.memmap"
+    short = leaf.read_bytes()[:8]
+    leaf.write_bytes(short)
+    opened = tenfold.open(tmp_path / "t")
+    assert opened["y"].tolist() == [0, 1]
+    with pytest.raises(tenfold.CorruptFileError, match=r"x\.memmap.*expected.*16.*found 8"):
+        opened["x"]
+    with pytest.raises(tenfold.CorruptFileError):
+        tenfold.load(tmp_path / "t")
+    assert leaf.read_bytes() == short
+
+
+@pytest.mark.parametrize(
+    "name", ["json_scalars", "json_containers", "stack_of_texts", "json_meta_data"]
+)
+def test_values_written_by_threads_open_without_a_warning(name, tmp_path):
+    trees.build(name).memmap(tmp_path / "t", num_threads=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(describe_ours(tenfold.load(tmp_path / "t")), describe(trees.build(name)))
