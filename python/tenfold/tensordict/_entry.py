@@ -75,9 +75,10 @@ def _array(value: Any) -> Any:
 
 
 def _is_foreign_tree(value: Any) -> bool:
+    """True for what is of the tensordict package, or derived from it (it is a Mapping, too)."""
     cls = type(value)
-    return cls.__module__.partition(".")[0] == "tensordict" or getattr(
-        cls, "_is_tensorclass", False
+    return getattr(cls, "_is_tensorclass", False) or any(
+        base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__
     )
 
 
