@@ -118,6 +118,7 @@ TensorDict tree_of(char version) {
     tree.set("c", values({8, 9}));
   }
   tree.set("inner", inner);
+  tree.set("tied", inner.at("w"));
   tree.set("version", Value(std::string(1, version)));
   return tree;
 }
@@ -158,6 +159,11 @@ Found which_tree(const Format& format, const fs::path& path) {
   if (same_trees(tree, tree_of('o'))) return Found::old_version;
   if (same_trees(tree, tree_of('n'))) return Found::new_version;
   return Found::neither;
+}
+
+Found which_memmap_folder(const fs::path& path) {
+  recover_folder(path);  // as open and load do
+  return which_tree(kMemmapFolder, path);
 }
 
 fs::path index_in(const fs::path& folder) { return folder / "m.safetensors.index.json"; }
@@ -207,6 +213,16 @@ std::vector<CrashCase> crash_cases() {
          save_folder(path, 'n', durable);
        },
        which_folder},
+      {"MemmapFolder", "data", [](const Path& path) { save_tree(kMemmapFolder, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kMemmapFolder, path, 'n', durable); },
+       which_memmap_folder},
+      {"MemmapFolderWithoutExchange", "data",
+       [](const Path& path) { save_tree(kMemmapFolder, path, 'o', false); },
+       [](const Path& path, bool durable) {
+         const WithoutExchange without;
+         save_tree(kMemmapFolder, path, 'n', durable);
+       },
+       which_memmap_folder},
       {"Safetensors", "m.safetensors",
        [](const Path& path) { save_tree(kSafetensors, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kSafetensors, path, 'n', durable); },
