@@ -20,7 +20,7 @@ class FolderHandle : public std::enable_shared_from_this<FolderHandle> {
   static constexpr std::size_t kMaxDepth = 512;
 
   /// Folders below the root that are kept open at once.
-  static constexpr std::size_t kMaxOpen = 128;
+  static constexpr std::size_t kMaxOpen = 64;
 
   static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path);
 

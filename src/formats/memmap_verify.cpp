@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,7 +25,7 @@
 namespace tenfold::memmap_folder {
 namespace {
 
-constexpr std::size_t kOpenFiles = 128;
+constexpr std::size_t kOpenFiles = 64;
 
 /// A message "<path>: <part>: <what>" in its pieces; `path` is used where it does not begin so.
 Problem problem_of(const Error& error, const std::string& path) {
@@ -116,6 +117,7 @@ class Verifier {
       while (at < lines.size() && lines[at].path == lines[first].path) ++at;
       auto file = open_file(lines[first].path);
       if (!file) continue;
+      check_size(*file, std::span(lines).subspan(first, at - first));
       for (std::size_t i = first; i < at; ++i) {
         const std::uint64_t block = lines[i].offset_bytes / base::kChecksumBlockBytes;
         blocks.push_back({file.get(), lines[i].offset_bytes, lines[i].size_bytes, lines[i].checksum,
@@ -127,6 +129,19 @@ class Verifier {
       report_.problems.push_back(std::move(problem));
     }
     return at;
+  }
+
+  /// A file that is too short is found by its last block.
+  void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
+    std::uint64_t expected = 0;
+    for (const ChecksumLine& line : lines) {
+      expected = std::max(expected, line.offset_bytes + line.size_bytes);
+    }
+    const std::uint64_t found = file.size_bytes();
+    if (found <= expected) return;
+    report_.problems.push_back({file.display(), "size",
+                                "expected " + std::to_string(expected) + " bytes, found " +
+                                    std::to_string(found) + "; the file was changed"});
   }
 
   /// The file that a line names, opened part by part; null, with a problem reported, if it cannot
