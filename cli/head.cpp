@@ -73,12 +73,30 @@ Rows rows_of(const Leaf& leaf, std::int64_t wanted) {
   return rows;
 }
 
+bool is_integer(DType dtype) {
+  switch (dtype) {
+    case DType::uint8:
+    case DType::uint16:
+    case DType::uint32:
+    case DType::uint64:
+    case DType::int8:
+    case DType::int16:
+    case DType::int32:
+    case DType::int64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Value json_element(DType dtype, const std::string& text) {
   if (dtype == DType::bool_) return {text == "true"};
+  // BigInt: a JSON number, written as its text stands.
+  if (is_integer(dtype)) return {Value::BigInt{text}};
   if (text == "nan") return {std::numeric_limits<double>::quiet_NaN()};
-  if (text == "inf" || text == "-inf" || text.ends_with('j') || text.find(',') != std::string::npos)
-    return {text};
-  return {Value::BigInt{text}};  // a JSON number as it stands
+  const bool is_number = text != "inf" && text != "-inf" && !text.ends_with('j') &&
+                         text.find(',') == std::string::npos;
+  return is_number ? Value(Value::BigInt{json_float(text)}) : Value(text);
 }
 
 /// The elements of `texts` from `at` on as nested lists of that shape.

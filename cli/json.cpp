@@ -54,7 +54,7 @@ struct Appender {
     } else if (std::isinf(value)) {
       out += value > 0 ? "\"inf\"" : "\"-inf\"";
     } else {
-      out += fmt::format("{}", value);
+      out += json_float(fmt::format("{}", value));
     }
   }
   void operator()(const std::string& value) const { append_string(value, out); }
@@ -80,6 +80,11 @@ std::string strict_json(const Value& value) {
   std::string out;
   append(value, out);
   return out;
+}
+
+std::string json_float(std::string text) {
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
 }
 
 Value json_number(std::uint64_t number) {

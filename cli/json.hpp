@@ -11,6 +11,9 @@ namespace tenfold::cli {
 /// are not UTF-8 become U+FFFD.
 std::string strict_json(const Value& value);
 
+/// The text of a finite float so that readers make a float of it, not an integer: "1" -> "1.0".
+std::string json_float(std::string text);
+
 /// Any unsigned number as a JSON integer.
 Value json_number(std::uint64_t number);
 

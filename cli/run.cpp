@@ -93,7 +93,6 @@ void set_widths(CLI::App& app) {
 int parse_and_run(int argc, char** argv) {
   CLI::App app(kDescription, "tenfold");
   Chosen chosen;
-  app.footer(kFooter);
   app.set_version_flag("--version", "tenfold " + std::string(version()));
   add_ls(app, chosen);
   add_tree(app, chosen);
@@ -101,6 +100,7 @@ int parse_and_run(int argc, char** argv) {
   add_head(app, chosen);
   add_verify(app, chosen);
   add_convert(app, chosen);
+  app.footer(kFooter);  // now, so that no command inherits it
   set_widths(app);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stderr);
@@ -111,7 +111,7 @@ int parse_and_run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const auto parsed = app.get_subcommands();
-    return print_and_return(parsed.empty() ? app.help() : parsed.front()->help());
+    return print_and_return(parsed.empty() ? app.help() : parsed.front()->help("tenfold"));
   } catch (const CLI::CallForVersion& version_text) {
     return print_and_return(std::string(version_text.what()) + "\n");
   } catch (const CLI::ParseError& error) {

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/aliases.hpp"
+#include "core/node.hpp"
 #include "formats/progress.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
@@ -32,11 +35,39 @@ void require_intact(const Format& format, const Path& path, const LoadOptions& o
   throw Error(ErrorCode::corrupt, message);
 }
 
-/// Maps each leaf, which checks that its file is long enough.
-std::vector<Tensor> map_all(const std::vector<NamedLeaf>& leaves, Monitor* monitor) {
-  std::vector<Tensor> tensors(leaves.size());
+/// Where the tensors of a tree stand, in order. The tree is this call's own, and no longer lazy.
+void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
+  for (Node::Entry& entry : tree.node()->entries) {
+    if (auto* leaf = std::get_if<Leaf>(&entry.slot)) {
+      leaves.push_back(leaf);
+    } else if (auto* node = std::get_if<TensorDict>(&entry.slot)) {
+      collect(*node, leaves);
+    }
+  }
+}
+
+/// The same leaf over a tensor that is mapped already.
+Leaf over(const Leaf& leaf, Tensor tensor) {
+  Leaf mapped = leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes())
+                                 : Leaf(std::move(tensor));
+  mapped.mark_unbatched(leaf.is_unbatched());
+  return mapped;
+}
+
+Tensor copy_on_heap(const Leaf& leaf) {
+  const Tensor tensor = leaf.tensor();
+  Buffer buffer = Buffer::allocate(static_cast<std::size_t>(tensor.nbytes()));
+  leaf.read(0, buffer.bytes());
+  return {tensor.dtype(), tensor.shape(), std::move(buffer)};
+}
+
+/// Maps each leaf, which checks that its file is long enough. Without `aliases`, each leaf but the
+/// first over the same bytes gets a copy of its own.
+void map_all(const std::vector<Leaf*>& leaves, bool aliases, Monitor* monitor) {
+  std::vector<std::size_t> first;
+  if (!aliases) first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
   std::uint64_t total_bytes = 0;
-  for (const NamedLeaf& named : leaves) total_bytes += named.leaf.nbytes();
+  for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
   Progress progress(monitor, total_bytes, "load");
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
@@ -44,38 +75,14 @@ std::vector<Tensor> map_all(const std::vector<NamedLeaf>& leaves, Monitor* monit
       [&](std::size_t task) {
         const std::size_t end = std::min(leaves.size(), (task + 1) * kLeavesPerTask);
         for (std::size_t i = task * kLeavesPerTask; i < end; ++i) {
-          tensors[i] = leaves[i].leaf.tensor();
-          progress.add(leaves[i].leaf.nbytes());
+          Leaf& leaf = *leaves[i];
+          const bool copied = !aliases && first[i] != i;
+          leaf = over(leaf, copied ? copy_on_heap(leaf) : leaf.tensor());
+          progress.add(leaf.nbytes());
         }
       },
       [&] { progress.poll(); });
   progress.finish();
-  return tensors;
-}
-
-Tensor copy_on_heap(const Leaf& leaf, const Tensor& tensor) {
-  Buffer buffer = Buffer::allocate(static_cast<std::size_t>(tensor.nbytes()));
-  leaf.read(0, buffer.bytes());
-  return {tensor.dtype(), tensor.shape(), std::move(buffer)};
-}
-
-/// Gives each leaf but the first over the same bytes a copy of its own.
-void untie(const std::vector<NamedLeaf>& leaves, std::vector<Tensor>& tensors) {
-  const std::vector<std::size_t> first = alias_targets(leaves, &NamedLeaf::leaf);
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (first[i] != i) tensors[i] = copy_on_heap(leaves[i].leaf, tensors[i]);
-  }
-}
-
-/// The same tree over tensors that are mapped already.
-TensorDict over(const TensorDict& tree, const std::vector<Tensor>& tensors) {
-  std::size_t position = 0;
-  return map_leaves(tree, [&](const Leaf& leaf) {
-    const Tensor& tensor = tensors[position++];
-    Leaf mapped = leaf.is_nested() ? Leaf::nested(tensor, leaf.sizes()) : Leaf(tensor);
-    mapped.mark_unbatched(leaf.is_unbatched());
-    return mapped;
-  });
 }
 
 }  // namespace
@@ -90,12 +97,13 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   const TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
-  const std::vector<NamedLeaf> leaves = tensors_of(tree);
-  std::vector<Tensor> tensors = map_all(leaves, options.monitor);
+  // A tree of its own: what was opened stays as it is, and may be shared.
+  TensorDict loaded = map_leaves(tree, [](const Leaf& leaf) { return leaf; });
+  std::vector<Leaf*> leaves;
+  collect(loaded, leaves);
+  map_all(leaves, options.aliases, options.monitor);
   // Written through, leaves stay tied to their files, so that flush() finds them.
-  if (options.mode == Mode::write_through) return tree;
-  if (!options.aliases) untie(leaves, tensors);
-  return over(tree, tensors);
+  return options.mode == Mode::write_through ? tree : loaded;
 }
 
 }  // namespace tenfold

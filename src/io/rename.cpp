@@ -142,7 +142,7 @@ KeyPath renamed_path(const KeyPath& path, const std::string& new_name, bool flat
     if (middle.empty()) break;
   }
   KeyPath renamed(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(head));
-  if (tail == head + 1) {
+  if (!middle.empty() && tail == head + 1) {
     renamed.emplace_back(middle);  // one key before, one key after
   } else if (!middle.empty()) {
     append_split(middle, renamed);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <string>
 
 #include "io/registry.hpp"
@@ -31,6 +32,8 @@ struct Form {
   std::string format;
 };
 
+void PrintTo(const Form& form, std::ostream* out) { *out << form.file_name; }
+
 class EveryFormat : public testing::TestWithParam<Form> {
  protected:
   Path saved(const TensorDict& tree) { return save(tree, folder_ / GetParam().file_name); }
@@ -52,6 +55,9 @@ TEST_P(EveryFormat, RoundTripsAStateDict) {
 TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
+    // The container has no word for these two.
+    const bool lacking = dtype == DType::complex32 || dtype == DType::complex128;
+    if (lacking && GetParam().format == "safetensors") continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
       Tensor tensor = Tensor::zeros(dtype, shape);
       for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
@@ -104,8 +110,14 @@ TEST_P(EveryFormat, ReadsOfAnOpenedTreeLeaveTheFileAlone) {
   EXPECT_EQ(load(path).at("model", "head.bias").data<float>()[0], 100);
 }
 
-TEST_P(EveryFormat, WritesThroughInModeRPlus) {
+TEST_P(EveryFormat, WritesThroughInModeRPlusOrRefuses) {
   const Path path = saved(sample_state_dict());
+  if (GetParam().format == "safetensors") {
+    const auto thrown = thrown_by([&] { load(path, {.mode = Mode::write_through}); });
+    EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+    EXPECT_THAT(thrown.message, HasSubstr("memmap folder"));
+    return;
+  }
   {
     const TensorDict tree = load(path, {.mode = Mode::write_through});
     tree.at("encoder.bias").mutable_data<float>()[1] = -1;
