@@ -55,10 +55,11 @@ TEST_P(EveryFormat, RoundTripsAStateDict) {
 TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
-    // The container has no word for these two.
-    const bool lacking = dtype == DType::complex32 || dtype == DType::complex128;
-    if (lacking && GetParam().format == "safetensors") continue;
+    // safetensors has no word for these two, and counts pairs of float4 along a dimension.
+    const bool narrow = GetParam().format == "safetensors";
+    if (narrow && (dtype == DType::complex32 || dtype == DType::complex128)) continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
+      if (narrow && dtype == DType::float4_e2m1fn_x2 && shape.empty()) continue;
       Tensor tensor = Tensor::zeros(dtype, shape);
       for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
         // Any pattern of bits but for bool, whose bytes are 0 and 1.
