@@ -1,7 +1,9 @@
-"""Run by the Python of an old tensordict: builds, writes and reads all trees in one process.
+"""Run by the Python of an old tensordict: one process builds, writes and reads all trees.
 
-old_version.py write FOLDER       FOLDER/<tree> for each tree, what they hold in FOLDER/trees.json
-old_version.py read FOLDER JSON   what this version reads from each FOLDER/<tree>
+    old_version.py WRITTEN FOLDER...
+
+Writes WRITTEN/<tree> for each tree that this version can build, what they hold into
+WRITTEN/held.json, and what it reads from each FOLDER/<tree> into WRITTEN/read.json.
 """
 
 import json
@@ -22,26 +24,30 @@ def within_reach(tree: trees.Tree) -> bool:
     return tree.needs is None or version(tensordict.__version__) >= version(tree.needs)
 
 
-def write(folder: pathlib.Path) -> None:
-    descriptions = {}
+def write(folder: pathlib.Path) -> dict[str, list]:
+    held = {}
     for name, tree in trees.TREES.items():
         if within_reach(tree):
             td = trees.build(name)
-            descriptions[name] = describe(td)
+            held[name] = describe(td)
             td.memmap(folder / name)
-    (folder / "trees.json").write_text(json.dumps(descriptions))
+    return held
 
 
-def read(folder: pathlib.Path, results: pathlib.Path) -> None:
-    found = {}
-    for path in sorted(folder.iterdir()):
-        try:
-            found[path.name] = describe(tensordict.TensorDict.load_memmap(path))
-        except Exception as error:  # noqa: PERF203
-            found[path.name] = ["error", type(error).__name__, str(error)]
-    results.write_text(json.dumps(found))
+def read(path: pathlib.Path) -> list:
+    try:
+        return describe(tensordict.TensorDict.load_memmap(path))
+    except Exception as error:
+        return ["error", type(error).__name__]
+
+
+def main(written: pathlib.Path, *folders: pathlib.Path) -> None:
+    held = write(written)
+    found = [{path.name: read(path) for path in folder.iterdir()} for folder in folders]
+    (written / "held.json").write_text(json.dumps(held))
+    (written / "read.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    {"write": write, "read": read}[sys.argv[1]](*map(pathlib.Path, sys.argv[2:]))
+    main(*map(pathlib.Path, sys.argv[1:]))

@@ -85,6 +85,12 @@ def lazy_stack_of_tensorclasses():
     )
 
 
+@tree()
+def lazy_stack_of_equal_tensorclasses():
+    points = [Point(x=numbers(4, 2) + i, batch_size=[4]) for i in range(3)]
+    return TensorDict({"p": lazy_stack(points, 1)}, batch_size=[4])
+
+
 # --- JSON values ---
 
 
