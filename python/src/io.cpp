@@ -154,8 +154,8 @@ ItemHandle shape_only(const std::string& dtype, nb::object lengths) {
                       Buffer({static_cast<std::byte*>(nullptr), size_bytes}, nullptr)))};
 }
 
-NodeHandle tree_of(nb::object object, const std::string& path) {
-  return {TreeBuilder(path).root(object)};
+NodeHandle tree_of(nb::object object, nb::object path) {
+  return {TreeBuilder(path_from(path).string()).root(object)};
 }
 
 }  // namespace

@@ -179,9 +179,8 @@ def test_a_module_is_saved_as_its_state_dict(target):
         lambda parameters: torch.optim.Adam(parameters, amsgrad=True),
         lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
         lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-        lambda parameters: torch.optim.LBFGS(parameters),
     ],
-    ids=["adam", "momentum", "sgd", "lbfgs"],
+    ids=["adam", "momentum", "sgd"],
 )
 def test_an_optimizer_continues_from_its_saved_state(target, make):
     def step(model, optimizer, seed):
@@ -207,6 +206,21 @@ def test_an_optimizer_continues_from_its_saved_state(target, make):
     step(model, optimizer, 1)
     step(other, resumed, 1)
     assert_same(dict(other.state_dict()), dict(model.state_dict()))
+
+
+def test_a_state_with_lists_of_tensors_comes_back(target):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.LBFGS(model.parameters())
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 3)).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    tenfold.save(optimizer, target)
+    assert_same(tenfold.load(target), optimizer.state_dict())
 
 
 def test_a_scheduler_state_comes_back(target):

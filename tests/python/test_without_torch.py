@@ -33,7 +33,7 @@ def test_arrays_come_back_as_arrays(without_torch):
     without_torch(
         """
 tree = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": [np.float32(1.5), 3], "c": {0: "x"},
-        "d": np.zeros((0, 2)), "e": np.array([1 + 2j])}
+        "d": np.zeros((0, 2)), "e": np.array([1 + 2j], np.complex64)}
 for name in ("folder", "x.safetensors"):
     tenfold.save(tree, where / name)
     found = tenfold.load(where / name)
