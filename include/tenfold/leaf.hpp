@@ -38,6 +38,10 @@ class Leaf {
 
   /// True if the bytes are in memory already (not merely mapped from a file).
   bool in_memory() const noexcept { return tensor_.has_value(); }
+  /// The tensor of a leaf in memory, without a copy of the handle; null for one on disk.
+  const Tensor* tensor_in_memory() const noexcept TENFOLD_LIFETIMEBOUND {
+    return tensor_.has_value() ? &*tensor_ : nullptr;
+  }
 
   /// Copies the bytes [offset_bytes, offset_bytes + into.size()) of the contiguous tensor,
   /// through `pread` if they are on disk: bounded memory, and a clean error if the file shrank.

@@ -63,9 +63,9 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
                       "0 or 1, or open with mode=\"r+\"");
 }
 
-nb::object make_torch(const Tensor& tensor, const std::string& name) {
+nb::object make_torch(const Tensor& tensor, const LeafName& name) {
   // torch ignores the read-only flag of DLPack.
-  if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name);
+  if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name.text());
   const Torch& torch_api = *torch();
   OwnedLeaf leaf = pack(tensor);
   PyObject* made = nullptr;
@@ -94,10 +94,14 @@ int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
 
 }  // namespace
 
+std::string LeafName::text() const {
+  return where.empty() ? std::string(key) : std::string(where) + ": " + std::string(key);
+}
+
 ArrayMaker::ArrayMaker(Mode mode, Tied& tied, nb::object place)
     : mode_(mode), tied_(tied), place_(std::move(place)), use_torch_(torch() != nullptr) {}
 
-nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const std::string& name) {
+nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafName& name) {
   const bool may_be_tied = tensor.numel() > 0 && !leaf.is_nested();
   if (may_be_tied) {
     const auto found = tied_.first_at.find(tensor.raw_data());
@@ -115,22 +119,22 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const std::s
   return made;
 }
 
-nb::object ArrayMaker::make_one(const Tensor& tensor, const std::string& name) const {
+nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) const {
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
-nb::object ArrayMaker::make_numpy(const Tensor& tensor, const std::string& name) const {
+nb::object ArrayMaker::make_numpy(const Tensor& tensor, const LeafName& name) const {
   const bool writable = mode_ != Mode::read && tensor.buffer().writable();
   const nb::object bytes = nb::cast(Bytes{tensor.buffer(), writable});
   Shape strides = tensor.strides();
   for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
   return nb::module_::import_("tenfold._arrays")
       .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
-                           tuple_of(strides), tensor.offset_bytes(), text(name));
+                           tuple_of(strides), tensor.offset_bytes(), text(name.text()));
 }
 
 nb::object ArrayMaker::make_nested(const Leaf& leaf, const Tensor& tensor,
-                                   const std::string& name) const {
+                                   const LeafName& name) const {
   const Tensor sizes = leaf.sizes();
   nb::list shapes;
   const std::span<const std::int64_t> lengths = sizes.span<std::int64_t>();

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "common.hpp"
@@ -14,6 +15,13 @@ struct Tied {
   std::unordered_map<const std::byte*, nb::object> first_at;
 };
 
+/// Which leaf a message is about: the file or folder, and the key.
+struct LeafName {
+  std::string_view where;
+  std::string_view key;
+  std::string text() const;
+};
+
 /// Makes torch tensors (numpy arrays where torch cannot be imported) of the engine's tensors,
 /// without a copy: each array keeps its own Buffer, and so its file mapped.
 class ArrayMaker {
@@ -24,12 +32,12 @@ class ArrayMaker {
   /// `tensor` and `sizes` are those of `leaf`; `sizes` is looked at if it is nested.
   /// Throws OSError for pages that torch would crash on, Error(unsupported) for a dtype that
   /// numpy has not; `name` is the leaf, for the message.
-  nb::object make(const Leaf& leaf, const Tensor& tensor, const std::string& name);
+  nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:
-  nb::object make_one(const Tensor& tensor, const std::string& name) const;
-  nb::object make_numpy(const Tensor& tensor, const std::string& name) const;
-  nb::object make_nested(const Leaf& leaf, const Tensor& tensor, const std::string& name) const;
+  nb::object make_one(const Tensor& tensor, const LeafName& name) const;
+  nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
+  nb::object make_nested(const Leaf& leaf, const Tensor& tensor, const LeafName& name) const;
 
   Mode mode_;
   Tied& tied_;

@@ -1,51 +1,68 @@
 #include "tree_out.hpp"
 
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "call.hpp"
+#include "core/node.hpp"
 
 namespace tenfold::python {
 namespace {
 
-/// An entry with its tensor mapped already, so that the GIL is not held during I/O.
+/// An entry with its tensor mapped already, so that the GIL is not held during I/O. What stands in
+/// memory is pointed to: `node` keeps it.
 struct Mapped {
-  std::string key;
-  TensorDict::Item item;
-  std::optional<Tensor> tensor;
+  std::string_view key;
+  std::optional<TensorDict::Item> item;  // unless `held` points into the node
+  const Leaf* held = nullptr;
+  std::optional<Tensor> tensor;  // of a leaf that was on disk
+
+  const Leaf* leaf() const { return held != nullptr ? held : std::get_if<Leaf>(&*item); }
+  const TensorDict* child() const {
+    return held != nullptr ? nullptr : std::get_if<TensorDict>(&*item);
+  }
+  const NonTensor* value() const {
+    return held != nullptr ? nullptr : std::get_if<NonTensor>(&*item);
+  }
 };
 
-std::vector<Mapped> map_entries(const TensorDict& node) {
-  std::vector<Mapped> entries;
-  entries.reserve(node.size());
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    const auto* leaf = std::get_if<Leaf>(&item);
-    entries.push_back(
-        {key, item, leaf == nullptr ? std::nullopt : std::optional<Tensor>(leaf->tensor())});
-  });
+std::vector<Mapped> map_entries(const TensorDict& tree) {
+  Node& node = *tree.node();
+  std::vector<Mapped> entries(node.entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    Mapped& entry = entries[i];
+    entry.key = node.entries[i].key;
+    const auto* leaf = std::get_if<Leaf>(&node.entries[i].slot);
+    if (leaf == nullptr) {
+      entry.item = node.item(i);
+      continue;
+    }
+    entry.held = leaf;
+    if (!leaf->in_memory()) entry.tensor = leaf->tensor();
+  }
   return entries;
 }
 
-std::string name_of(const TensorDict& node, const std::string& key) {
-  return node.where().empty() ? key : node.where() + ": " + key;
-}
-
-nb::object mark_of(const TensorDict::Item& item) {
-  if (const auto* leaf = std::get_if<Leaf>(&item)) {
+nb::object mark_of(const Mapped& entry) {
+  if (const Leaf* leaf = entry.leaf()) {
     if (leaf->is_unbatched()) return nb::str("unbatched");
-  } else if (const auto* value = std::get_if<NonTensor>(&item)) {
+  } else if (const NonTensor* value = entry.value()) {
     if (value->is_stack) return nb::int_(value->stack_dim);
   }
   return nb::none();
 }
 
 nb::object object_of(const TensorDict& node, const Mapped& entry, ArrayMaker& maker) {
-  if (const auto* leaf = std::get_if<Leaf>(&entry.item)) {
-    return maker.make(*leaf, *entry.tensor, name_of(node, entry.key));
+  if (const Leaf* leaf = entry.leaf()) {
+    const Tensor& tensor = entry.tensor ? *entry.tensor : *leaf->tensor_in_memory();
+    return maker.make(*leaf, tensor, {node.where(), entry.key});
   }
-  if (const auto* value = std::get_if<NonTensor>(&entry.item)) return to_python(value->value);
-  return nb::cast(NodeHandle{std::get<TensorDict>(entry.item)});
+  if (const NonTensor* value = entry.value()) return to_python(value->value);
+  return nb::cast(NodeHandle{*entry.child()});
 }
 
 /// Rebuilds containers from nodes.
@@ -72,7 +89,7 @@ class Containers {
 
  private:
   nb::object entry(const TensorDict& node, const Mapped& mapped) {
-    const auto* child = std::get_if<TensorDict>(&mapped.item);
+    const TensorDict* child = mapped.child();
     if (child == nullptr) return object_of(node, mapped, maker_);
     keys_.append(text(mapped.key));
     nb::object made = of(*child);
@@ -109,14 +126,15 @@ class Containers {
 }  // namespace
 
 nb::tuple get_entry(const NodeHandle& self, nb::str key, const std::string& mode, Tied& tied) {
-  const Mapped entry = without_gil([&, name = utf8(key)] {
-    TensorDict::Item item = self.node.get(name);
-    std::optional<Tensor> tensor;
-    if (const auto* leaf = std::get_if<Leaf>(&item)) tensor = leaf->tensor();
-    return Mapped{name, std::move(item), std::move(tensor)};
+  const std::string name = utf8(key);
+  Mapped entry;
+  entry.key = name;
+  without_gil([&] {
+    entry.item = self.node.get(name);
+    if (const auto* leaf = std::get_if<Leaf>(&*entry.item)) entry.tensor = leaf->tensor();
   });
   ArrayMaker maker(mode_from(mode), tied, nb::none());
-  return nb::make_tuple(object_of(self.node, entry, maker), mark_of(entry.item));
+  return nb::make_tuple(object_of(self.node, entry, maker), mark_of(entry));
 }
 
 nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
@@ -126,7 +144,7 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
   for (const Mapped& entry : without_gil([&] { return map_entries(self.node); })) {
     const nb::str key = text(entry.key);
     objects[key] = object_of(self.node, entry, maker);
-    const nb::object mark = mark_of(entry.item);
+    const nb::object mark = mark_of(entry);
     if (!mark.is_none()) marks[key] = mark;
   }
   return nb::make_tuple(objects, marks);
