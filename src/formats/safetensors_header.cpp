@@ -11,6 +11,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "codecs/json.hpp"
+#include "formats/safetensors_header_compact.hpp"
 
 namespace tenfold {
 namespace {
@@ -401,6 +402,19 @@ void validate(const SafetensorsHeader& header, std::string_view where) {
   }
 }
 
+SafetensorsHeader empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
+  SafetensorsHeader header;
+  header.data_offset = kLengthBytes + text_bytes;
+  header.data_bytes = data_bytes;
+  // An entry takes about 80 characters: one allocation for nearly every file.
+  const std::size_t expected_entries = text_bytes / 64 + 1;
+  header.entries.reserve(expected_entries);
+  header.shapes.reserve(expected_entries * 2);
+  header.names.reserve(text_bytes / 2);
+  header.index.reserve(expected_entries);
+  return header;
+}
+
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes,
@@ -413,17 +427,22 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
         header_where + ": not a JSON object: expected \"{\", found " +
             (first == std::string_view::npos ? "nothing" : base::quote(text.substr(first, 1))));
   }
-  SafetensorsHeader header;
-  header.data_offset = kLengthBytes + text.size();
-  header.data_bytes = data_bytes;
-  // An entry takes about 80 characters: one allocation for nearly every file.
-  const std::size_t expected_entries = text.size() / 64 + 1;
-  header.entries.reserve(expected_entries);
-  header.shapes.reserve(expected_entries * 2);
-  header.names.reserve(text.size() / 2);
-  header.index.reserve(expected_entries);
-  HeaderHandler handler(header, where);
-  codecs::parse_json(text, header_where, handler);
+  SafetensorsHeader header = empty_header(text.size(), data_bytes);
+  const std::size_t entries_at = compact_entries_at(text);
+  bool parsed = false;
+  if (entries_at != std::string_view::npos) {
+    if (entries_at > 1) {
+      // The metadata alone, as a document of its own.
+      HeaderHandler handler(header, where);
+      codecs::parse_json(std::string(text.substr(0, entries_at - 1)) + "}", header_where, handler);
+    }
+    parsed = parse_compact_entries(text.substr(entries_at), header);
+  }
+  if (!parsed) {
+    header = empty_header(text.size(), data_bytes);
+    HeaderHandler handler(header, where);
+    codecs::parse_json(text, header_where, handler);
+  }
   validate(header, where);
   return header;
 }

@@ -158,12 +158,13 @@ std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
 bool can_be_stacked(const std::vector<TensorDict>& parts) {
   if (parts.empty()) return false;
   const NodeInfo& info = parts.front().info();
-  if (info.kind != NodeKind::tensordict || !info.device.empty()) return false;
+  if (info.kind != NodeKind::tensordict && info.kind != NodeKind::tensorclass) return false;
   const std::vector<std::string> keys = parts.front().keys();
   for (const TensorDict& part : parts) {
     const NodeInfo& other = part.info();
-    if (other.kind != info.kind || other.batch_size != info.batch_size ||
-        other.names != info.names || other.device != info.device || part.keys() != keys) {
+    if (other.kind != info.kind || other.class_name != info.class_name ||
+        other.batch_size != info.batch_size || other.names != info.names ||
+        other.device != info.device || part.keys() != keys) {
       return false;
     }
   }
@@ -264,7 +265,11 @@ class StructurePlanner {
     write_batch(batch_size, names);
     json_.key("stack_dim");
     json_.integer(dim);
-    if (stack != nullptr) write_class(*stack);
+    if (!info.device.empty()) {  // of each entry
+      json_.key("device");
+      json_.string(info.device);
+    }
+    write_class(info);
     begin_keys();
     for (const std::string& key : parts.front().keys()) {
       std::vector<TensorDict::Item> items = items_of(parts, key);

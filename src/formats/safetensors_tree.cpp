@@ -141,7 +141,6 @@ class TreeBuilder {
       if (item.first < *level.stack_dim) --result->info.stack_dim;
     }
     if (!level.names.empty()) result->info.stack_dim_name = level.names[dim];
-    result->info.class_name = level.class_name;
     const auto count = static_cast<std::uint64_t>(level.batch_size[dim]);
     if (count > kMaxStackItems - num_stack_items_) too_many(path);
     num_stack_items_ += count;
@@ -204,7 +203,7 @@ class TreeBuilder {
       info.kind = NodeKind::lazy_stack;
       info.stack_dim = level.lazy_stack_dim;
       info.stack_dim_name = level.lazy_stack_name;
-    } else if (!level.class_name.empty() && !level.stack_dim) {
+    } else if (!level.class_name.empty()) {  // of a stack: of each of its entries
       info.kind = NodeKind::tensorclass;
       info.class_name = level.class_name;
     }
