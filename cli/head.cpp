@@ -14,8 +14,6 @@
 namespace tenfold::cli {
 namespace {
 
-/// Elements of a row that are read for a person; the rest would not fit any terminal.
-constexpr std::uint64_t kElementsShown = 256;
 /// Columns of a row where the output is no terminal.
 constexpr std::size_t kPlainColumns = 120;
 
@@ -154,8 +152,9 @@ std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin
 void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
-  const std::uint64_t elements = std::min(rows.elements, kElementsShown);
   const std::size_t columns = out.columns() == 0 ? kPlainColumns : out.columns();
+  // An element takes a character and a gap of two at least: more would not fit.
+  const std::uint64_t elements = std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;
   std::size_t cell_width = 0;
   for (std::uint64_t row = 0; row < rows.shown; ++row) {

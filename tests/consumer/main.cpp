@@ -3,8 +3,10 @@
 
 #include <tenfold/tenfold.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,8 +53,10 @@ void check_format(const std::filesystem::path& path, const std::string& format) 
   target.at("layer", "weight").mutable_data<float>()[0] = -1;
   expect(tenfold::load_into(target, path).ok() && same(target.at("layer", "weight"), weight()),
          format + ": load_into");
-  expect(tenfold::statistics(std::get<tenfold::Leaf>(opened.get({"layer", "weight"}))).max == 5.5,
-         format + ": statistics");
+  expect(
+      tenfold::statistics(std::get<tenfold::Leaf>(opened.get(tenfold::KeyPath{"layer", "weight"})))
+              .max == 5.5,
+      format + ": statistics");
 }
 
 void check_errors(const std::filesystem::path& path) {
