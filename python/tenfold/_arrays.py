@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 
 from tenfold._errors import UnsupportedError
@@ -63,13 +62,6 @@ def torch_or_none() -> Any:
             torch = None
         _torch = torch
     return _torch
-
-
-def torch_is_installed() -> bool:
-    """True if torch could be imported, without importing it."""
-    if _torch is not False or "torch" in sys.modules:
-        return torch_or_none() is not None
-    return importlib.util.find_spec("torch") is not None
 
 
 def is_array(value: object) -> bool:

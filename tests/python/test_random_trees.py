@@ -1,5 +1,6 @@
 from collections import OrderedDict
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,12 +8,17 @@ from hypothesis import strategies as st
 import tenfold
 from helpers import DTYPES, assert_same, make_tensor
 
+IN_EVERY_FORMAT = [
+    dtype
+    for dtype in DTYPES
+    if dtype not in (torch.complex32, torch.complex128, torch.float4_e2m1fn_x2)
+]
 # Surrogates cannot be keys of other tools' files; their length is limited by file names.
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 tensors = st.builds(
     make_tensor,
     st.lists(st.integers(0, 4), max_size=3).map(tuple),
-    st.sampled_from(DTYPES),
+    st.sampled_from(IN_EVERY_FORMAT),
     st.integers(0, 100),
 )
 scalars = st.one_of(
@@ -33,8 +39,9 @@ def containers(children):
 trees = containers(st.recursive(st.one_of(tensors, scalars), containers, max_leaves=12))
 
 
+@pytest.mark.filterwarnings("ignore:.*tensordict 0.15.3 cannot load float8")
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tree=trees)
 def test_any_tree_comes_back(target, tree):
@@ -45,7 +52,7 @@ def test_any_tree_comes_back(target, tree):
 
 
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(shape=st.lists(st.integers(0, 4), min_size=2, max_size=3), permute=st.randoms())
 def test_any_strides_come_back_as_the_same_values(target, shape, permute):
