@@ -35,6 +35,7 @@ REFUSED: dict[str, type[Exception]] = {
     "random_4": TypeError,
     "random_7": TypeError,
     "stack_of_texts": TypeError,
+    "stack_of_texts_with_a_device": TypeError,
     "stack_of_mixed_values": TypeError,
     "stack_of_stacks": TypeError,
     "stack_of_equal_values": TypeError,

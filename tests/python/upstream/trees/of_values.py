@@ -160,6 +160,11 @@ def json_texts():
     )
 
 
+@tree(needs="0.15")
+def json_lone_surrogates():
+    return as_values(text="\ud800x", pair="\ude42\ud83d", keys={"\udfff": "\ud800"})
+
+
 @tree()
 def json_containers():
     return as_values(
@@ -209,6 +214,11 @@ def json_meta_data():
 @tree()
 def stack_of_texts():
     return TensorDict({"s": NonTensorStack("a", "", "é\n🙂", "b"), "x": numbers(4)}, batch_size=[4])
+
+
+@tree()
+def stack_of_texts_with_a_device():
+    return TensorDict({"s": NonTensorStack("a", "b")}, batch_size=[2], device="cpu")
 
 
 @tree()
