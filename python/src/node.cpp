@@ -48,11 +48,10 @@ nb::tuple to_python(const NodeInfo& info) {
   for (const std::optional<std::string>& dim_name : info.names) {
     names.append(dim_name ? nb::object(text(*dim_name)) : nb::none());
   }
-  return nb::make_tuple(text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names,
-                        text(info.class_name), info.stack_dim,
-                        info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
-                        text(info.device),
-                        info.schema ? nb::object(text(to_json(*info.schema))) : nb::none());
+  return nb::make_tuple(
+      text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names, text(info.class_name),
+      info.stack_dim, info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
+      text(info.device), info.schema ? nb::object(text(to_json(*info.schema))) : nb::none());
 }
 
 namespace {
@@ -126,7 +125,7 @@ void bind_node(nb::module_& module) {
       .def(
           "info", [](const NodeHandle& self) { return to_python(self.node.info()); },
           nb::sig("def info(self) -> tuple[str, bool, tuple[int, ...], list[str | None], str, "
-                  "int, str | None, str]"))
+                  "int, str | None, str, str | None]"))
       .def("where", [](const NodeHandle& self) { return text(self.node.where()); })
       .def("describe", &describe_key, "key"_a,
            nb::sig("def describe(self, key: str) -> tuple[object, ...]"))

@@ -11,7 +11,7 @@ Tensors are torch's if torch can be imported, else numpy arrays.
 
 from __future__ import annotations
 
-from tenfold._core import __version__
+from tenfold._core import __version__  # type: ignore[attr-defined]
 from tenfold._errors import CorruptFileError, Error, UnsupportedError
 from tenfold._io import convert, load, open, probe, save, verify
 from tenfold._load_into import load_into

@@ -58,9 +58,10 @@ def torch_or_none() -> Any:
     if _torch is False:
         try:
             import torch
+
+            _torch = torch
         except ImportError:
-            torch = None
-        _torch = torch
+            _torch = None
     return _torch
 
 

@@ -139,10 +139,10 @@ def _is_direct(name: str, tensor: Any) -> bool:
     if tensor.is_meta:
         raise _cannot_write(name, "a tensor on the meta device; give the module memory first")
     if tensor.is_nested and tensor.layout is torch.strided and tensor.is_contiguous():
-        return tensor.device.type == "cpu"
+        return bool(tensor.device.type == "cpu")
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
         raise _cannot_write(name, "a sparse, jagged or quantized one")
-    return tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg())
+    return bool(tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg()))
 
 
 def _cannot_write(name: str, found: str) -> UnsupportedError:

@@ -8,6 +8,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     Callback = Callable[[int, int, str], object]
 
@@ -51,7 +52,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self._start = time.monotonic()
-        self._tqdm: object = None
+        self._tqdm: Any = None
         self._drawn = False
 
     def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
@@ -79,7 +80,7 @@ class _Bar:
             sys.stderr.write("\n")
 
 
-def _make_tqdm(total_bytes: int, what: str) -> object:
+def _make_tqdm(total_bytes: int, what: str) -> Any:
     try:
         from tqdm import tqdm
     except ImportError:

@@ -46,7 +46,8 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         raise _refusal(where, obj, "store its value")
     if not isinstance(obj, type) and callable(getattr(obj, "state_dict", None)):
         return ("again", obj.state_dict())
-    for base in (str, int, float, list):
+    bases: tuple[Any, ...] = (str, int, float, list)
+    for base in bases:
         if isinstance(obj, base):
             return ("again", base(obj))
     if isinstance(obj, tuple):  # torch.Size, named tuples
@@ -133,8 +134,9 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         if plain.device.type == "cpu" and not plain.is_conj() and not plain.is_neg():
             return plain.clone() if plain._is_zerotensor() else plain
         # Tied tensors are copied once, and so stay tied.
-        key = (str(plain.device), plain.data_ptr(), plain.dtype, plain.shape, plain.stride())
-        key += (plain.is_conj(), plain.is_neg())
+        bits = (plain.is_conj(), plain.is_neg())
+        shape = (plain.dtype, plain.shape, plain.stride())
+        key = (str(plain.device), plain.data_ptr(), shape, bits)
         if plain.data_ptr() == 0 or key not in memo:
             # The original too, so that its address is not given to another one meanwhile.
             memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)

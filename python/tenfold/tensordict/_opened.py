@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenfold.tensordict._tensordict import TensorDict
-
 
 class Opened:
     """One opened file or folder.
@@ -50,7 +48,7 @@ def identity_of(path: str) -> tuple[int, int] | None:
 
 def reopen(
     path: str, mode: str, format: str, identity: tuple[int, int] | None, keys: tuple[str, ...]
-) -> TensorDict:
+) -> Any:
     """Opens what was pickled, unless something else is there now."""
     from tenfold.tensordict._tensordict import TensorDict
 

@@ -510,7 +510,7 @@ class TensorDict:
 
     def to_dict(self) -> Any:
         """The tree as plain containers: a dict, or the list or tuple that a node was saved from."""
-        entries = {
+        entries: dict[Any, Any] = {
             key: value.to_dict() if isinstance(value, TensorDict) else value
             for key, value in self._fill().items()
         }
@@ -588,5 +588,5 @@ def _path(key: Any) -> tuple[str, ...]:
     if isinstance(key, str):
         return (key,)
     if _is_path(key):
-        return key
+        return tuple(key)
     raise TypeError(f"key: expected a str or a tuple of str, found {key!r}")
