@@ -12,33 +12,6 @@ function(tenfold_require found debian_package)
   endif()
 endfunction()
 
-# RapidJSON: JSON documents, with NaN, Infinity and integers of any size. It is compiled from a copy
-# with two corrections that its later versions have too and the released 1.1.0 lacks:
-# an operator= that assigns to a const member, which clang 19 rejects, and arithmetic on a null
-# pointer in an empty stack, which UBSan reports.
-find_path(TENFOLD_RAPIDJSON_DIR rapidjson/document.h)
-mark_as_advanced(TENFOLD_RAPIDJSON_DIR)
-tenfold_require(TENFOLD_RAPIDJSON_DIR rapidjson-dev)
-set(tenfold_rapidjson_copy ${PROJECT_BINARY_DIR}/third_party)
-
-# Writes the header with `from` replaced by `to`, touching nothing if it is written already.
-function(tenfold_correct_rapidjson header from to)
-  file(READ ${TENFOLD_RAPIDJSON_DIR}/rapidjson/${header} text)
-  string(REPLACE "${from}" "${to}" text "${text}")
-  file(CONFIGURE OUTPUT ${tenfold_rapidjson_copy}/rapidjson/${header} CONTENT "${text}" @ONLY)
-endfunction()
-
-file(COPY ${TENFOLD_RAPIDJSON_DIR}/rapidjson DESTINATION ${tenfold_rapidjson_copy}
-  PATTERN document.h EXCLUDE PATTERN stack.h EXCLUDE)
-tenfold_correct_rapidjson(document.h
-  "GenericStringRef& operator=(const GenericStringRef& rhs) { s = rhs.s; length = rhs.length; }"
-  "")
-tenfold_correct_rapidjson(internal/stack.h
-  "stackTop_ + sizeof(T) * count > stackEnd_"
-  "static_cast<std::ptrdiff_t>(sizeof(T) * count) > stackEnd_ - stackTop_")
-add_library(tenfold_rapidjson INTERFACE)
-target_include_directories(tenfold_rapidjson SYSTEM INTERFACE ${tenfold_rapidjson_copy})
-
 # xxHash: XXH3, compiled into the one file that uses it (XXH_INLINE_ALL).
 find_path(TENFOLD_XXHASH_DIR xxhash.h)
 mark_as_advanced(TENFOLD_XXHASH_DIR)
@@ -62,9 +35,4 @@ if(TENFOLD_TESTS)
   if(NOT TARGET GTest::gmock)
     tenfold_require(TENFOLD_GMOCK_FOUND libgmock-dev)
   endif()
-endif()
-
-if(TENFOLD_BENCH)
-  find_package(benchmark QUIET)
-  tenfold_require(benchmark_FOUND libbenchmark-dev)
 endif()

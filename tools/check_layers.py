@@ -41,7 +41,6 @@ FORMAT_FAMILIES = ("memmap_", "safetensors")
 # Libraries, by where their headers live, and the rooms that may use them.
 LIBRARIES = {
     "fmt/": {"src", "cli", "examples"},
-    "rapidjson/": {"src"},
     "xxhash.h": {"src"},
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},

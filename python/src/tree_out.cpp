@@ -36,7 +36,7 @@ std::vector<Mapped> map_entries(const TensorDict& tree) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     Mapped& entry = entries[i];
     entry.key = node.entries[i].key;
-    const auto* leaf = std::get_if<Leaf>(&node.entries[i].slot);
+    const Leaf* leaf = node.leaf_at(i);
     if (leaf == nullptr) {
       entry.item = node.item(i);
       continue;

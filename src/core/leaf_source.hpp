@@ -30,6 +30,9 @@ class LeafSource {
   /// Asks for the bytes to be read ahead; a hint.
   virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
 
+  /// True if all leaves come from one mapping: mapping them on several threads gains nothing.
+  virtual bool is_one_mapping() const noexcept { return false; }
+
   /// Equal for leaves over the same stored bytes (aliases on disk): (device, inode, offset, size)
   /// hashed to two words, or {0, 0} if the leaf shares with nobody.
   struct Identity {

@@ -42,6 +42,11 @@ std::size_t Node::find(std::string_view key) const {
   return position == KeyIndex::kNone ? npos : position;
 }
 
+const Leaf* Node::leaf_at(std::size_t position) const {
+  const std::lock_guard lock(mutex);
+  return std::get_if<Leaf>(&entries[position].slot);
+}
+
 TensorDict::Item Node::item(std::size_t position) {
   // Held while a LazyItem loads: a second thread waits for the first one's result.
   const std::lock_guard lock(mutex);

@@ -23,6 +23,7 @@ class SafetensorsSource final : public LeafSource {
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
+  bool is_one_mapping() const noexcept override { return true; }
   Identity identity(const Leaf& leaf) override;
   std::string where(const Leaf& leaf) const override;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/aliases.hpp"
+#include "core/leaf_source.hpp"
 #include "core/node.hpp"
 #include "formats/progress.hpp"
 #include "io/registry.hpp"
@@ -69,9 +70,12 @@ void map_all(const std::vector<Leaf*>& leaves, bool aliases, Monitor* monitor) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
   Progress progress(monitor, total_bytes, "load");
+  const bool one_mapping = std::ranges::all_of(leaves, [](const Leaf* leaf) {
+    return leaf->in_memory() || leaf->source()->is_one_mapping();
+  });
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
-      num_tasks, os::num_threads_for(0),
+      num_tasks, one_mapping ? 1 : os::num_threads_for(0),
       [&](std::size_t task) {
         const std::size_t end = std::min(leaves.size(), (task + 1) * kLeavesPerTask);
         for (std::size_t i = task * kLeavesPerTask; i < end; ++i) {

@@ -1,5 +1,8 @@
 #include "io/tree.hpp"
 
+#include <utility>
+#include <variant>
+
 #include "core/node.hpp"
 
 namespace tenfold {
@@ -30,15 +33,23 @@ void fix_kind(TensorDict& node) {
 
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change) {
   TensorDict mapped = empty_like(tree);
-  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (const auto* node = std::get_if<TensorDict>(&item)) {
-      mapped.set(key, map_leaves(*node, change));
-    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      mapped.set(key, TensorDict::Item(change(*leaf)));
-    } else {
-      mapped.set(key, item);
+  Node& from = *tree.node();
+  // Straight into the list: the keys are known to differ from each other.
+  std::vector<Node::Entry>& entries = mapped.node()->entries;
+  entries.reserve(from.entries.size());
+  for (std::size_t i = 0; i < from.entries.size(); ++i) {
+    const std::string& key = from.entries[i].key;
+    if (const Leaf* leaf = from.leaf_at(i)) {
+      entries.push_back({key, change(*leaf)});
+      continue;
     }
-  });
+    TensorDict::Item item = from.item(i);
+    if (auto* node = std::get_if<TensorDict>(&item)) {
+      entries.push_back({key, map_leaves(*node, change)});
+    } else {
+      entries.push_back({key, std::get<NonTensor>(std::move(item))});
+    }
+  }
   return mapped;
 }
 
