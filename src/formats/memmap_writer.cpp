@@ -244,11 +244,18 @@ class Writer {
       const Plan::File& file = plan_.files[number];
       os::File::open_read_at(chain.at(file.folder), file.name).sync();
     });
-    FolderChain chain(plan_, root_);
-    for (std::size_t i = 1; i < plan_.folders.size(); ++i) {
-      chain.at(i).sync();
-      progress_.poll();
-    }
+    const std::size_t num_runs = (plan_.folders.size() + kSyncRunFiles - 1) / kSyncRunFiles;
+    os::parallel_for(
+        num_runs, kSyncThreads,
+        [&](std::size_t run) {
+          FolderChain chain(plan_, root_);
+          const std::size_t end = std::min(plan_.folders.size(), (run + 1) * kSyncRunFiles);
+          // Number 0 is the root, which its publisher syncs.
+          for (std::size_t i = std::max<std::size_t>(1, run * kSyncRunFiles); i < end; ++i) {
+            chain.at(i).sync();
+          }
+        },
+        [&] { progress_.poll(); });
   }
 
   const Plan& plan_;
