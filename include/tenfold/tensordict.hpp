@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,7 @@ struct NodeInfo {
   std::optional<std::string> stack_dim_name;  ///< lazy_stack
   std::string device;          ///< as saved, "cpu"; empty for none
   std::optional<Value> schema; ///< of a data set's root: what its columns mean, kept in the notes
+  std::map<std::string, std::string> metadata;  ///< of a root: safetensors' `__metadata__`
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
@@ -89,6 +91,8 @@ class TensorDict {
   /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches.
   Item get(std::string_view key) const;
   Item get(const KeyPath& path) const;
+  /// td.get({"model", "encoder.weight"})
+  Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
   /// The tensor of `key`, mapped if it is on disk: td.at("model", "encoder.weight").
   /// Throws Error(key_not_found) if there is none or it is not a tensor.

@@ -40,6 +40,9 @@ NodeInfo node_info_from(nb::handle info) {
   made.device = utf8(fields[7]);
   const nb::object schema = fields[8];
   if (!schema.is_none()) made.schema = from_json(utf8(schema), "schema");
+  for (const auto& [key, value] : nb::cast<nb::dict>(fields[9])) {
+    made.metadata.emplace(utf8(key), utf8(value));
+  }
   return made;
 }
 
@@ -48,10 +51,13 @@ nb::tuple to_python(const NodeInfo& info) {
   for (const std::optional<std::string>& dim_name : info.names) {
     names.append(dim_name ? nb::object(text(*dim_name)) : nb::none());
   }
+  nb::dict metadata;
+  for (const auto& [key, value] : info.metadata) metadata[text(key)] = text(value);
   return nb::make_tuple(
       text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names, text(info.class_name),
       info.stack_dim, info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
-      text(info.device), info.schema ? nb::object(text(to_json(*info.schema))) : nb::none());
+      text(info.device), info.schema ? nb::object(text(to_json(*info.schema))) : nb::none(),
+      metadata);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include "array_in.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
+#include "core/node.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -210,18 +211,28 @@ TreeBuilder::Converted TreeBuilder::convert_sequence(nb::handle sequence, bool i
   return finish(std::move(children), std::move(info));
 }
 
-void TreeBuilder::put(TensorDict& node, const std::string& key, Converted converted) {
+void TreeBuilder::put_all(TensorDict& node, Children& children) {
+  node.node()->entries.reserve(children.entries.size());
+  for (auto& [key, converted] : children.entries) put(node, std::move(key), std::move(converted));
+}
+
+// Straight into the list: the keys of a container differ, and looking each up would be most of the
+// work of a large dict.
+void TreeBuilder::put(TensorDict& node, std::string key, Converted converted) {
+  Node::Slot slot = NonTensor{};
   if (auto* plain = std::get_if<Value>(&converted)) {
-    node.set(key, std::move(*plain));
+    slot = NonTensor{std::move(*plain), false, 0};
   } else {
-    node.set(key, std::get<TensorDict::Item>(std::move(converted)));
+    std::visit([&slot](auto& held) { slot = std::move(held); },
+               std::get<TensorDict::Item>(converted));
   }
+  node.node()->entries.push_back({std::move(key), std::move(slot)});
 }
 
 TreeBuilder::Converted TreeBuilder::finish(Children children, NodeInfo info) {
   if (children.any_tensor || force_node_) {
     TensorDict made(std::move(info));
-    for (auto& [key, converted] : children.entries) put(made, key, std::move(converted));
+    put_all(made, children);
     return TensorDict::Item(std::move(made));
   }
   if (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict) {
@@ -249,7 +260,7 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   const nb::tuple objects = nb::tuple(nb::borrow(values));
   std::size_t position = 0;
   for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
-  for (auto& [key, converted] : children.entries) put(made, key, std::move(converted));
+  put_all(made, children);
   return made;
 }
 
@@ -262,7 +273,8 @@ TensorDict TreeBuilder::native(nb::handle object, nb::handle handle, nb::handle 
   for (const std::string& key : without_gil([&] { return source.keys(); })) {
     const nb::str name = text(key);
     if (!replaced.contains(name)) {
-      made.set(key, without_gil([&] { return source.get(key); }));
+      Converted kept = without_gil([&] { return source.get(key); });
+      put(made, key, std::move(kept));
       continue;
     }
     Children children;

@@ -43,7 +43,8 @@ class TreeBuilder {
   Converted finish(Children children, NodeInfo info);
   TensorDict node(nb::handle object, nb::handle info, nb::handle keys, nb::handle values);
   TensorDict native(nb::handle object, nb::handle handle, nb::handle overrides);
-  static void put(TensorDict& node, const std::string& key, Converted converted);
+  static void put(TensorDict& node, std::string key, Converted converted);
+  static void put_all(TensorDict& node, Children& children);
   Leaf nested(nb::handle values, nb::handle sizes);
   Leaf leaf(nb::handle object);
   Value value(nb::handle object);

@@ -148,7 +148,7 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
 
 bool Notes::empty() const {
   return nodes.empty() && values.empty() && aliases.empty() && leaves.empty() && files.empty() &&
-         unbatched.empty() && !schema.has_value();
+         unbatched.empty() && !schema.has_value() && metadata.empty();
 }
 
 std::string note_path_child(std::string_view parent, std::string_view key) {

@@ -22,7 +22,8 @@ namespace tenfold {
 ///    "leaves":  {"shape": {"dtype": "float32", "shape": [3]}},
 ///    "files":   {"x.memmap": "%clash-0"},
 ///    "unbatched": ["table"],
-///    "schema":  ...}
+///    "schema":  ...,
+///    "metadata": {"author": "me"}}
 ///
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
 /// "%"; the root is "". Members that say nothing are omitted, and an empty document is not
@@ -56,6 +57,7 @@ struct Notes {
   std::map<std::string, std::string, std::less<>> files;    ///< path -> file or folder name
   std::vector<std::string> unbatched;
   std::optional<Value> schema;
+  std::map<std::string, std::string> metadata;  ///< of the root, as NodeInfo::metadata
 
   bool operator==(const Notes&) const = default;
 

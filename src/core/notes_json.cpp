@@ -115,6 +115,10 @@ class NotesReader {
       notes.schema = value;
       return;
     }
+    if (name == "metadata") {
+      read_metadata(value, notes);
+      return;
+    }
     warn(std::string(where_) + ": member " + base::quote(name) +
          ": is ignored: expected a member of the notes, found an unknown one; a newer tenfold may "
          "have written it");
@@ -123,6 +127,12 @@ class NotesReader {
   template <class Use>
   void for_each(const Value& value, const std::string& name, const Use& use) const {
     for (const auto& [path, note] : object(value, name).members) use(path, note);
+  }
+
+  void read_metadata(const Value& value, Notes& notes) const {
+    for_each(value, "metadata", [&](const std::string& key, const Value& said) {
+      notes.metadata.emplace(key, text(said, part_of("metadata", key)));
+    });
   }
 
   Notes::NodeNote node_note(const std::string& path, const Value& value) const {
@@ -307,6 +317,7 @@ std::string Notes::to_json() const {
     writer.key("schema");
     write_json(*schema, writer);
   }
+  write_map(writer, "metadata", metadata, [&](const std::string& text) { writer.string(text); });
   writer.end_object();
   return writer.take();
 }

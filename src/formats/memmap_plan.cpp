@@ -72,8 +72,11 @@ class Planner {
     if (with_notes_) {
       notes_ = collect_notes(tree);
       notes_.schema = tree.info().schema;
+      notes_.metadata = tree.info().metadata;
     } else if (tree.info().schema) {
       refuse("the root", "the schema of a data set");
+    } else if (!tree.info().metadata.empty()) {
+      refuse("the root", "metadata of a safetensors file");
     }
     plan_.folders.emplace_back();
     add_node(tree, 0, "");

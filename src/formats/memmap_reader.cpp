@@ -183,7 +183,8 @@ TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
   root.folder = FolderHandle::root(std::move(folder), path);
   TensorDict::Item item = read_node(root);
   if (const auto* tree = std::get_if<TensorDict>(&item)) {
-    if (root.store->notes().schema) tree->node()->info.schema = root.store->notes().schema;
+    tree->node()->info.schema = root.store->notes().schema;
+    tree->node()->info.metadata = root.store->notes().metadata;
     return *tree;
   }
   throw Error(ErrorCode::unsupported, path.string() +

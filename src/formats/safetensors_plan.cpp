@@ -385,6 +385,22 @@ class StructurePlanner {
 
 }  // namespace
 
+/// What people put into `__metadata__`, unless the file says it already.
+void add_metadata(SafetensorsPlan& plan, const std::map<std::string, std::string>& metadata) {
+  std::unordered_set<std::string_view> names;
+  for (const SafetensorsPlan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
+  for (const auto& [key, text] : metadata) {
+    if (is_reserved_member(key)) continue;
+    if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "metadata " + base::quote(key) +
+                      ": expected a text that is no tensor's name, found " + base::quote(text) +
+                      ", which safetensors' readers take for a tied tensor; say it in other words");
+    }
+    plan.metadata.emplace(key, text);
+  }
+}
+
 SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
   std::optional<SafetensorsPlan> flat = plan_flat(tree);
   SafetensorsPlan plan = flat ? std::move(*flat) : SafetensorsPlan{};
@@ -392,8 +408,10 @@ SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
     plan.metadata.emplace(kStructureMember, StructurePlanner(plan).run(tree));
   }
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
+  add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
   Notes collected = collect_notes(tree);
+  collected.schema = tree.info().schema;
   // The structure says these itself, and so does a plain file of its being a dict.
   collected.aliases.clear();
   collected.unbatched.clear();
@@ -423,7 +441,8 @@ void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& store
   positions.reserve(plan.keys.size());
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
-    if (!is_reserved_member(dropped)) positions.emplace(dropped, positions.size());
+    if (is_reserved_member(dropped) || !positions.contains(kept)) continue;
+    positions.emplace(dropped, positions.size());
   }
   std::string text;
   bool changed = false;

@@ -314,12 +314,20 @@ TensorDict build_safetensors_tree(SafetensorsTensors tensors, const SafetensorsM
     notes = Notes::from_json(text->second, where + ": __metadata__ \"tenfold\"");
   }
   const auto structure = metadata.find(kStructureMember);
+  TensorDict tree;
   if (structure == metadata.end()) {
-    return build_flat(std::move(tensors), metadata, notes, where);
+    tree = build_flat(std::move(tensors), metadata, notes, where);
+  } else {
+    const std::string structure_where = where + ": __metadata__ \"tensordict\"";
+    const auto level = parse_structure(structure->second, structure_where);
+    tree = TreeBuilder(tensors, notes, where, structure_where).root(*level);
   }
-  const std::string structure_where = where + ": __metadata__ \"tensordict\"";
-  const auto level = parse_structure(structure->second, structure_where);
-  return TreeBuilder(tensors, notes, where, structure_where).root(*level);
+  tree.info().schema = notes.schema;
+  for (const auto& [key, text] : metadata) {
+    const bool is_tie = structure == metadata.end() && tree.contains(key);
+    if (!is_reserved_member(key) && !is_tie) tree.info().metadata.emplace(key, text);
+  }
+  return tree;
 }
 
 }  // namespace tenfold

@@ -53,6 +53,7 @@ class TensorDict:
         "_keys_above",
         "_kind",
         "_marks",
+        "_metadata",
         "_names",
         "_native",
         "_opened",
@@ -97,6 +98,7 @@ class TensorDict:
         self._stack_dim_name: str | None = None
         self._device = "" if device is None else str(device)
         self._schema: str | None = None  # JSON text
+        self._metadata: dict[str, str] = {}
 
     @classmethod
     def _from_native(
@@ -121,6 +123,7 @@ class TensorDict:
             self._stack_dim_name,
             self._device,
             self._schema,
+            self._metadata,
         ) = native.info()
         return self
 
@@ -146,6 +149,7 @@ class TensorDict:
             self._stack_dim_name,
             self._device,
             self._schema,
+            self._metadata,
         )
 
     # --- entries -------------------------------------------------------------------------------
@@ -429,6 +433,22 @@ class TensorDict:
         self._schema = None if schema is None else json.dumps(schema)
         self._own()
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What people put into safetensors' ``__metadata__``; a folder keeps it in its notes.
+
+        Of a root; assign a dict of str to change it.
+        """
+        return dict(self._metadata)
+
+    @metadata.setter
+    def metadata(self, metadata: Mapping[str, str]) -> None:
+        for key, text in metadata.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise TypeError(f"metadata: expected str to str, found {key!r}: {text!r}")
+        self._metadata = dict(metadata)
+        self._own()
+
     def is_empty(self) -> bool:
         """True if there is no tensor in it or below."""
         return not self.keys(True, True)
@@ -575,6 +595,7 @@ def _rebuilt(items: dict[str, Any], marks: dict[str, Any], info: tuple[Any, ...]
     made._reset(info[0], tuple(info[2]), info[7] or None)
     made._int_keys, made._names, made._class_name = info[1], list(info[3]), info[4]
     made._stack_dim, made._stack_dim_name, made._schema = info[5], info[6], info[8]
+    made._metadata = dict(info[9])
     made._items = items
     made._marks = marks
     return made
