@@ -1,5 +1,6 @@
 #include "array_out.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -94,6 +95,36 @@ int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
 
 }  // namespace
 
+std::size_t Tied::place_of(const std::byte* address) const {
+  // Addresses of tensors differ in their middle bits.
+  const auto mixed = reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u;
+  std::size_t i = (mixed >> 32) & (slots_.size() - 1);
+  while (slots_[i].address != nullptr && slots_[i].address != address) {
+    i = (i + 1) & (slots_.size() - 1);
+  }
+  return i;
+}
+
+nb::handle Tied::find(const std::byte* address) const {
+  return slots_.empty() ? nb::handle() : nb::handle(slots_[place_of(address)].array);
+}
+
+void Tied::add(const std::byte* address, nb::handle array) {
+  if ((size_ + 1) * 2 > slots_.size()) grow();
+  Slot& slot = slots_[place_of(address)];
+  if (slot.address != nullptr) return;
+  slot = {address, nb::borrow(array)};
+  ++size_;
+}
+
+void Tied::grow() {
+  std::vector<Slot> old(std::max<std::size_t>(16, slots_.size() * 2));
+  old.swap(slots_);
+  for (Slot& slot : old) {
+    if (slot.address != nullptr) slots_[place_of(slot.address)] = std::move(slot);
+  }
+}
+
 std::string LeafName::text() const {
   return where.empty() ? std::string(key) : std::string(where) + ": " + std::string(key);
 }
@@ -104,18 +135,18 @@ ArrayMaker::ArrayMaker(Mode mode, Tied& tied, nb::object place)
 nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafName& name) {
   const bool may_be_tied = tensor.numel() > 0 && !leaf.is_nested();
   if (may_be_tied) {
-    const auto found = tied_.first_at.find(tensor.raw_data());
-    if (found != tied_.first_at.end()) {
+    const nb::handle found = tied_.find(tensor.raw_data());
+    if (found.is_valid()) {
       const nb::object same =
           nb::module_::import_("tenfold._arrays")
-              .attr("tied_to")(found->second, text(tenfold::name(tensor.dtype())),
-                               tuple_of(tensor.shape()), tuple_of(tensor.strides()));
+              .attr("tied_to")(found, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
+                               tuple_of(tensor.strides()));
       if (!same.is_none()) return same;
     }
   }
   nb::object made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
   if (!place_.is_none()) made = place_(made);
-  if (may_be_tied) tied_.first_at.try_emplace(tensor.raw_data(), made);
+  if (may_be_tied) tied_.add(tensor.raw_data(), made);
   return made;
 }
 

@@ -3,16 +3,32 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "common.hpp"
 
 namespace tenfold::python {
 
 /// The arrays of one opened or loaded tree by the address of their first byte, so that leaves
-/// over the same bytes become one object, or views of one.
-struct Tied {
-  std::unordered_map<const std::byte*, nb::object> first_at;
+/// over the same bytes become one object, or views of one. An open-addressing table: a node for
+/// each of many small tensors would cost as much as making them.
+class Tied {
+ public:
+  /// The array that starts at `address`, or an empty object.
+  nb::handle find(const std::byte* address) const;
+  /// Remembers `array`, unless another one starts there.
+  void add(const std::byte* address, nb::handle array);
+
+ private:
+  struct Slot {
+    const std::byte* address = nullptr;
+    nb::object array;
+  };
+  std::size_t place_of(const std::byte* address) const;
+  void grow();
+
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
 };
 
 /// Which leaf a message is about: the file or folder, and the key.

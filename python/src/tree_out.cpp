@@ -1,5 +1,6 @@
 #include "tree_out.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,21 +31,33 @@ struct Mapped {
   }
 };
 
-std::vector<Mapped> map_entries(const TensorDict& tree) {
+std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::size_t end) {
   Node& node = *tree.node();
-  std::vector<Mapped> entries(node.entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    Mapped& entry = entries[i];
+  std::vector<Mapped> entries(end - begin);
+  for (std::size_t i = begin; i < end; ++i) {
+    Mapped& entry = entries[i - begin];
     entry.key = node.entries[i].key;
-    const Leaf* leaf = node.leaf_at(i);
-    if (leaf == nullptr) {
+    entry.held = node.leaf_at(i);
+    if (entry.held == nullptr) {
       entry.item = node.item(i);
-      continue;
+    } else if (!entry.held->in_memory()) {
+      entry.tensor = entry.held->tensor();
     }
-    entry.held = leaf;
-    if (!leaf->in_memory()) entry.tensor = leaf->tensor();
   }
   return entries;
+}
+
+/// Calls `use` for each entry in order. Mapped without the GIL, some at a time, so that what was
+/// mapped is still in the cache when Python's object is made.
+template <class Use>
+void for_each_mapped(const TensorDict& tree, const Use& use) {
+  constexpr std::size_t kAtATime = 256;
+  const std::size_t count = tree.size();
+  for (std::size_t begin = 0; begin < count; begin += kAtATime) {
+    const std::size_t end = std::min(begin + kAtATime, count);
+    const auto entries = without_gil([&] { return map_entries(tree, begin, end); });
+    for (const Mapped& entry : entries) use(entry);
+  }
 }
 
 nb::object mark_of(const Mapped& entry) {
@@ -102,19 +115,17 @@ class Containers {
                           ? nb::module_::import_("collections").attr("OrderedDict")()
                           : nb::object(nb::dict());
     const bool int_keys = node.info().int_keys;
-    for (const Mapped& mapped : without_gil([&] { return map_entries(node); })) {
+    for_each_mapped(node, [&](const Mapped& mapped) {
       nb::object key = text(mapped.key);
       if (int_keys) key = nb::int_(key);
       made[key] = entry(node, mapped);
-    }
+    });
     return made;
   }
 
   nb::list list(const TensorDict& node) {
     nb::list made;
-    for (const Mapped& mapped : without_gil([&] { return map_entries(node); })) {
-      made.append(entry(node, mapped));
-    }
+    for_each_mapped(node, [&](const Mapped& mapped) { made.append(entry(node, mapped)); });
     return made;
   }
 
@@ -141,12 +152,12 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
   ArrayMaker maker(mode_from(mode), tied, nb::none());
   nb::dict objects;
   nb::dict marks;
-  for (const Mapped& entry : without_gil([&] { return map_entries(self.node); })) {
+  for_each_mapped(self.node, [&](const Mapped& entry) {
     const nb::str key = text(entry.key);
     objects[key] = object_of(self.node, entry, maker);
     const nb::object mark = mark_of(entry);
     if (!mark.is_none()) marks[key] = mark;
-  }
+  });
   return nb::make_tuple(objects, marks);
 }
 

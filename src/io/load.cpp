@@ -49,8 +49,8 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
 
 /// The same leaf over a tensor that is mapped already.
 Leaf over(const Leaf& leaf, Tensor tensor) {
-  Leaf mapped = leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes())
-                                 : Leaf(std::move(tensor));
+  Leaf mapped =
+      leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
   mapped.mark_unbatched(leaf.is_unbatched());
   return mapped;
 }
@@ -62,31 +62,59 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// Maps each leaf, which checks that its file is long enough. Without `aliases`, each leaf but the
-/// first over the same bytes gets a copy of its own.
-void map_all(const std::vector<Leaf*>& leaves, bool aliases, Monitor* monitor) {
-  std::vector<std::size_t> first;
-  if (!aliases) first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
+/// True if one mapping holds every tensor, so that nothing is gained by mapping on several threads.
+bool is_one_mapping(const TensorDict& tree) {
+  for (const Node::Entry& entry : tree.node()->entries) {
+    if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
+      if (!leaf->in_memory() && !leaf->source()->is_one_mapping()) return false;
+    } else if (const auto* node = std::get_if<TensorDict>(&entry.slot)) {
+      if (!is_one_mapping(*node)) return false;
+    } else if (!std::holds_alternative<NonTensor>(entry.slot)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Gives each leaf but the first over the same bytes a copy of its own.
+void untie(const std::vector<Leaf*>& leaves) {
+  const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (first[i] != i) *leaves[i] = over(*leaves[i], copy_on_heap(*leaves[i]));
+  }
+}
+
+/// Maps each leaf, which checks that its file is long enough.
+void map_all(const std::vector<Leaf*>& leaves, Monitor* monitor) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
   Progress progress(monitor, total_bytes, "load");
-  const bool one_mapping = std::ranges::all_of(leaves, [](const Leaf* leaf) {
-    return leaf->in_memory() || leaf->source()->is_one_mapping();
-  });
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
-      num_tasks, one_mapping ? 1 : os::num_threads_for(0),
+      num_tasks, os::num_threads_for(0),
       [&](std::size_t task) {
         const std::size_t end = std::min(leaves.size(), (task + 1) * kLeavesPerTask);
         for (std::size_t i = task * kLeavesPerTask; i < end; ++i) {
           Leaf& leaf = *leaves[i];
-          const bool copied = !aliases && first[i] != i;
-          leaf = over(leaf, copied ? copy_on_heap(leaf) : leaf.tensor());
+          if (!leaf.in_memory()) leaf = over(leaf, leaf.tensor());
           progress.add(leaf.nbytes());
         }
       },
       [&] { progress.poll(); });
   progress.finish();
+}
+
+/// The tree with every tensor mapped: one of its own, since what was opened may be shared.
+TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
+  if (options.aliases && is_one_mapping(tree)) {
+    return map_leaves(tree, [](const Leaf& leaf) { return over(leaf, leaf.tensor()); });
+  }
+  TensorDict loaded = map_leaves(tree, [](const Leaf& leaf) { return leaf; });
+  std::vector<Leaf*> leaves;
+  collect(loaded, leaves);
+  if (!options.aliases) untie(leaves);
+  map_all(leaves, options.monitor);
+  return loaded;
 }
 
 }  // namespace
@@ -101,11 +129,7 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   const TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
-  // A tree of its own: what was opened stays as it is, and may be shared.
-  TensorDict loaded = map_leaves(tree, [](const Leaf& leaf) { return leaf; });
-  std::vector<Leaf*> leaves;
-  collect(loaded, leaves);
-  map_all(leaves, options.aliases, options.monitor);
+  const TensorDict loaded = mapped(tree, options);
   // Written through, leaves stay tied to their files, so that flush() finds them.
   return options.mode == Mode::write_through ? tree : loaded;
 }
