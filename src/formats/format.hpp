@@ -39,8 +39,8 @@ struct Format {
   /// True if what is at `path` (which exists) is of this format. Looks at content, cheaply.
   bool (*probe)(const Path& path);
   TensorDict (*open)(const Path& path, const OpenRequest& request);
-  /// Throws Error(unsupported), naming the key, for what this format cannot hold, before anything
-  /// is written: write() calls it first, convert() before it starts.
+  /// Throws Error(unsupported), naming the key, for what this format cannot hold. write() does the
+  /// same before it writes anything; this is for those who want to know before they begin.
   void (*check)(const TensorDict& tree);
   /// Replaces what is at `path`, atomically.
   void (*write)(const TensorDict& tree, const Path& path, const WriteRequest& request);

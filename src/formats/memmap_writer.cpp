@@ -21,7 +21,8 @@ namespace {
 /// Larger files are cut into blocks that threads share; smaller ones are written by one thread,
 /// from their creation to their end.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
-constexpr std::size_t kScratchBytes = std::size_t{256} << 10;
+/// A small file is written by one call, which gives it the largest folios.
+constexpr std::size_t kScratchBytes = kSmallBytes;
 /// Small files that one thread takes at once: few enough to share the work evenly.
 constexpr std::size_t kRunFiles = 32;
 /// Threads that wait for the device at once: it merges their flushes, so that 2,000 small files

@@ -99,7 +99,6 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   const FilePlan file = plan_file(tree, request.notes);
   std::uint64_t total_bytes = 0;
   for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
-  safetensors_header_of(file.tensors, file.plan.metadata);  // throws before anything is written
   Progress progress(request.monitor, total_bytes, path.filename().string());
   FileReplacement replacement(path);
   write_safetensors_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);

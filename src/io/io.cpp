@@ -24,7 +24,6 @@ Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) 
                         ": it exists already: expected nothing there; pass "
                         "overwrite=True to replace it");
   }
-  format.check(tree);
   format.write(tree, path,
                {.durable = options.durable,
                 .checksums = options.checksums,
@@ -37,7 +36,6 @@ namespace {
 
 TensorDict write_as_tensordict_does(const TensorDict& tree, const Path& path,
                                     const WriteRequest& request) {
-  kMemmapFolder.check(tree);
   kMemmapFolder.write(tree, path, request);
   return kMemmapFolder.open(path, {.mode = Mode::write_through});
 }
