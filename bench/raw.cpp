@@ -108,8 +108,8 @@ std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_thr
 }
 
 // memcpy of each block.
-void raw_copy(std::size_t count, char* const* to, const char* const* from,
-              const std::size_t* sizes, int num_threads) {
+void raw_copy(std::size_t count, char* const* to, const char* const* from, const std::size_t* sizes,
+              int num_threads) {
   on_threads(num_threads, count, [&](std::size_t i) {
     std::memcpy(to[i], from[i], sizes[i]);
     return true;
@@ -120,7 +120,7 @@ void raw_copy(std::size_t count, char* const* to, const char* const* from,
 std::uint64_t raw_read_file(const char* path, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
-  struct stat status {};
+  struct stat status{};
   fstat(fd, &status);
   const std::size_t size = static_cast<std::size_t>(status.st_size);
   const std::size_t count = (size + kPieceBytes - 1) / kPieceBytes;
@@ -130,7 +130,8 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
   on_threads(num_threads, buffers.size(), [&](std::size_t t) {
     buffers[t].resize(kPieceBytes);
     for (std::size_t i = next++; i < count; i = next++) {
-      const ssize_t n = pread(fd, buffers[t].data(), kPieceBytes, static_cast<off_t>(i * kPieceBytes));
+      const ssize_t n =
+          pread(fd, buffers[t].data(), kPieceBytes, static_cast<off_t>(i * kPieceBytes));
       if (n > 0) total += static_cast<std::uint64_t>(n);
     }
     return true;
@@ -145,7 +146,7 @@ std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const int fd = open((prefix + std::to_string(i)).c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat status {};
+    struct stat status{};
     if (fd < 0 || fstat(fd, &status) != 0) return 0;
     const auto size = static_cast<std::size_t>(status.st_size);
     void* map = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -41,8 +41,8 @@ std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 /// A JSON value in the tree: tensordict's NonTensorData, or a NonTensorStack of them.
 struct NonTensor {
   Value value;
-  bool is_stack = false;        ///< NonTensorStack: `value` is a (nested) list of the items
-  std::int64_t stack_dim = 0;   ///< of a NonTensorStack
+  bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of the items
+  std::int64_t stack_dim = 0;  ///< of a NonTensorStack
   bool operator==(const NonTensor&) const = default;
 };
 
@@ -57,8 +57,8 @@ struct NodeInfo {
   std::string class_name;      ///< tensorclass: as str(cls) in Python, "<class 'm.C'>"
   std::int64_t stack_dim = 0;  ///< lazy_stack
   std::optional<std::string> stack_dim_name;  ///< lazy_stack
-  std::string device;          ///< as saved, "cpu"; empty for none
-  std::optional<Value> schema; ///< of a data set's root: what its columns mean, kept in the notes
+  std::string device;                         ///< as saved, "cpu"; empty for none
+  std::optional<Value> schema;  ///< of a data set's root: what its columns mean, kept in the notes
   std::map<std::string, std::string> metadata;  ///< of a root: safetensors' `__metadata__`
 };
 
@@ -118,8 +118,7 @@ class TensorDict {
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
   /// Calls `visit` for each tensor and JSON value below, depth first, with its path.
-  void for_each_leaf(
-      const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
+  void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension / rows [begin, end): views of every tensor, nested
   /// nodes included; unbatched leaves and JSON values as they are. Maps every tensor.

@@ -40,8 +40,8 @@ class Value {
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
   };
-  using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,
-                               Object>;
+  using Variant =
+      std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple, Object>;
 
   Value() : data_(Null{}) {}
   Value(bool value) : data_(value) {}

@@ -14,8 +14,8 @@ namespace tenfold {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;        ///< false: exactly what the format's own tool writes (memmap*)
-  bool zeros = false;       ///< memmap_like: sparse zeros instead of the leaves' bytes
+  bool notes = true;   ///< false: exactly what the format's own tool writes (memmap*)
+  bool zeros = false;  ///< memmap_like: sparse zeros instead of the leaves' bytes
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
