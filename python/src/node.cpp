@@ -15,6 +15,11 @@ using namespace nb::literals;
 
 NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
+  constexpr std::size_t kNumFields = 10;
+  if (fields.size() != kNumFields) {
+    throw Error(ErrorCode::invalid_argument,
+                "what a node is: expected 10 fields, found " + std::to_string(fields.size()));
+  }
   NodeInfo made;
   const auto kind_name = nb::cast<std::string>(fields[0]);
   const std::optional<NodeKind> kind = node_kind_from_name(kind_name);

@@ -107,7 +107,15 @@ void map_all(const std::vector<Leaf*>& leaves, Monitor* monitor) {
 /// The tree with every tensor mapped: one of its own, since what was opened may be shared.
 TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
   if (options.aliases && is_one_mapping(tree)) {
-    return map_leaves(tree, [](const Leaf& leaf) { return over(leaf, leaf.tensor()); });
+    std::uint64_t total_bytes = 0;
+    TensorDict loaded = map_leaves(tree, [&](const Leaf& leaf) {
+      total_bytes += leaf.nbytes();
+      return over(leaf, leaf.tensor());
+    });
+    Progress progress(options.monitor, total_bytes, "load");
+    progress.add(total_bytes);
+    progress.finish();
+    return loaded;
   }
   TensorDict loaded = map_leaves(tree, [](const Leaf& leaf) { return leaf; });
   std::vector<Leaf*> leaves;

@@ -53,7 +53,9 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
         stack_dim_name = names[stack_dim] if names else None
         batch_size, names = (), []
     device = "" if node.device is None else str(node.device)
-    return (kind, False, batch_size, names, class_name, stack_dim, stack_dim_name, device, None)
+    of_the_root = (None, {})  # schema, metadata: upstream has none
+    dims = (stack_dim, stack_dim_name)
+    return (kind, False, batch_size, names, class_name, *dims, device, *of_the_root)
 
 
 def _plain_lists(value: Any) -> Any:
