@@ -294,7 +294,7 @@ def hundred_thousand(work: Path, repetitions: int) -> Result:
 
 
 MEMORY = """
-import resource, sys, torch, tenfold
+import sys, torch, tenfold
 kind, work = sys.argv[1:3]
 path = work + "/memory"
 if kind in ("save", "save safetensors"):
@@ -302,13 +302,17 @@ if kind in ("save", "save safetensors"):
 tenfold.save({"x": torch.ones(3)}, work + "/memory-warm")
 tenfold.convert(work + "/memory-warm", work + "/memory-warm.safetensors", progress=False)
 tenfold.verify(work + "/memory-warm", progress=False)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def status(field):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+open("/proc/self/clear_refs", "w").write("5")  # the high-water mark starts here
+before = status("VmRSS")
 if kind == "save": tenfold.save(tree, path, progress=False)
 if kind == "save safetensors": tenfold.save(tree, path + "2.safetensors", progress=False)
 if kind == "convert": tenfold.convert(path, path + ".safetensors", progress=False)
 if kind == "convert back": tenfold.convert(path + ".safetensors", path + "-back", progress=False)
 if kind == "verify": tenfold.verify(path, progress=False)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print((status("VmHWM") - before) / 1024)
 """
 
 

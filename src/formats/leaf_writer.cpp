@@ -238,7 +238,7 @@ std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Pr
 }  // namespace
 
 void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_threads,
-                  Progress& progress) {
+                  Progress& progress, bool will_sync) {
   const std::vector<Run> runs = runs_of(writes, checksums);
   const int threads = os::num_threads_for(num_threads);
   const auto file_of = [&](std::size_t i) { return writes[runs[i].index].file; };
@@ -264,6 +264,9 @@ void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_thread
         auto space = workspaces.take();
         for (std::size_t i = batches[item].first; i < batches[item].last; ++i) {
           write_run(writes[runs[i].index], runs[i], checksums, *space, progress);
+          if (will_sync && runs[i].end - runs[i].begin == kBlockBytes) {
+            writes[runs[i].index].file->start_writeback();
+          }
         }
         space->gatherer.flush();
         workspaces.give_back(std::move(space));

@@ -22,9 +22,10 @@ struct LeafWrite {
 };
 
 /// Writes all leaves in parallel, block by block, checksumming each piece while it is in cache.
-/// Extra memory: one scratch piece a thread.
+/// With `will_sync` the device begins with each block while the next one is written.
+/// Extra memory: two pieces of 2 MiB a thread.
 void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_threads,
-                  Progress& progress);
+                  Progress& progress, bool will_sync = false);
 
 /// One stored block to check.
 struct BlockCheck {

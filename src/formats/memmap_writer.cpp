@@ -199,7 +199,7 @@ class Writer {
       write.size_bytes = file.size_bytes;
       writes.push_back(std::move(write));
     }
-    write_leaves(writes, request_.checksums, request_.num_threads, progress_);
+    write_leaves(writes, request_.checksums, request_.num_threads, progress_, request_.durable);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (request_.durable) files[i].start_writeback();
       if (request_.checksums) checksums_[numbers[i]] = std::move(writes[i].block_checksums);

@@ -92,7 +92,7 @@ void write_safetensors_file(os::File& file,
     writes.push_back({&tensor->leaf, &file, offset, size, {}});
     offset += size;
   }
-  write_leaves(writes, request.checksums, request.num_threads, progress);
+  write_leaves(writes, request.checksums, request.num_threads, progress, request.durable);
   if (request.checksums) {
     // The header is known but for the digits, which take the places kept for them.
     const std::size_t header_digits = find_checksums(header);
