@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -258,12 +259,15 @@ void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_thread
       [&](std::size_t i) { return runs[i].end - runs[i].begin; },
       [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
   Workspaces workspaces;
+  const std::thread::id caller = std::this_thread::get_id();
   os::parallel_for(
       batches.size(), threads,
       [&](std::size_t item) {
         auto space = workspaces.take();
         for (std::size_t i = batches[item].first; i < batches[item].last; ++i) {
           write_run(writes[runs[i].index], runs[i], checksums, *space, progress);
+          // An item may be one file of any size: Ctrl-C must not wait for its end.
+          if (std::this_thread::get_id() == caller) progress.poll();
           if (will_sync && runs[i].end - runs[i].begin == kBlockBytes) {
             writes[runs[i].index].file->start_writeback();
           }

@@ -171,6 +171,27 @@ TEST_F(LeafWriterTest, StopsWhenTheMonitorSaysSo) {
   }
 }
 
+/// Wants to stop as soon as something, but not all, is written.
+class ImpatientMonitor : public Monitor {
+ public:
+  void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {
+    is_halfway_ = done_bytes > 0 && done_bytes < total_bytes;
+  }
+  bool stop() override { return is_halfway_; }
+
+ private:
+  bool is_halfway_ = false;
+};
+
+TEST_F(LeafWriterTest, StopsWithinOneLargeFile) {
+  ImpatientMonitor monitor;
+  const Leaf leaf(counting(std::int64_t{12} << 20));
+  std::vector<LeafWrite> writes = {{&leaf, &file_, 0, leaf.nbytes(), {}}};
+  Progress progress(&monitor, leaf.nbytes(), "saving x");
+  EXPECT_THROW(write_leaves(writes, true, 1, progress), Error);
+  EXPECT_LT(file_.size_bytes(), leaf.nbytes());
+}
+
 TEST(ProgressTest, ReportsAtMostEvery50MillisecondsAndTheEnd) {
   CountingMonitor monitor(1000);
   Progress progress(&monitor, 1000, "saving");
