@@ -156,6 +156,9 @@ TEST_F(MappingTest, APrivateMapEightTimesTheMemoryOpens) {
 }
 
 TEST_F(MappingTest, PastTheLimitOfMapsTheErrorNamesTheSetting) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer ends the process when its own memory cannot be mapped";
+#endif
   if (max_map_count() > 200'000) GTEST_SKIP() << "the limit of maps is too high to be reached";
   const File file = File::open_read(make("x", std::string(4096, 'x')));
   std::vector<Buffer> buffers;
