@@ -49,10 +49,12 @@ def write_page(results: list[Result], page: Path) -> None:
     """Replaces what stands between the markers of the page; the prose around it stays."""
     text = page.read_text()
     head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    body = "\n".join(
-        [f"Machine: {machine()}. Medians of interleaved runs.\n", *(r.markdown() for r in results)]
-    )
+    before, tail = rest.split(END)
+    sections = {
+        part.split("\n", 1)[0]: f"### {part.rstrip()}\n" for part in before.split("### ")[1:]
+    }
+    sections.update({r.title: r.markdown() for r in results})
+    body = "\n".join([f"Machine: {machine()}. Medians of interleaved runs.\n", *sections.values()])
     page.write_text(f"{head}{BEGIN}\n{body}{END}{tail}")
 
 
