@@ -25,8 +25,8 @@ constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kScratchBytes = kSmallBytes;
 /// Small files that one thread takes at once: few enough to share the work evenly.
 constexpr std::size_t kRunFiles = 32;
-/// Threads that wait for the device at once: it merges their flushes, so that 2,000 small files
-/// take a fraction of a second where one after the other takes ten. They hardly use a core.
+/// Threads that wait for the device at once: on many of them, many small files are synced far
+/// sooner than one after the other (docs/performance.md). They hardly use a core.
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
 /// Large files that are open at once.
