@@ -1,5 +1,6 @@
-# What tenfold is built with. Everything here is header-only and private: it is needed to build
-# tenfold and never to use it. A missing one is fatal and names the Debian package.
+# What tenfold is built with. Everything here is private: no public header needs it. All is
+# header-only but libdeflate, which whoever links the installed static library needs as well
+# (tenfold-config.cmake looks for it). A missing one is fatal and names the Debian package.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -18,6 +19,10 @@ mark_as_advanced(TENFOLD_XXHASH_DIR)
 tenfold_require(TENFOLD_XXHASH_DIR libxxhash-dev)
 add_library(tenfold_xxhash INTERFACE)
 target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR})
+
+# libdeflate: inflate and CRC-32, linked statically.
+include(${CMAKE_CURRENT_LIST_DIR}/TenfoldLibdeflate.cmake)
+tenfold_require(TENFOLD_LIBDEFLATE_FOUND libdeflate-dev)
 
 # {fmt}: text of numbers and messages (g++ 12 has no <format>).
 find_package(fmt QUIET)

@@ -1,0 +1,39 @@
+// Any bytes as a zip archive: refused with an Error, or every entry lies inside it and is read or
+// refused as corrupt.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "codecs/zip.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenfold;
+  codecs::ZipInput input = codecs::zip_input("input", std::as_bytes(std::span(data, size)));
+  const auto read = input.read;
+  input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
+    if (!base::range_fits(offset, into.size(), size)) std::abort();
+    read(offset, into);
+  };
+  codecs::ZipLimits limits;
+  limits.max_inflated_bytes = 1U << 20U;
+  try {
+    const codecs::ZipDirectory directory = codecs::read_zip_directory(input, limits);
+    for (const codecs::ZipEntry& entry : directory.entries) {
+      if (!base::range_fits(entry.data_offset, entry.stored_bytes, size)) std::abort();
+      try {
+        codecs::check_zip_entry(input, entry);
+        if (codecs::read_zip_entry(input, entry).size() != entry.size_bytes) std::abort();
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::corrupt) std::abort();
+      }
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) std::abort();
+  }
+  return 0;
+}

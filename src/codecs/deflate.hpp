@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace tenfold::codecs {
+
+struct Deflated {
+  std::unique_ptr<std::byte[]> memory;
+  std::size_t size_bytes = 0;
+  std::span<const std::byte> bytes() const noexcept { return {memory.get(), size_bytes}; }
+};
+
+inline constexpr int kMaxDeflateLevel = 12;
+
+/// `bytes` deflated (RFC 1951) at a level of 1 to kMaxDeflateLevel, or nothing (size_bytes 0) if
+/// they would not become smaller. Takes as much memory as it makes.
+Deflated deflate(std::span<const std::byte> bytes, int level);
+
+}  // namespace tenfold::codecs

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace tenfold::codecs {
+
+/// Lists of numbers that are made once and die together: a graph of a million nodes has a million
+/// lists, and an allocation for each would be most of the work of reading it.
+class IdArena {
+ public:
+  /// A list that stays as it is.
+  std::span<const std::uint32_t> fixed(std::span<const std::uint32_t> ids) {
+    std::uint32_t* const list = room(ids.size());
+    std::copy(ids.begin(), ids.end(), list);
+    return {list, ids.size()};
+  }
+
+  /// `list` with `ids` after it. `list` is empty or came from appended(): those have room for the
+  /// next power of two.
+  std::span<const std::uint32_t> appended(std::span<const std::uint32_t> list,
+                                          std::span<const std::uint32_t> ids) {
+    const std::size_t size = list.size() + ids.size();
+    if (size == list.size()) return list;
+    // The arena's own memory, which only readers see as const.
+    auto* data = const_cast<std::uint32_t*>(list.data());
+    if (list.empty() || size > std::bit_ceil(list.size())) {
+      data = room(std::bit_ceil(size));
+      std::copy(list.begin(), list.end(), data);
+    }
+    std::copy(ids.begin(), ids.end(), data + list.size());
+    return {data, size};
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 16384;
+
+  std::uint32_t* room(std::size_t count) {
+    if (count > left_) {
+      left_ = std::max(count, kBlock);
+      blocks_.push_back(std::make_unique_for_overwrite<std::uint32_t[]>(left_));
+      next_ = blocks_.back().get();
+    }
+    std::uint32_t* const list = next_;
+    next_ += count;
+    left_ -= count;
+    return list;
+  }
+
+  std::vector<std::unique_ptr<std::uint32_t[]>> blocks_;
+  std::uint32_t* next_ = nullptr;
+  std::size_t left_ = 0;
+};
+
+}  // namespace tenfold::codecs

@@ -1,0 +1,438 @@
+#include "codecs/yaml.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/utf8.hpp"
+
+namespace tenfold::codecs {
+namespace {
+
+/// Far deeper than any manifest, and safe for the stack.
+constexpr std::size_t kMaxYamlDepth = 100;
+
+constexpr bool is_break(char c) noexcept { return c == '\n'; }
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+/// The characters that mean themselves after a backslash, or a control character.
+constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";
+constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     13,    27,
+                                      ' ', '"', '/', '\\', 0x85, 0xA0, 0x2028, 0x2029};
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view where, JsonHandler& handler)
+      : text_(text), where_(where), handler_(handler) {}
+
+  void document() {
+    if (!base::is_utf8(text_)) fail("UTF-8", "other bytes");
+    if (text_.starts_with("---\n")) at_ = 4;
+    if (!next_line()) fail("a document", "nothing");
+    block(0);
+    if (next_line() && text_.substr(at_) != "...\n") fail("the end of the document", found());
+  }
+
+ private:
+  // --- where we stand ---
+
+  bool at_end() const noexcept { return at_ >= text_.size(); }
+  char peek(std::size_t ahead = 0) const noexcept {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\n';
+  }
+  bool line_ends() const noexcept { return at_end() || is_break(text_[at_]); }
+  std::size_t column() const noexcept { return at_ - line_start_; }
+  void skip_spaces() noexcept {
+    while (!at_end() && text_[at_] == ' ') ++at_;
+  }
+
+  /// Moves to the first character of the next line that is not blank, from the start or end of a
+  /// line or from blanks; false if there is none.
+  bool next_line() {
+    while (true) {
+      skip_spaces();
+      if (at_end()) return false;
+      if (!is_break(text_[at_])) return true;
+      ++at_;
+      line_start_ = at_;
+    }
+  }
+
+  /// After a value: nothing else may stand on its line.
+  void finish_line() {
+    skip_spaces();
+    if (!line_ends()) fail("the end of the line", found());
+  }
+
+  std::string found() const {
+    if (at_end()) return "the end of the document";
+    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+    return base::quote(text_.substr(at_, end - at_), 40);
+  }
+
+  [[noreturn]] void fail(std::string_view expected, std::string_view what) const {
+    const auto line =
+        1 + std::count(text_.begin(),
+                       text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())),
+                       '\n');
+    throw Error(ErrorCode::corrupt, std::string(where_) + ": not YAML of this kind: expected " +
+                                        std::string(expected) + ", found " + std::string(what) +
+                                        " at line " + std::to_string(line));
+  }
+
+  struct Deeper {
+    explicit Deeper(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > kMaxYamlDepth) {
+        parser_.fail("at most " + std::to_string(kMaxYamlDepth) + " levels", "more");
+      }
+    }
+    ~Deeper() { --parser_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+    Parser& parser_;
+  };
+
+  // --- collections in blocks ---
+
+  bool is_dash() const noexcept { return peek() == '-' && (peek(1) == ' ' || is_break(peek(1))); }
+
+  /// A node that starts here; what continues it is indented by at least `indent`.
+  void block(std::size_t indent) {
+    const Deeper deeper(*this);
+    if (is_dash()) {
+      sequence(column());
+    } else if (starts_mapping()) {
+      mapping(column());
+    } else {
+      value(indent);
+    }
+  }
+
+  void sequence(std::size_t indent) {
+    handler_.begin_array();
+    do {
+      ++at_;  // the dash
+      skip_spaces();
+      if (line_ends()) {
+        nested(indent + 1);
+      } else {
+        block(indent + 1);
+      }
+    } while (next_line() && column() == indent && is_dash());
+    handler_.end_array();
+    check_outdented(indent);
+  }
+
+  void mapping(std::size_t indent) {
+    handler_.begin_object();
+    do {
+      mapping_key();
+      skip_spaces();
+      if (!line_ends()) {
+        const Deeper deeper(*this);
+        value(indent + 1);
+        continue;
+      }
+      // The items of a list may stand below their key.
+      const std::size_t before = at_;
+      const std::size_t before_line = line_start_;
+      if (next_line() && column() == indent && is_dash()) {
+        const Deeper deeper(*this);
+        sequence(indent);
+        continue;
+      }
+      at_ = before;
+      line_start_ = before_line;
+      nested(indent + 1);
+    } while (next_line() && column() == indent && !is_dash());
+    handler_.end_object();
+    check_outdented(indent);
+  }
+
+  void check_outdented(std::size_t indent) {
+    if (!at_end() && !line_ends() && column() > indent) fail("less indentation", found());
+  }
+
+  /// A value below the line that announced it, or nothing.
+  void nested(std::size_t least_indent) {
+    const std::size_t before = at_;
+    const std::size_t before_line = line_start_;
+    if (next_line() && column() >= least_indent) return block(least_indent);
+    at_ = before;
+    line_start_ = before_line;
+    handler_.null();
+  }
+
+  /// True if a key, with its colon, starts here.
+  bool starts_mapping() {
+    if (peek() == '?' && peek(1) == ' ') return true;
+    const std::size_t before = at_;
+    const std::size_t before_line = line_start_;
+    bool is_key = false;
+    if (peek() == '"' || peek() == '\'') {
+      quoted(column(), true);
+      is_key = peek() == ':' && (peek(1) == ' ' || is_break(peek(1)));
+    } else if (peek() != '[' && peek() != '{') {
+      is_key = find_colon() != std::string_view::npos;
+    }
+    at_ = before;
+    line_start_ = before_line;
+    return is_key;
+  }
+
+  /// Where on this line a colon ends a plain key.
+  std::size_t find_colon() const {
+    for (std::size_t i = at_; i < text_.size() && !is_break(text_[i]); ++i) {
+      if (text_[i] != ':') continue;
+      if (i + 1 >= text_.size() || text_[i + 1] == ' ' || is_break(text_[i + 1])) return i;
+    }
+    return std::string_view::npos;
+  }
+
+  void mapping_key() {
+    if (peek() == '?' && peek(1) == ' ') {
+      const std::size_t indent = column();
+      at_ += 2;
+      skip_spaces();
+      handler_.key(peek() == '"' || peek() == '\'' ? quoted(indent, false) : plain(indent + 1));
+      finish_line();
+      if (!next_line() || column() != indent) fail("a colon below the question mark", found());
+    } else if (peek() == '"' || peek() == '\'') {
+      handler_.key(quoted(column(), true));
+    } else {
+      check_plain_start();
+      const std::size_t colon = find_colon();
+      if (colon == std::string_view::npos) fail("a key and a colon", found());
+      std::size_t end = colon;
+      while (end > at_ && text_[end - 1] == ' ') --end;
+      handler_.key(text_.substr(at_, end - at_));
+      at_ = colon;
+    }
+    skip_spaces();
+    if (peek() != ':') fail("a colon", found());
+    ++at_;
+  }
+
+  // --- values ---
+
+  void value(std::size_t indent) {
+    const char c = peek();
+    if (c == '[' || c == '{') {
+      flow();
+    } else if (c == '"' || c == '\'') {
+      handler_.string(quoted(indent, false));
+    } else {
+      scalar(plain(indent));
+    }
+    finish_line();
+  }
+
+  void flow() {
+    const Deeper deeper(*this);
+    const bool is_list = peek() == '[';
+    const char close = is_list ? ']' : '}';
+    ++at_;
+    is_list ? handler_.begin_array() : handler_.begin_object();
+    skip_spaces();
+    while (peek() != close) {
+      if (!is_list) {
+        const std::string key =
+            peek() == '"' || peek() == '\'' ? quoted(0, true) : std::string(flow_plain());
+        handler_.key(key);
+        skip_spaces();
+        if (peek() != ':') fail("a colon", found());
+        ++at_;
+        skip_spaces();
+      }
+      flow_value();
+      skip_spaces();
+      if (peek() == close) break;
+      if (peek() != ',') fail("a comma", found());
+      ++at_;
+      skip_spaces();
+    }
+    ++at_;
+    is_list ? handler_.end_array() : handler_.end_object();
+  }
+
+  void flow_value() {
+    if (peek() == '[' || peek() == '{') {
+      flow();
+    } else if (peek() == '"' || peek() == '\'') {
+      handler_.string(quoted(0, true));
+    } else {
+      scalar(flow_plain());
+    }
+  }
+
+  std::string_view flow_plain() {
+    check_plain_start();
+    const std::size_t begin = at_;
+    while (!line_ends() && std::string_view(",[]{}").find(peek()) == std::string_view::npos &&
+           !(peek() == ':' && (peek(1) == ' ' || is_break(peek(1))))) {
+      ++at_;
+    }
+    std::size_t end = at_;
+    while (end > begin && text_[end - 1] == ' ') --end;
+    if (end == begin) fail("a value", found());
+    return text_.substr(begin, end - begin);
+  }
+
+  void check_plain_start() const {
+    // Indicators of what yaml.dump writes for nothing in a manifest, or of another language.
+    if (std::string_view("&*!|>%@`#,]}\t").find(peek()) != std::string_view::npos) {
+      fail("a plain or quoted value, without anchor, alias, tag or comment", found());
+    }
+  }
+
+  /// A plain scalar; lines indented by at least `indent` continue it.
+  std::string plain(std::size_t indent) {
+    check_plain_start();
+    std::string out;
+    while (true) {
+      const std::size_t begin = at_;
+      while (!line_ends()) {
+        if (text_[at_] == '#' && at_ > begin && text_[at_ - 1] == ' ') fail("no comment", found());
+        if (text_[at_] == ':' && (peek(1) == ' ' || is_break(peek(1)))) {
+          fail("a value without a colon", found());
+        }
+        ++at_;
+      }
+      std::size_t end = at_;
+      while (end > begin && text_[end - 1] == ' ') --end;
+      out += text_.substr(begin, end - begin);
+      const std::size_t before = at_;
+      const std::size_t before_line = line_start_;
+      if (indent == 0 || !next_line() || column() < indent) {
+        at_ = before;
+        line_start_ = before_line;
+        return out;
+      }
+      out += ' ';
+    }
+  }
+
+  void scalar(std::string_view text) {
+    if (text.empty() || text == "null" || text == "~") return handler_.null();
+    if (text == "true") return handler_.boolean(true);
+    if (text == "false") return handler_.boolean(false);
+    const std::string_view digits = text.substr(text[0] == '-' || text[0] == '+' ? 1 : 0);
+    const bool is_integer = !digits.empty() && std::ranges::all_of(digits, is_digit) &&
+                            (digits.size() == 1 || digits[0] != '0');
+    if (is_integer) {
+      if (text[0] == '+') text.remove_prefix(1);
+      std::int64_t number = 0;
+      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (parsed.ec == std::errc()) return handler_.integer(number);
+      return handler_.big_integer(text);
+    }
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (text == ".inf") return handler_.number(kInfinity);
+    if (text == "-.inf") return handler_.number(-kInfinity);
+    if (text == ".nan") return handler_.number(std::numeric_limits<double>::quiet_NaN());
+    if (!digits.empty() && is_digit(digits[0]) && text.find('.') != std::string_view::npos) {
+      double number = 0;
+      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) {
+        return handler_.number(number);
+      }
+    }
+    handler_.string(text);
+  }
+
+  // --- quoted text ---
+
+  std::string quoted(std::size_t indent, bool one_line) {
+    const char quote = peek();
+    ++at_;
+    std::string out;
+    kept_ = 0;
+    while (true) {
+      if (at_end()) fail("the end of the quoted text", "the end of the document");
+      const char c = text_[at_];
+      if (is_break(c)) {
+        if (one_line) fail("a quoted text that ends on its line", "a line break");
+        fold(out, indent);
+      } else if (c == quote) {
+        ++at_;
+        if (quote == '"' || peek() != '\'') return out;
+        out += '\'';  // two of them stand for one
+        ++at_;
+      } else if (c == '\\' && quote == '"') {
+        ++at_;
+        escape(out, one_line);
+      } else {
+        out += c;
+        ++at_;
+      }
+    }
+  }
+
+  /// A line break within quotes is a space; each blank line after it is a line break.
+  void fold(std::string& out, std::size_t indent) {
+    while (!out.empty() && out.back() == ' ' && out.size() > kept_) out.pop_back();
+    std::size_t breaks = 0;
+    while (!at_end() && is_break(text_[at_])) {
+      ++breaks;
+      ++at_;
+      line_start_ = at_;
+      skip_spaces();
+    }
+    if (at_end() || column() < indent) fail("the quoted text to go on, indented", found());
+    out += breaks == 1 ? std::string(" ") : std::string(breaks - 1, '\n');
+    kept_ = out.size();
+  }
+
+  void escape(std::string& out, bool one_line) {
+    const char c = peek();
+    if (line_ends()) {
+      if (one_line || at_end()) fail("a quoted text that ends on its line", "a line break");
+      ++at_;  // an escaped line break is nothing
+      line_start_ = at_;
+      skip_spaces();
+      kept_ = out.size();
+      return;
+    }
+    ++at_;
+    const std::size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (digits == 0) {
+      const std::size_t which = kEscapes.find(c);
+      if (which == std::string_view::npos) fail("a known escape", base::quote({&c, 1}));
+      append_wtf8(out, kEscaped[which]);
+      kept_ = out.size();
+      return;
+    }
+    std::uint32_t code = 0;
+    const std::string_view hex = text_.substr(at_, digits);
+    const auto parsed = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
+    const bool good = hex.size() == digits && parsed.ec == std::errc() &&
+                      parsed.ptr == hex.data() + hex.size() && code < 0x110000 &&
+                      !is_surrogate(code);
+    if (!good) fail("the digits of a character", base::quote(hex));
+    append_wtf8(out, code);
+    at_ += digits;
+    kept_ = out.size();
+  }
+
+  std::string_view text_;
+  std::string_view where_;
+  JsonHandler& handler_;
+  std::size_t at_ = 0;
+  std::size_t line_start_ = 0;
+  std::size_t depth_ = 0;
+  std::size_t kept_ = 0;  ///< of a quoted text: blanks before this are not trimmed
+};
+
+}  // namespace
+
+void parse_yaml(std::string_view text, std::string_view where, JsonHandler& handler) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  Parser(text, where, handler).document();
+}
+
+}  // namespace tenfold::codecs

@@ -1,0 +1,88 @@
+#include "codecs/yaml.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "core/value_json.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::HasSubstr;
+
+std::string json_of(std::string_view yaml) {
+  ValueBuilder builder("y");
+  codecs::parse_yaml(yaml, "y", builder);
+  return to_json(builder.take());
+}
+
+std::string refusal(std::string_view yaml) {
+  try {
+    return "read as " + json_of(yaml);
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::corrupt ? error.what() : "another code";
+  }
+}
+
+// The texts are what PyYAML's dump() makes.
+
+TEST(Yaml, ReadsNestedBlocks) {
+  EXPECT_EQ(
+      json_of("a: 1\nb:\n  c: x\n  d:\n  - 1\n  - e: 2\n    f: 3\n  - - 4\n    - 5\ng: null\n"),
+      R"({"a": 1, "b": {"c": "x", "d": [1, {"e": 2, "f": 3}, [4, 5]]}, "g": null})");
+  EXPECT_EQ(json_of("- a\n-\n- b: {}\n  c: []\n"), R"(["a", null, {"b": {}, "c": []}])");
+}
+
+TEST(Yaml, ReadsPlainValuesAsPythonMeantThem) {
+  EXPECT_EQ(json_of("- true\n- false\n- null\n- ~\n- -12\n- 0.5\n- 1.0e+20\n- .inf\n- 007\n- a b\n"
+                    "- 123456789012345678901234567890\n"),
+            R"([true, false, null, null, -12, 0.5, 1e+20, Infinity, "007", "a b", )"
+            "123456789012345678901234567890]");
+}
+
+TEST(Yaml, ReadsQuotedTextOverSeveralLines) {
+  EXPECT_EQ(json_of("a: 'it''s\n\n  two lines'\n"), R"({"a": "it's\ntwo lines"})");
+  EXPECT_EQ(json_of("a: \"x\\\n  \\ y\\u00e9\\U0001F600\\n\"\nb: 'one\n  line'\n"),
+            R"({"a": "x y\u00e9\ud83d\ude00\n", "b": "one line"})");
+  EXPECT_EQ(json_of("'': 1\n'a: b': 2\n\"\\x00\": 3\n"), R"({"": 1, "a: b": 2, "\u0000": 3})");
+}
+
+TEST(Yaml, ReadsLongKeysAndLongPlainText) {
+  EXPECT_EQ(json_of("? key\n: value\n? other\n:\n- 1\n"), R"({"key": "value", "other": [1]})");
+  EXPECT_EQ(json_of("a: one\n  two\n  three\nb: 1\n"), R"({"a": "one two three", "b": 1})");
+}
+
+TEST(Yaml, ReadsFlowOnOneLine) {
+  EXPECT_EQ(json_of("a: [0, 24, 'x, y', {b: null, c: []}]\n"),
+            R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");
+}
+
+TEST(Yaml, RefusesWhatMakesMuchOutOfLittle) {
+  EXPECT_THAT(refusal("a: &x [1]\nb: *x\n"), HasSubstr("without anchor, alias"));
+  EXPECT_THAT(refusal("b: *x\n"), HasSubstr("at line 1"));
+  EXPECT_THAT(refusal("a: !!python/object:os.system x\n"), HasSubstr("without anchor"));
+  EXPECT_THAT(refusal("a: |\n  text\n"), HasSubstr("without anchor"));
+}
+
+TEST(Yaml, RefusesWhatIsNotWellFormed) {
+  for (const char* text : {"", "\n \n", "a: 'x\n", "a: \"\\q\"\n", "a: \"\\ud800\"\n", "a: b: c\n",
+                           "a: 1\n  b: 2\n", "- a\nb: 1\n", "a: [1\n", "a: [1, 2]x\n", "a: 1 # c\n",
+                           "? a\nb\n", "a: {b}\n", "\xFF: 1\n", "a: 1\n- b\n"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("y: not YAML of this kind")) << text;
+  }
+  EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("\"a\""));
+}
+
+TEST(Yaml, HasALimitOfNesting) {
+  EXPECT_THAT(refusal("a: " + std::string(1000, '[')), HasSubstr("at most 100 levels"));
+  std::string dashes;
+  for (int i = 0; i < 1000; ++i) dashes += "- ";
+  EXPECT_THAT(refusal(dashes + "x\n"), HasSubstr("at most 100 levels"));
+}
+
+}  // namespace
+}  // namespace tenfold
