@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -23,49 +24,12 @@ int open_entry(int parent, const std::string& name) {
   return retry_interrupted([&] { return ::openat(parent, name.c_str(), kOpenFlags | O_NOFOLLOW); });
 }
 
-Change change_in(Change::Kind kind, int fd, std::string name = {}, std::string other = {}) {
-  Change change{};
-  change.kind = kind;
-  change.descriptor = fd;
-  change.name = std::move(name);
-  change.other = std::move(other);
-  struct stat status{};
-  if (::fstat(fd, &status) == 0) {
-    change.device = status.st_dev;
-    change.inode = status.st_ino;
-  }
-  return change;
-}
-
-bool try_lock(int fd, int operation) noexcept {
-  const int result = retry_interrupted([&]() noexcept { return ::flock(fd, operation | LOCK_NB); });
-  return result == 0 || errno != EWOULDBLOCK;  // see file.cpp
-}
-
 /// True for the errors by which a file system says that it does not have such a call.
 bool is_missing_feature(int system_errno) noexcept {
   return system_errno == EINVAL || system_errno == ENOSYS || system_errno == EOPNOTSUPP;
 }
 
 }  // namespace
-
-Directory::Directory(Directory&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), display_(std::move(other.display_)) {}
-
-Directory& Directory::operator=(Directory&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-    display_ = std::move(other.display_);
-  }
-  return *this;
-}
-
-Directory::~Directory() { close(); }
-
-void Directory::close() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
 
 Directory Directory::open(const Path& path) {
   const int fd = retry_interrupted([&] { return ::open(path.c_str(), kOpenFlags); });
@@ -96,6 +60,12 @@ Directory Directory::try_open_at(const Directory& parent, const std::string& nam
   throw_system_error(errno, parent.display_of(name), "cannot be opened as a folder");
 }
 
+Directory Directory::open_parent() const {
+  const int fd = open_entry(this->fd(), "..");
+  if (fd < 0) throw_system_error(errno, display_of(".."), "cannot be opened as a folder");
+  return Directory(fd, display_of(".."));
+}
+
 std::string Directory::display_of(const std::string& name) const {
   if (display_.empty() || display_.back() == '/') return display_ + name;
   return display_ + "/" + name;
@@ -103,28 +73,40 @@ std::string Directory::display_of(const std::string& name) const {
 
 FileInfo Directory::info() const {
   struct stat status{};
-  if (::fstat(fd_, &status) != 0) throw_system_error(errno, display_, "cannot be examined");
+  if (::fstat(fd(), &status) != 0) throw_system_error(errno, display_, "cannot be examined");
   return to_info(status);
 }
 
 std::optional<FileInfo> Directory::entry_info(const std::string& name) const {
   require_component(name, display_);
   struct stat status{};
-  if (::fstatat(fd_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return to_info(status);
+  if (::fstatat(fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return to_info(status);
   if (errno == ENOENT) return std::nullopt;
   throw_system_error(errno, display_of(name), "cannot be examined");
 }
 
+std::optional<std::string> Directory::read_link(const std::string& name) const {
+  require_component(name, display_);
+  std::string text(PATH_MAX, '\0');  // no link is longer
+  const ssize_t size = ::readlinkat(fd(), name.c_str(), text.data(), text.size());
+  if (size >= 0) {
+    text.resize(static_cast<std::size_t>(size));
+    return text;
+  }
+  if (errno == ENOENT || errno == EINVAL) return std::nullopt;
+  throw_system_error(errno, display_of(name), "cannot be read as a link");
+}
+
 std::vector<std::string> Directory::list() const {
   // A descriptor of its own: the position in a folder belongs to the open file description.
-  const int fd = retry_interrupted([&] { return ::openat(fd_, ".", kOpenFlags); });
-  if (fd < 0) {
+  const int other = retry_interrupted([&] { return ::openat(fd(), ".", kOpenFlags); });
+  if (other < 0) {
     if (errno == ENOENT) return {};  // the folder was removed
     throw_system_error(errno, display_, "cannot be listed");
   }
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd), ::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(other), ::closedir);
   if (!stream) {
-    ::close(fd);
+    ::close(other);
     throw_system_error(errno, display_, "cannot be listed");
   }
   std::vector<std::string> names;
@@ -139,20 +121,20 @@ std::vector<std::string> Directory::list() const {
 }
 
 Directory Directory::duplicate() const {
-  const int fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) throw_system_error(errno, display_, "cannot be opened as a folder");
-  return Directory(fd, display_);
+  const int other = ::fcntl(fd(), F_DUPFD_CLOEXEC, 0);
+  if (other < 0) throw_system_error(errno, display_, "cannot be opened as a folder");
+  return Directory(other, display_);
 }
 
-bool Directory::try_lock_exclusive() noexcept { return try_lock(fd_, LOCK_EX); }
-bool Directory::try_lock_shared() noexcept { return try_lock(fd_, LOCK_SH); }
-void Directory::unlock() noexcept { ::flock(fd_, LOCK_UN); }
+bool Directory::try_lock_exclusive() noexcept { return try_lock(fd(), LOCK_EX); }
+bool Directory::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
+void Directory::unlock() noexcept { ::flock(fd(), LOCK_UN); }
 
 void Directory::create_directory(const std::string& name, std::uint32_t mode) {
   require_component(name, display_);
-  AnnouncedChange change([&] { return change_in(Change::Kind::create_directory, fd_, name); });
-  if (::mkdirat(fd_, name.c_str(), mode) != 0) {
-    throw_system_error(errno, display_of(name), "cannot be created", fd_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::create_directory, fd(), name); });
+  if (::mkdirat(fd(), name.c_str(), mode) != 0) {
+    throw_system_error(errno, display_of(name), "cannot be created", fd());
   }
   if (!change.observed()) return;
   const auto created = entry_info(name);
@@ -161,8 +143,8 @@ void Directory::create_directory(const std::string& name, std::uint32_t mode) {
 
 void Directory::remove_file(const std::string& name) {
   require_component(name, display_);
-  AnnouncedChange change([&] { return change_in(Change::Kind::remove_file, fd_, name); });
-  if (::unlinkat(fd_, name.c_str(), 0) != 0) {
+  AnnouncedChange change([&] { return change_of(Change::Kind::remove_file, fd(), name); });
+  if (::unlinkat(fd(), name.c_str(), 0) != 0) {
     throw_system_error(errno, display_of(name), "cannot be removed");
   }
   change.done();
@@ -177,8 +159,8 @@ void Directory::remove_tree(const std::string& name) {
     if (!folder.valid()) return;
     for (const std::string& entry : folder.list()) folder.remove_tree(entry);
   }
-  AnnouncedChange change([&] { return change_in(Change::Kind::remove_directory, fd_, name); });
-  if (::unlinkat(fd_, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+  AnnouncedChange change([&] { return change_of(Change::Kind::remove_directory, fd(), name); });
+  if (::unlinkat(fd(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     throw_system_error(errno, display_of(name), "cannot be removed");
   }
   change.done();
@@ -187,9 +169,9 @@ void Directory::remove_tree(const std::string& name) {
 void Directory::rename(const std::string& from, const std::string& to) {
   require_component(from, display_);
   require_component(to, display_);
-  AnnouncedChange change([&] { return change_in(Change::Kind::rename, fd_, from, to); });
-  if (::renameat(fd_, from.c_str(), fd_, to.c_str()) != 0) {
-    throw_system_error(errno, display_of(to), "cannot be replaced", fd_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::rename, fd(), from, to); });
+  if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
+    throw_system_error(errno, display_of(to), "cannot be replaced", fd());
   }
   change.done();
 }
@@ -197,16 +179,16 @@ void Directory::rename(const std::string& from, const std::string& to) {
 bool Directory::rename_if_absent(const std::string& from, const std::string& to) {
   require_component(from, display_);
   require_component(to, display_);
-  AnnouncedChange change([&] { return change_in(Change::Kind::rename, fd_, from, to); });
-  if (::renameat2(fd_, from.c_str(), fd_, to.c_str(), RENAME_NOREPLACE) != 0) {
+  AnnouncedChange change([&] { return change_of(Change::Kind::rename, fd(), from, to); });
+  if (::renameat2(fd(), from.c_str(), fd(), to.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST) return false;
     if (!is_missing_feature(errno)) {
-      throw_system_error(errno, display_of(to), "cannot be created", fd_);
+      throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
     // Two steps where one cannot be had; the caller's lock keeps other writers away.
     if (entry_info(to)) return false;
-    if (::renameat(fd_, from.c_str(), fd_, to.c_str()) != 0) {
-      throw_system_error(errno, display_of(to), "cannot be created", fd_);
+    if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
+      throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
   }
   change.done();
@@ -217,10 +199,10 @@ bool Directory::exchange(const std::string& a, const std::string& b) {
   require_component(a, display_);
   require_component(b, display_);
   if (!exchange_supported()) return false;
-  AnnouncedChange change([&] { return change_in(Change::Kind::exchange, fd_, a, b); });
-  if (::renameat2(fd_, a.c_str(), fd_, b.c_str(), RENAME_EXCHANGE) != 0) {
+  AnnouncedChange change([&] { return change_of(Change::Kind::exchange, fd(), a, b); });
+  if (::renameat2(fd(), a.c_str(), fd(), b.c_str(), RENAME_EXCHANGE) != 0) {
     if (is_missing_feature(errno)) return false;
-    throw_system_error(errno, display_of(b), "cannot be replaced", fd_);
+    throw_system_error(errno, display_of(b), "cannot be replaced", fd());
   }
   change.done();
   return true;
@@ -231,32 +213,32 @@ bool Directory::link_from(const Directory& from, const std::string& existing,
   require_component(existing, from.display());
   require_component(name, display_);
   AnnouncedChange change([&] {
-    Change c = change_in(Change::Kind::link, fd_, name, existing);
+    Change c = change_of(Change::Kind::link, fd(), name, existing);
     c.other_directory = from.info().inode;
     return c;
   });
-  if (::linkat(from.fd(), existing.c_str(), fd_, name.c_str(), 0) != 0) {
+  if (::linkat(from.fd(), existing.c_str(), fd(), name.c_str(), 0) != 0) {
     if (is_missing_feature(errno) || errno == EPERM || errno == EXDEV || errno == EMLINK) {
       return false;
     }
-    throw_system_error(errno, display_of(name), "cannot be linked", fd_);
+    throw_system_error(errno, display_of(name), "cannot be linked", fd());
   }
   change.done();
   return true;
 }
 
 void Directory::sync() {
-  AnnouncedChange change([&] { return change_in(Change::Kind::sync_directory, fd_); });
+  AnnouncedChange change([&] { return change_of(Change::Kind::sync_directory, fd()); });
   // EINVAL: a file system whose folders need no sync, or know none.
-  if (retry_interrupted([&] { return ::fsync(fd_); }) != 0 && errno != EINVAL) {
-    throw_system_error(errno, display_, "cannot be written to the device", fd_);
+  if (retry_interrupted([&] { return ::fsync(fd()); }) != 0 && errno != EINVAL) {
+    throw_system_error(errno, display_, "cannot be written to the device", fd());
   }
   change.done();
 }
 
 void Directory::copy_permissions(const FileInfo& like) {
-  AnnouncedChange change([&] { return change_in(Change::Kind::permissions, fd_); });
-  apply_permissions(fd_, like, display_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::permissions, fd()); });
+  apply_permissions(fd(), like, display_);
   change.done();
 }
 

@@ -13,9 +13,6 @@ namespace tenfold::os {
 class Directory {
  public:
   Directory() = default;
-  Directory(Directory&& other) noexcept;
-  Directory& operator=(Directory&& other) noexcept;
-  ~Directory();
 
   /// The user's own path: symlinks are followed. Error(file_not_found), Error(io) (ENOTDIR).
   static Directory open(const Path& path);
@@ -24,14 +21,19 @@ class Directory {
   /// As open_at, but an invalid Directory if there is no such entry or it is no folder.
   static Directory try_open_at(const Directory& parent, const std::string& name);
 
-  bool valid() const noexcept { return fd_ >= 0; }
-  int fd() const noexcept { return fd_; }
+  /// The folder that this one lies in now.
+  Directory open_parent() const;
+
+  bool valid() const noexcept { return fd_.valid(); }
+  int fd() const noexcept { return fd_.get(); }
   const std::string& display() const noexcept { return display_; }
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
+  /// The text of an entry that is a symbolic link; nothing for others, or if there is none.
+  std::optional<std::string> read_link(const std::string& name) const;
   /// Names of all entries but "." and "..", in no order.
   std::vector<std::string> list() const;
   /// Another descriptor of the same folder.
@@ -60,13 +62,13 @@ class Directory {
   void sync();
   void copy_permissions(const FileInfo& like);
 
-  void close() noexcept;
+  void close() noexcept { fd_.close(); }
 
  private:
   friend class File;
   Directory(int fd, std::string display) : fd_(fd), display_(std::move(display)) {}
 
-  int fd_ = -1;
+  Descriptor fd_;
   std::string display_;
 };
 

@@ -1,6 +1,10 @@
 #include "os/fault.hpp"
 
+#include <sys/stat.h>
+
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "os/seam.hpp"
 
@@ -25,5 +29,19 @@ bool set_exchange_supported(bool supported) noexcept {
 }
 
 bool exchange_supported() noexcept { return exchange_is_supported.load(std::memory_order_relaxed); }
+
+Change change_of(Change::Kind kind, int fd, std::string name, std::string other) {
+  Change change{};
+  change.kind = kind;
+  change.descriptor = fd;
+  change.name = std::move(name);
+  change.other = std::move(other);
+  struct stat status{};
+  if (::fstat(fd, &status) == 0) {
+    change.device = status.st_dev;
+    change.inode = status.st_ino;
+  }
+  return change;
+}
 
 }  // namespace tenfold::os

@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -26,10 +30,16 @@ constexpr int kOpenFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
               display + ": expected a regular file, found " + std::string(found));
 }
 
-/// Opens, or returns -1 with errno set; anything but a regular file is Error(corrupt).
-int open_regular(int directory, const char* name, int flags, const std::string& display) {
-  const int fd = retry_interrupted([&] { return ::openat(directory, name, flags | kOpenFlags); });
-  if (fd < 0) {
+struct OpenedFile {
+  int fd = -1;
+  FileInfo info;
+};
+
+/// Opens, or gives -1 with errno set; anything but a regular file is Error(corrupt).
+OpenedFile open_regular(int directory, const char* name, int flags, const std::string& display) {
+  OpenedFile opened;
+  opened.fd = retry_interrupted([&] { return ::openat(directory, name, flags | kOpenFlags); });
+  if (opened.fd < 0) {
     const int system_errno = errno;
     if (system_errno == ELOOP && (flags & O_NOFOLLOW) != 0) {
       throw_not_regular(display, "a symbolic link");
@@ -37,37 +47,20 @@ int open_regular(int directory, const char* name, int flags, const std::string& 
     if (system_errno == EISDIR) throw_not_regular(display, "a folder");
     if (system_errno == ENXIO) throw_not_regular(display, "a socket or device");
     errno = system_errno;
-    return -1;
+    return opened;
   }
   struct stat status{};
-  if (::fstat(fd, &status) != 0) {
+  if (::fstat(opened.fd, &status) != 0) {
     const int system_errno = errno;
-    ::close(fd);
+    ::close(opened.fd);
     throw_system_error(system_errno, display, "cannot be examined");
   }
   if (!S_ISREG(status.st_mode)) {
-    ::close(fd);
+    ::close(opened.fd);
     throw_not_regular(display, kind_name(status.st_mode));
   }
-  return fd;
-}
-
-Change change_of(Change::Kind kind, int fd) {
-  Change change{};
-  change.kind = kind;
-  change.descriptor = fd;
-  struct stat status{};
-  if (::fstat(fd, &status) == 0) {
-    change.device = status.st_dev;
-    change.inode = status.st_ino;
-  }
-  return change;
-}
-
-bool try_lock(int fd, int operation) noexcept {
-  const int result = retry_interrupted([&]() noexcept { return ::flock(fd, operation | LOCK_NB); });
-  // A file system without locks cannot tell, and refuses nobody.
-  return result == 0 || errno != EWOULDBLOCK;
+  opened.info = to_info(status);
+  return opened;
 }
 
 }  // namespace
@@ -100,35 +93,16 @@ Path resolve_link(const Path& path) {
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
 }
 
-File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), display_(std::move(other.display_)) {}
-
-File& File::operator=(File&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-    display_ = std::move(other.display_);
-  }
-  return *this;
-}
-
-File::~File() { close(); }
-
-void File::close() noexcept {
-  // Not repeated when interrupted: Linux has closed the descriptor by then.
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 File File::open_read(const Path& path) {
-  const int fd = open_regular(AT_FDCWD, path.c_str(), O_RDONLY, path.string());
-  if (fd < 0) throw_system_error(errno, path.string(), "cannot be opened");
-  return File(fd, path.string());
+  const OpenedFile opened = open_regular(AT_FDCWD, path.c_str(), O_RDONLY, path.string());
+  if (opened.fd < 0) throw_system_error(errno, path.string(), "cannot be opened");
+  return File(opened.fd, path.string(), opened.info);
 }
 
 File File::open_read_write(const Path& path) {
-  const int fd = open_regular(AT_FDCWD, path.c_str(), O_RDWR, path.string());
-  if (fd < 0) throw_system_error(errno, path.string(), "cannot be opened for writing");
-  return File(fd, path.string());
+  const OpenedFile opened = open_regular(AT_FDCWD, path.c_str(), O_RDWR, path.string());
+  if (opened.fd < 0) throw_system_error(errno, path.string(), "cannot be opened for writing");
+  return File(opened.fd, path.string(), opened.info);
 }
 
 File File::open_read_at(const Directory& directory, const std::string& name) {
@@ -140,16 +114,18 @@ File File::open_read_at(const Directory& directory, const std::string& name) {
 File File::open_read_write_at(const Directory& directory, const std::string& name) {
   require_component(name, directory.display());
   std::string display = directory.display_of(name);
-  const int fd = open_regular(directory.fd(), name.c_str(), O_RDWR | O_NOFOLLOW, display);
-  if (fd < 0) throw_system_error(errno, display, "cannot be opened for writing");
-  return File(fd, std::move(display));
+  const OpenedFile opened =
+      open_regular(directory.fd(), name.c_str(), O_RDWR | O_NOFOLLOW, display);
+  if (opened.fd < 0) throw_system_error(errno, display, "cannot be opened for writing");
+  return File(opened.fd, std::move(display), opened.info);
 }
 
 File File::try_open_read_at(const Directory& directory, const std::string& name) {
   require_component(name, directory.display());
   std::string display = directory.display_of(name);
-  const int fd = open_regular(directory.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW, display);
-  if (fd >= 0) return File(fd, std::move(display));
+  const OpenedFile opened =
+      open_regular(directory.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW, display);
+  if (opened.fd >= 0) return File(opened.fd, std::move(display), opened.info);
   if (errno == ENOENT) return File();
   throw_system_error(errno, display, "cannot be opened");
 }
@@ -174,7 +150,7 @@ File File::create_at(const Directory& directory, const std::string& name, std::u
 
 FileInfo File::info() const {
   struct stat status{};
-  if (::fstat(fd_, &status) != 0) throw_system_error(errno, display_, "cannot be examined");
+  if (::fstat(fd(), &status) != 0) throw_system_error(errno, display_, "cannot be examined");
   return to_info(status);
 }
 
@@ -192,7 +168,7 @@ std::size_t File::read_some_at(std::uint64_t offset_bytes, std::span<std::byte> 
   while (done < into.size()) {
     if (!base::range_fits(offset_bytes, done, kMaxOffset)) break;
     const ssize_t count = retry_interrupted([&] {
-      return ::pread(fd_, into.data() + done, into.size() - done,
+      return ::pread(fd(), into.data() + done, into.size() - done,
                      static_cast<off_t>(offset_bytes + done));
     });
     if (count < 0) throw_system_error(errno, display_, "cannot be read");
@@ -208,7 +184,7 @@ void File::write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes
     throw_system_error(EFBIG, display_, "cannot be written");
   }
   AnnouncedChange change([&] {
-    Change c = change_of(Change::Kind::write, fd_);
+    Change c = change_of(Change::Kind::write, fd());
     c.offset_bytes = offset_bytes;
     c.bytes = bytes;
     return c;
@@ -216,49 +192,81 @@ void File::write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t count = retry_interrupted([&] {
-      return ::pwrite(fd_, bytes.data() + done, bytes.size() - done,
+      return ::pwrite(fd(), bytes.data() + done, bytes.size() - done,
                       static_cast<off_t>(offset_bytes + done));
     });
     if (count <= 0) {
-      throw_system_error(count < 0 ? errno : EIO, display_, "cannot be written", fd_);
+      throw_system_error(count < 0 ? errno : EIO, display_, "cannot be written", fd());
     }
     done += static_cast<std::size_t>(count);
   }
   change.done();
 }
 
+void File::write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts) {
+  std::size_t size_bytes = 0;
+  for (const auto& part : parts) size_bytes += part.size();
+  if (change_observer() != nullptr || parts.size() > kMaxParts) {
+    std::vector<std::byte> joined;
+    joined.reserve(size_bytes);
+    for (const auto& part : parts) joined.insert(joined.end(), part.begin(), part.end());
+    return write_at(offset_bytes, joined);
+  }
+  std::array<iovec, kMaxParts> vectors;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    vectors[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
+  }
+  std::size_t done = 0;
+  if (base::range_fits(offset_bytes, size_bytes, kMaxOffset)) {
+    const ssize_t count = retry_interrupted([&] {
+      return ::pwritev(fd(), vectors.data(), static_cast<int>(parts.size()),
+                       static_cast<off_t>(offset_bytes));
+    });
+    if (count > 0) done = static_cast<std::size_t>(count);
+  }
+  if (done == size_bytes) return;
+  // What was not written, or the reason why, part by part.
+  std::uint64_t begin = offset_bytes;
+  for (const auto& part : parts) {
+    const std::size_t skipped = std::min(done, part.size());
+    write_at(begin + skipped, part.subspan(skipped));
+    done -= skipped;
+    begin += part.size();
+  }
+}
+
 void File::truncate(std::uint64_t size_bytes) {
   if (size_bytes > kMaxOffset) throw_system_error(EFBIG, display_, "cannot be resized");
   AnnouncedChange change([&] {
-    Change c = change_of(Change::Kind::truncate, fd_);
+    Change c = change_of(Change::Kind::truncate, fd());
     c.offset_bytes = size_bytes;
     return c;
   });
-  if (retry_interrupted([&] { return ::ftruncate(fd_, static_cast<off_t>(size_bytes)); }) != 0) {
-    throw_system_error(errno, display_, "cannot be resized", fd_);
+  if (retry_interrupted([&] { return ::ftruncate(fd(), static_cast<off_t>(size_bytes)); }) != 0) {
+    throw_system_error(errno, display_, "cannot be resized", fd());
   }
   change.done();
 }
 
 void File::sync() {
-  AnnouncedChange change([&] { return change_of(Change::Kind::sync_file, fd_); });
-  if (retry_interrupted([&] { return ::fdatasync(fd_); }) != 0) {
-    throw_system_error(errno, display_, "cannot be written to the device", fd_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::sync_file, fd()); });
+  if (retry_interrupted([&] { return ::fdatasync(fd()); }) != 0) {
+    throw_system_error(errno, display_, "cannot be written to the device", fd());
   }
   change.done();
 }
 
-void File::start_writeback() { ::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE); }
+void File::start_writeback() { ::sync_file_range(fd(), 0, 0, SYNC_FILE_RANGE_WRITE); }
 
 void File::copy_permissions(const FileInfo& like) {
-  AnnouncedChange change([&] { return change_of(Change::Kind::permissions, fd_); });
-  apply_permissions(fd_, like, display_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::permissions, fd()); });
+  apply_permissions(fd(), like, display_);
   change.done();
 }
 
 void File::will_need(std::uint64_t offset_bytes, std::uint64_t size_bytes) const noexcept {
   if (!base::range_fits(offset_bytes, size_bytes, kMaxOffset)) return;
-  ::posix_fadvise(fd_, static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes),
+  ::posix_fadvise(fd(), static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes),
                   POSIX_FADV_WILLNEED);
 }
 
@@ -274,7 +282,7 @@ std::string File::read_all(std::uint64_t limit_bytes) const {
   return text;
 }
 
-bool File::try_lock_exclusive() noexcept { return try_lock(fd_, LOCK_EX); }
-bool File::try_lock_shared() noexcept { return try_lock(fd_, LOCK_SH); }
+bool File::try_lock_exclusive() noexcept { return try_lock(fd(), LOCK_EX); }
+bool File::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
 
 }  // namespace tenfold::os

@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
+
+#include "os/descriptor.hpp"
 
 namespace tenfold::os {
 
@@ -42,9 +45,6 @@ class Directory;
 class File {
  public:
   File() = default;
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  ~File();
 
   /// The user's own path: symlinks are followed.
   static File open_read(const Path& path);
@@ -58,11 +58,13 @@ class File {
   static File create_at(const Directory& directory, const std::string& name,
                         std::uint32_t mode = 0666);
 
-  bool valid() const noexcept { return fd_ >= 0; }
+  bool valid() const noexcept { return fd_.valid(); }
   FileInfo info() const;
+  /// What info() was when the file was opened, without asking again; nothing for a new file.
+  const FileInfo& info_at_open() const noexcept { return info_at_open_; }
   std::uint64_t size_bytes() const { return info().size_bytes; }
   const std::string& display() const noexcept { return display_; }
-  int fd() const noexcept { return fd_; }
+  int fd() const noexcept { return fd_.get(); }
 
   /// Fills `into` from `offset_bytes` (pread). Throws Error(corrupt) naming expected and found
   /// size if the file ends before, Error(io) otherwise.
@@ -74,6 +76,9 @@ class File {
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
+  /// Writes `parts` one after the other by one call (pwritev); at most kMaxParts.
+  void write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts);
+  static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length; new bytes are a hole.
   void truncate(std::uint64_t size_bytes);
   /// On the device when it returns: data and what is needed to find it (fdatasync).
@@ -93,14 +98,16 @@ class File {
   bool try_lock_exclusive() noexcept;
   bool try_lock_shared() noexcept;
 
-  void close() noexcept;
+  void close() noexcept { fd_.close(); }
 
  private:
   friend class Directory;
-  File(int fd, std::string display) : fd_(fd), display_(std::move(display)) {}
+  File(int fd, std::string display, FileInfo info_at_open = {})
+      : fd_(fd), display_(std::move(display)), info_at_open_(info_at_open) {}
 
-  int fd_ = -1;
+  Descriptor fd_;
   std::string display_;
+  FileInfo info_at_open_;
 };
 
 }  // namespace tenfold::os

@@ -6,11 +6,19 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
 #include "os/system.hpp"
+
+// Older C libraries than the kernel do not name it.
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 namespace tenfold::os {
 namespace {
@@ -24,6 +32,12 @@ std::uint64_t read_setting(const char* path, std::uint64_t otherwise) {
   std::ifstream file(path);
   std::uint64_t value = otherwise;
   return file >> value ? value : otherwise;
+}
+
+/// The whole pages that hold `bytes`, which is what the system's calls want.
+std::span<std::byte> pages_of(std::span<const std::byte> bytes) noexcept {
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes();
+  return {const_cast<std::byte*>(bytes.data()) - before, bytes.size() + before};
 }
 
 std::uint64_t count_maps() {
@@ -77,13 +91,13 @@ class Mapping {
 std::uint64_t max_map_count() { return read_setting("/proc/sys/vm/max_map_count", 65530); }
 
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
-                MapKind kind) {
-  const std::uint64_t file_bytes = file.size_bytes();
-  if (!base::range_fits(offset_bytes, size_bytes, file_bytes)) {
+                MapKind kind, std::optional<std::uint64_t> file_bytes) {
+  if (!file_bytes) file_bytes = file.size_bytes();
+  if (!base::range_fits(offset_bytes, size_bytes, *file_bytes)) {
     const auto end = base::checked_add(offset_bytes, size_bytes);
     throw Error(ErrorCode::corrupt, file.display() + ": the file is too short: expected at least " +
                                         (end ? std::to_string(*end) : "2^64") + " bytes, found " +
-                                        std::to_string(file_bytes) + "; it may be truncated");
+                                        std::to_string(*file_bytes) + "; it may be truncated");
   }
   if (size_bytes == 0) return Buffer();
 
@@ -122,12 +136,37 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
 
 void sync_mapping(const Buffer& buffer) {
   if (buffer.size_bytes() == 0) return;
-  // msync wants the start of a page.
-  const std::size_t before =
-      reinterpret_cast<std::uintptr_t>(buffer.data()) % static_cast<std::size_t>(page_bytes());
-  if (::msync(buffer.data() - before, buffer.size_bytes() + before, MS_SYNC) != 0) {
+  const std::span<std::byte> pages = pages_of(buffer.bytes());
+  if (::msync(pages.data(), pages.size(), MS_SYNC) != 0) {
     throw_system_error(errno, "mapped file", "cannot be written to the device");
   }
+}
+
+bool is_resident(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return true;
+  const std::span<std::byte> pages = pages_of(bytes);
+  std::vector<unsigned char> in_memory((pages.size() + page_bytes() - 1) / page_bytes());
+  if (::mincore(pages.data(), pages.size(), in_memory.data()) != 0) return false;
+  return std::all_of(in_memory.begin(), in_memory.end(), [](unsigned char p) { return p & 1; });
+}
+
+void populate(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty()) return;
+  const std::span<std::byte> pages = pages_of(bytes);
+  // Linux before 5.14 does not know it.
+  if (::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
+  ::madvise(pages.data(), pages.size(), MADV_WILLNEED);
+}
+
+std::uint64_t available_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kibibytes = 0;
+  std::string unit;
+  while (file >> name >> kibibytes >> unit) {
+    if (name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return std::numeric_limits<std::uint64_t>::max();
 }
 
 }  // namespace tenfold::os

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "os/fault.hpp"
 
@@ -10,6 +11,9 @@ namespace tenfold::os {
 ChangeObserver* change_observer() noexcept;
 
 bool exchange_supported() noexcept;
+
+/// A change of the open file or folder `fd`; `name` and `other` are entries of a folder.
+Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
 /// One system call that changes a file system, announced to the observer if there is one.
 /// `describe` (which costs an fstat) is called only then.

@@ -1,5 +1,6 @@
 #include "os/system.hpp"
 
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -37,6 +38,12 @@ void throw_system_error(int system_errno, const std::string& display, std::strin
   if (system_errno == ENOENT) throw Error(ErrorCode::file_not_found, message);
   if (system_errno == ENOSPC || system_errno == EDQUOT) message += free_space(descriptor);
   throw Error::io(system_errno, display, message);
+}
+
+bool try_lock(int descriptor, int operation) noexcept {
+  const int result =
+      retry_interrupted([&]() noexcept { return ::flock(descriptor, operation | LOCK_NB); });
+  return result == 0 || errno != EWOULDBLOCK;
 }
 
 FileInfo to_info(const struct stat& status) noexcept {

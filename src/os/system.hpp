@@ -23,6 +23,10 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
+/// flock of `operation` without waiting: false if another open file description holds it against
+/// us. A file system without locks cannot tell, and refuses nobody.
+bool try_lock(int descriptor, int operation) noexcept;
+
 FileInfo to_info(const struct stat& status) noexcept;
 
 /// "a directory", "a symbolic link", "a FIFO", ...

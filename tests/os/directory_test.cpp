@@ -61,6 +61,19 @@ TEST(Directory, StaysTheSameFolderWhateverHappensToItsName) {
   EXPECT_TRUE(directory.list().empty());
 }
 
+TEST(Directory, ReadsLinksAndFindsItsParentWithoutItsPath) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "a/b");
+  write_text(folder / "a/x", "text");
+  std::filesystem::create_symlink("../x", folder / "a/b/link");
+  const Directory b = Directory::open(folder / "a/b");
+  EXPECT_EQ(b.read_link("link"), "../x");
+  EXPECT_EQ(b.read_link("none"), std::nullopt);
+  EXPECT_EQ(b.open_parent().read_link("x"), std::nullopt);
+  std::filesystem::rename(folder / "a", folder / "c");
+  EXPECT_EQ(File::open_read_at(b.open_parent(), "x").read_all(4), "text");
+}
+
 TEST(Directory, AFileOrALinkInPlaceOfAFolderIsCorruptAndNoEntryIsNotFound) {
   const TemporaryFolder folder;
   write_text(folder / "file", "");

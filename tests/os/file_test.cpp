@@ -56,6 +56,28 @@ TEST(File, ReadsWhatWasWritten) {
   EXPECT_EQ(File::open_read(folder / "x").read_all(8), "abcworld");
 }
 
+TEST(File, WritesManyPartsOneAfterTheOther) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  // As many as one call takes, and more.
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{3}, File::kMaxParts, File::kMaxParts + 7}) {
+    file.truncate(0);
+    std::vector<std::string> texts;
+    std::string all = ".....";
+    for (std::size_t i = 0; i < count; ++i) {
+      texts.push_back(i % 5 == 0 ? "" : std::to_string(i));
+      all += texts.back();
+    }
+    file.write_at(0, bytes_of("....."));
+    std::vector<std::span<const std::byte>> parts;
+    for (const std::string& text : texts) parts.push_back(bytes_of(text));
+    file.write_at(5, parts);
+    EXPECT_EQ(file.read_all(1U << 20), all);
+  }
+}
+
 TEST(File, ReadPastTheEndNamesBothSizes) {
   const TemporaryFolder folder;
   write_text(folder / "x", "abcd");
@@ -209,11 +231,18 @@ TEST(File, ARefusedWriteCarriesErrnoAndPath) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   // The first 4 bytes go, and then no more: a short write that must not pass for a whole one.
   const Error error = error_of([&] { file.write_at(0, bytes_of("abcdefgh")); });
+  file.truncate(0);
+  const std::vector<std::string> texts = {"ab", "cdef", "gh"};
+  std::vector<std::span<const std::byte>> parts;
+  for (const std::string& text : texts) parts.push_back(bytes_of(text));
+  const Error of_parts = error_of([&] { file.write_at(0, parts); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   EXPECT_EQ(error.code(), ErrorCode::io);
   EXPECT_EQ(error.system_errno(), EFBIG);
   EXPECT_EQ(error.path(), (folder / "x").string());
+  EXPECT_EQ(std::string(of_parts.what()), error.what());
+  EXPECT_EQ(file.read_all(10), "abcd");
 }
 
 TEST(File, TruncateShortensAndGrowsWithAHole) {

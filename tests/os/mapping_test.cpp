@@ -1,5 +1,6 @@
 #include "os/mapping.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -38,6 +39,12 @@ class MappingTest : public ::testing::Test {
 std::string read_text(const Path& path) {
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+/// Takes the file's pages out of memory, where the file system can.
+void forget_cached(const Path& path) {
+  const File file = File::open_read(path);
+  EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
 }
 
 /// Lines of /proc/self/maps that name `path`.
@@ -140,6 +147,44 @@ TEST_F(MappingTest, WritesToASharedMapReachTheFile) {
 TEST_F(MappingTest, AReadOnlyMapSaysSo) {
   const Path path = make("x", "abc");
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
+}
+
+TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepWhatWasWrittenIntoThem) {
+  const std::size_t size_bytes = 3U << 20;
+  const Path path = make("large", std::string(size_bytes, 'x'));
+  File::open_read_write(path).sync();
+  const Buffer buffer = map_file(File::open_read(path), 5, size_bytes - 5, MapKind::private_copy);
+  buffer.data()[4097] = std::byte{'y'};
+  forget_cached(path);
+  populate(buffer.bytes().subspan(1));
+  EXPECT_TRUE(is_resident(buffer.bytes().subspan(1)));
+  EXPECT_EQ(buffer.data()[4096], std::byte{'x'});
+  EXPECT_EQ(buffer.data()[4097], std::byte{'y'});
+  populate({});
+  EXPECT_TRUE(is_resident({}));
+}
+
+TEST_F(MappingTest, PagesThatAreOnTheDeviceOnlyAreNotResident) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  File::open_read_write(path).sync();
+  forget_cached(path);
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  if (is_resident(buffer.bytes())) GTEST_SKIP() << "this file system keeps its files in memory";
+  populate(buffer.bytes());
+  EXPECT_TRUE(is_resident(buffer.bytes()));
+}
+
+TEST_F(MappingTest, PopulatingPastTheEndOfAFileThatShrankIsNoCrash) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  std::filesystem::resize_file(path, 10);
+  populate(buffer.bytes());
+  EXPECT_EQ(buffer.data()[9], std::byte{'x'});
+}
+
+TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {
+  EXPECT_GT(available_memory_bytes(), 1ULL << 20);
+  EXPECT_LT(available_memory_bytes(), 1ULL << 50);
 }
 
 TEST_F(MappingTest, APrivateMapEightTimesTheMemoryOpens) {

@@ -1,0 +1,61 @@
+#include "os/no_fork.hpp"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <new>
+
+namespace tenfold::os {
+namespace {
+
+class Gate {
+ public:
+  void enter() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !closed_; });
+    ++num_inside_;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--num_inside_ == 0) changed_.notify_all();
+  }
+  /// Returns, with the mutex held, when nobody is inside.
+  void close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    changed_.wait(lock, [this] { return num_inside_ == 0; });
+    lock.release();
+  }
+  void open() {
+    closed_ = false;
+    mutex_.unlock();
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t num_inside_ = 0;
+  bool closed_ = false;
+};
+
+/// Never destroyed: a thread may wait at it when the process ends.
+Gate& gate() {
+  static Gate* const the_gate = [] {
+    auto made = std::make_unique<Gate>();
+    pthread_atfork([] { gate().close(); }, [] { gate().open(); },
+                   [] { new (&gate()) Gate; });  // its threads are not in the child
+    return made.release();
+  }();
+  return *the_gate;
+}
+
+}  // namespace
+
+NoFork::NoFork() { gate().enter(); }
+NoFork::~NoFork() { gate().leave(); }
+
+}  // namespace tenfold::os

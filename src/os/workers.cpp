@@ -1,0 +1,46 @@
+#include "os/workers.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+namespace tenfold::os {
+
+struct Workers::Threads {
+  pid_t process = ::getpid();
+  std::vector<std::thread> threads;
+};
+
+Workers::Workers(int count, const std::function<void()>& work)
+    : threads_(std::make_unique<Threads>()) {
+  // Signals belong to the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (int i = 0; i < count; ++i) {
+      threads_->threads.emplace_back(work);
+      ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-batch");
+    }
+  } catch (...) {
+    // With fewer threads there is less ahead: no reason to fail.
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool Workers::is_here() const noexcept { return threads_->process == ::getpid(); }
+
+Workers::~Workers() {
+  if (!is_here()) {
+    // The threads stayed in the parent: what stands for them here cannot be joined.
+    static_cast<void>(threads_.release());
+    return;
+  }
+  for (std::thread& thread : threads_->threads) thread.join();
+}
+
+}  // namespace tenfold::os
