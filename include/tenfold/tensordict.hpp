@@ -32,9 +32,12 @@ enum class NodeKind : std::uint8_t {
   tuple,         ///< keys "0", "1", ...
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
+  sparse,        ///< a sparse tensor of torch: its parts, by the names that torch gives them
+  opaque,        ///< what a pickle would make by calling class_name: "args", "state", ...
 };
 
-/// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack".
+/// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
+/// "opaque".
 std::string_view name(NodeKind kind) noexcept;
 std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
@@ -43,6 +46,7 @@ struct NonTensor {
   Value value;
   bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of the items
   std::int64_t stack_dim = 0;  ///< of a NonTensorStack
+  std::string device{};        ///< of a NonTensorStack: as saved, "cpu"; empty for none
   bool operator==(const NonTensor&) const = default;
 };
 
@@ -54,10 +58,15 @@ struct NodeInfo {
   bool int_keys = false;       ///< dict, ordered_dict: the keys were Python int
   Shape batch_size;            ///< tensordict, tensorclass
   DimNames names;              ///< empty, or one per batch dimension
-  std::string class_name;      ///< tensorclass: as str(cls) in Python, "<class 'm.C'>"
+  std::string class_name;      ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack
   std::optional<std::string> stack_dim_name;  ///< lazy_stack
   std::string device;                         ///< as saved, "cpu"; empty for none
+  std::string layout;                         ///< sparse: "sparse_coo", "sparse_csr", ...
+  Shape dense_shape;                          ///< sparse
+  bool is_coalesced = false;                  ///< sparse, of layout "sparse_coo"
+  /// ordered_dict: `_metadata`, by which a module's state_dict() tells the versions of its layers.
+  std::optional<Value> module_versions;
   std::optional<Value> schema;  ///< of a data set's root: what its columns mean, kept in the notes
   std::map<std::string, std::string> metadata;  ///< of a root: safetensors' `__metadata__`
 };
@@ -102,7 +111,8 @@ class TensorDict {
   }
   Tensor tensor(const KeyPath& path) const;
 
-  /// The node of `key`. Throws Error(key_not_found), which says so if a tensor is there.
+  /// The node of `key`. A JSON object or array, which is what a container without tensors is, gives
+  /// a new node of its members. Throws Error(key_not_found), which says so if a tensor is there.
   TensorDict operator[](std::string_view key) const;
 
   /// The JSON value of `key`. Throws Error(key_not_found) if there is none or it is not JSON.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,7 +12,8 @@ namespace tenfold {
 
 /// A JSON value as Python's json module knows it: integers of any size, NaN and the infinities
 /// included, members in order. A tuple is told apart from a list; JSON itself writes both as an
-/// array, and a format's notes remember which is which.
+/// array, and a format's notes remember which is which, as they do of Python's other plain values
+/// (Special).
 class Value {
  public:
   struct Null {
@@ -40,8 +42,28 @@ class Value {
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
   };
-  using Variant =
-      std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple, Object>;
+  /// A value of Python or torch that JSON lacks. JSON writes `text` (bytes as base64), `items` as
+  /// an array, or a Counter as its object.
+  struct Special {
+    enum class Type : std::uint8_t {
+      bytes,      ///< text: the bytes
+      bytearray,  ///< text: the bytes
+      complex,    ///< items: two floats, the real and the imaginary part
+      set,        ///< items, which Python can hash; in the order of whoever saved it
+      frozenset,  ///< as set
+      counter,    ///< items: one Object, the counts of collections.Counter
+      size,       ///< items: the lengths of a torch.Size
+      dtype,      ///< text: "torch.float32"
+      device,     ///< text: "cuda:0"
+      layout,     ///< text: "torch.strided"
+    };
+    Type type = Type::bytes;
+    std::string text;
+    std::vector<Value> items;
+    bool operator==(const Special&) const;
+  };
+  using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,
+                               Object, Special>;
 
   Value() : data_(Null{}) {}
   Value(bool value) : data_(value) {}
@@ -55,6 +77,7 @@ class Value {
   Value(List value) : data_(std::move(value)) {}
   Value(Tuple value) : data_(std::move(value)) {}
   Value(Object value) : data_(std::move(value)) {}
+  Value(Special value) : data_(std::move(value)) {}
 
   const Variant& data() const noexcept { return data_; }
   Variant& data() noexcept { return data_; }
@@ -70,7 +93,7 @@ class Value {
   }
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict": for messages.
+  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or a Special's: for messages.
   std::string_view type_name() const noexcept;
 
   /// Equal as Python compares them, except that NaN equals NaN and types must agree.
@@ -79,6 +102,10 @@ class Value {
  private:
   Variant data_;
 };
+
+/// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
+std::string_view name(Value::Special::Type type) noexcept;
+std::optional<Value::Special::Type> special_type_from_name(std::string_view name) noexcept;
 
 /// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN.
 std::string to_json(const Value& value);

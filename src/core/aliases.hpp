@@ -21,12 +21,7 @@ class AliasFinder {
   std::size_t add(const Leaf& leaf);
 
  private:
-  struct Hash {
-    std::size_t operator()(const SharedBytes& key) const noexcept {
-      return static_cast<std::size_t>(key.a * 0x9E3779B97F4A7C15 ^ key.b * 0xC2B2AE3D27D4EB4F);
-    }
-  };
-  std::unordered_map<SharedBytes, std::size_t, Hash> first_;
+  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
   std::size_t count_ = 0;
 };
 

@@ -22,6 +22,11 @@ struct SharedBytes {
   std::uint64_t b = 0;
   bool operator==(const SharedBytes&) const = default;
 };
+struct SharedBytesHash {
+  std::size_t operator()(const SharedBytes& key) const noexcept {
+    return static_cast<std::size_t>(key.a * 0x9E3779B97F4A7C15 ^ key.b * 0xC2B2AE3D27D4EB4F);
+  }
+};
 /// Equal for contiguous tensors over the same memory range and for leaves stored once on disk.
 /// Zero-element leaves share with nobody.
 SharedBytes shared_bytes(const Leaf& leaf);

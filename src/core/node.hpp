@@ -14,11 +14,11 @@
 
 namespace tenfold {
 
-/// An entry whose metadata is read when it is first asked for (a sub-folder).
+/// An entry whose metadata is read when it is first asked for (a sub-folder, an object).
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
-  /// Reads it: a TensorDict or a NonTensor. Called at most once if it succeeds.
+  /// Reads it. Called at most once if it succeeds.
   virtual TensorDict::Item load() = 0;
 };
 

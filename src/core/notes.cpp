@@ -1,12 +1,15 @@
 #include "core/notes.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "base/text.hpp"
 #include "core/aliases.hpp"
+#include "core/sparse.hpp"
+#include "core/special.hpp"
 
 namespace tenfold {
 namespace {
@@ -31,18 +34,31 @@ bool is_native(NodeKind kind) noexcept {
          kind == NodeKind::lazy_stack;
 }
 
+Notes::NodeNote note_of(const NodeInfo& info) {
+  Notes::NodeNote note;
+  note.kind = info.kind;
+  note.int_keys = info.int_keys;
+  note.layout = info.layout;
+  note.dense_shape = info.dense_shape;
+  note.is_coalesced = info.is_coalesced;
+  note.module_versions = info.module_versions;
+  return note;
+}
+
 /// Walks a tree in for_each_leaf order.
 class Collector {
  public:
+  explicit Collector(bool of_leaves) : of_leaves_(of_leaves) {}
+
   void node(const TensorDict& tree, const std::string& path) {
     const NodeInfo& info = tree.info();
-    if (!is_native(info.kind) || info.int_keys) {
-      notes_.nodes.emplace(path, Notes::NodeNote{info.kind, info.int_keys});
-    }
+    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(info));
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf != nullptr && !of_leaves_) return;
       // An empty key at the root is "%", so a child's path is never that of the root.
       const std::string child = note_path_child(path, key);
-      if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      if (leaf != nullptr) {
         this->leaf(*leaf, child);
       } else if (const auto* value = std::get_if<NonTensor>(&item)) {
         collect_value_note(child, value->value, notes_);
@@ -62,12 +78,14 @@ class Collector {
     paths_.push_back(path);
   }
 
+  const bool of_leaves_;
   Notes notes_;
   AliasFinder finder_;
   std::vector<std::string> paths_;
 };
 
-/// Calls `visit(pointer, value)` for `value` and everything in it, with its JSON pointer.
+/// Calls `visit(pointer, value)` for `value` and everything in it, with its JSON pointer. A Counter
+/// and the object that it is have the same.
 template <class AnyValue, class Visit>
 void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   visit(std::as_const(pointer), value);
@@ -81,6 +99,13 @@ void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   };
   if (auto* list = std::get_if<Value::List>(&value.data())) items(list->items);
   if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) items(tuple->items);
+  if (auto* special = std::get_if<Value::Special>(&value.data())) {
+    if (special->type == Value::Special::Type::counter) {
+      for_each_value(special->items.front(), pointer, visit);
+    } else {
+      items(special->items);
+    }
+  }
   if (auto* object = std::get_if<Value::Object>(&value.data())) {
     for (auto& [key, member] : object->members) {
       pointer.push_back('/');
@@ -104,9 +129,15 @@ struct Marks {
   bool tuple = false;
   bool int_keys = false;
   bool ordered = false;
+  std::optional<Value::Special::Type> type;
 };
 
 bool marks_fit(const Marks& marks, const Value& value) {
+  if (marks.type && *marks.type != Value::Special::Type::counter) {
+    return !marks.tuple && !marks.int_keys && !marks.ordered &&
+           special_from_json(*marks.type, value).has_value();
+  }
+  if (marks.tuple && marks.type) return false;
   if (marks.tuple) return value.is<Value::List>() && !marks.int_keys && !marks.ordered;
   const auto* object = value.get_if<Value::Object>();
   if (object == nullptr) return false;
@@ -117,13 +148,25 @@ bool marks_fit(const Marks& marks, const Value& value) {
 
 void apply_marks(const Marks& marks, Value& value) {
   if (marks.tuple) {
-    // Moving the items leaves each where it is, so places found below stay valid.
     value = Value::Tuple{std::move(std::get<Value::List>(value.data()).items)};
     return;
   }
-  auto& object = std::get<Value::Object>(value.data());
-  object.int_keys |= marks.int_keys;
-  object.ordered |= marks.ordered;
+  if (auto* object = std::get_if<Value::Object>(&value.data())) {
+    object->int_keys |= marks.int_keys;
+    object->ordered |= marks.ordered;
+  }
+  if (marks.type) value = *special_from_json(*marks.type, value);
+}
+
+/// Applies the marks from the leaves up: a special value is a copy of what it was made of.
+/// False if they make what Python cannot have.
+bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    apply_marks(*place->first, *place->second);
+    const auto* special = place->second->get_if<Value::Special>();
+    if (special != nullptr && !is_sound(*special)) return false;
+  }
+  return true;
 }
 
 void warn_stale_node(std::string_view path, NodeKind noted, std::string_view expected,
@@ -140,8 +183,19 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
       if (!is_position_key(keys[i], i)) return false;
     }
   }
+  if (note.kind == NodeKind::sparse) {
+    for (const std::string_view part : sparse_parts(note.layout)) {
+      if (std::find(keys.begin(), keys.end(), part) == keys.end()) return false;
+    }
+  }
   return !note.int_keys ||
          std::all_of(keys.begin(), keys.end(), [](const auto& key) { return is_int_key(key); });
+}
+
+std::string_view wanted_keys(const Notes::NodeNote& note) {
+  return note.int_keys                   ? "keys that are integers"
+         : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
+                                         : "keys \"0\", \"1\", ...";
 }
 
 }  // namespace
@@ -195,8 +249,8 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path) {
   return keys;
 }
 
-Notes collect_notes(const TensorDict& tree) {
-  Collector collector;
+Notes collect_notes(const TensorDict& tree, bool of_leaves) {
+  Collector collector(of_leaves);
   collector.node(tree, "");
   return collector.take();
 }
@@ -206,6 +260,7 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
   std::string pointer;
   for_each_value(value, pointer, [&note](const std::string& at, const Value& part) {
     if (part.is<Value::Tuple>()) note.tuples.push_back(at);
+    if (const auto* special = part.get_if<Value::Special>()) note.types.emplace(at, special->type);
     if (const auto* object = part.get_if<Value::Object>()) {
       if (object->int_keys) note.int_keys.push_back(at);
       if (object->ordered) note.ordered.push_back(at);
@@ -225,6 +280,10 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
   }
   info.kind = note.kind;
   info.int_keys = note.int_keys;
+  info.layout = note.layout;
+  info.dense_shape = note.dense_shape;
+  info.is_coalesced = note.is_coalesced;
+  info.module_versions = note.module_versions;
 }
 
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
@@ -232,9 +291,7 @@ void apply_node_note(const Notes& notes, std::string_view path, std::span<const 
   const auto found = notes.nodes.find(path);
   if (found == notes.nodes.end()) return;
   if (!keys_fit(found->second, keys)) {
-    warn_stale_node(path, found->second.kind,
-                    found->second.int_keys ? "keys that are integers" : "keys \"0\", \"1\", ...",
-                    "others");
+    warn_stale_node(path, found->second.kind, wanted_keys(found->second), "others");
     return;
   }
   apply_node_note(notes, path, info);
@@ -247,24 +304,26 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   for (const std::string& pointer : found->second.tuples) marks[pointer].tuple = true;
   for (const std::string& pointer : found->second.int_keys) marks[pointer].int_keys = true;
   for (const std::string& pointer : found->second.ordered) marks[pointer].ordered = true;
+  for (const auto& [pointer, type] : found->second.types) marks[pointer].type = type;
 
-  // All or nothing: first every place is found, then they are changed.
+  // All or nothing: what fits is found first, and changed in a copy.
+  Value changed = value;
   std::vector<std::pair<const Marks*, Value*>> places;
   bool fits = true;
   std::string pointer;
-  for_each_value(value, pointer, [&](const std::string& at, Value& part) {
+  for_each_value(changed, pointer, [&](const std::string& at, Value& part) {
     const auto mark = marks.find(at);
     if (mark == marks.end()) return;
     fits = fits && marks_fit(mark->second, part);
     places.emplace_back(&mark->second, &part);
   });
-  if (!fits || places.size() != marks.size()) {
+  if (!fits || places.size() != marks.size() || !apply_all(places)) {
     warn("notes: value " + base::quote(path) +
-         ": marks of tuples, int keys and ordered dicts are ignored: expected them to fit the "
-         "value, found another value; another tool may have changed the tree");
+         ": marks of tuples, int keys, ordered dicts and types are ignored: expected them to fit "
+         "the value, found another value; another tool may have changed the tree");
     return false;
   }
-  for (const auto& [mark, place] : places) apply_marks(*mark, *place);
+  value = std::move(changed);
   return true;
 }
 

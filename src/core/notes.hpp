@@ -15,9 +15,12 @@ namespace tenfold {
 /// What a format cannot say natively, as one small JSON document beside or inside it:
 ///
 ///   {"version": 1,
-///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true}},
+///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true},
+///                "adjacency": {"kind": "sparse", "layout": "sparse_coo", "shape": [3, 4],
+///                              "coalesced": true},
+///                "model": {"kind": "ordered_dict", "versions": {"": {"version": 1}}}},
 ///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...],
-///                                           "ordered": [...]}},
+///                                           "ordered": [...], "types": {"/0/seen": "set"}}},
 ///    "aliases": {"head/weight": "embed/weight"},
 ///    "leaves":  {"shape": {"dtype": "float32", "shape": [3]}},
 ///    "files":   {"x.memmap": "%clash-0"},
@@ -33,15 +36,22 @@ struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
     bool int_keys = false;
+    std::string layout{};  ///< this and the next two: of a sparse tensor, as in NodeInfo
+    Shape dense_shape{};
+    bool is_coalesced = false;
+    std::optional<Value> module_versions{};
     bool operator==(const NodeNote&) const = default;
   };
   /// JSON pointers (RFC 6901) into a JSON value: which arrays are tuples, which objects had int
-  /// keys, which were OrderedDicts.
+  /// keys, which were OrderedDicts, and which values are a Special.
   struct ValueNote {
     std::vector<std::string> tuples;
     std::vector<std::string> int_keys;
     std::vector<std::string> ordered;
-    bool empty() const { return tuples.empty() && int_keys.empty() && ordered.empty(); }
+    std::map<std::string, Value::Special::Type> types{};
+    bool empty() const {
+      return tuples.empty() && int_keys.empty() && ordered.empty() && types.empty();
+    }
     bool operator==(const ValueNote&) const = default;
   };
   struct LeafNote {
@@ -79,10 +89,11 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Kinds, value marks, aliases and unbatched leaves of a whole tree (not leaves, files, schema).
 /// Of leaves over the same bytes the first in for_each_leaf order holds them. Reads no tensor.
-Notes collect_notes(const TensorDict& tree);
+/// Without `of_leaves`, for formats that say these themselves: no aliases, no unbatched leaves.
+Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds what the notes say of a JSON value at `path`: where its tuples, int-keyed and ordered
-/// objects are.
+/// objects and its special values are.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
 /// Sets what `notes` says of the node at `path` (kind, int_keys), if it fits what is there;
@@ -92,8 +103,8 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);
 
-/// Makes tuples, int-keyed and ordered objects of a JSON value again. False, with a warning and
-/// the value untouched, if the note is stale.
+/// Makes tuples, int-keyed and ordered objects and special values of a JSON value again. False,
+/// with a warning and the value untouched, if the note is stale.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
 
 /// Warnings for people: what was ignored. The default prints nothing; Python makes UserWarnings.

@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/notes.hpp"
+#include "core/sparse.hpp"
 #include "core/value_json.hpp"
 
 namespace tenfold {
@@ -154,6 +155,11 @@ class NotesReader {
       if (flag == nullptr) fail_type(part, "bool", *int_keys);
       note.int_keys = *flag;
     }
+    if (note.kind == NodeKind::sparse) read_sparse(part, members, note);
+    if (const Value* versions = members.find("versions")) {
+      object(*versions, part);
+      note.module_versions = *versions;
+    }
     if (note.int_keys && note.kind != NodeKind::dict && note.kind != NodeKind::ordered_dict) {
       fail(part,
            "int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
@@ -163,10 +169,38 @@ class NotesReader {
     return note;
   }
 
+  void read_sparse(const std::string& part, const Object& members, Notes::NodeNote& note) const {
+    const Value* layout = members.find("layout");
+    const Value* shape = members.find("shape");
+    if (layout == nullptr || shape == nullptr) {
+      fail(part, std::string(layout == nullptr ? "layout" : "shape") +
+                     " is missing: expected layout and shape, found no member");
+    }
+    note.layout = text(*layout, part);
+    if (sparse_parts(note.layout).empty()) {
+      fail(part, "unknown layout: expected \"sparse_coo\", \"sparse_csr\", ..., found " +
+                     base::quote(note.layout));
+    }
+    note.dense_shape = shape_of(part, DType::uint8, *shape);
+    if (const Value* coalesced = members.find("coalesced")) {
+      const bool* flag = coalesced->get_if<bool>();
+      if (flag == nullptr) fail_type(part, "bool", *coalesced);
+      note.is_coalesced = *flag;
+    }
+  }
+
   Notes::ValueNote value_note(const std::string& path, const Value& value) const {
     const std::string part = part_of("value", path);
     Notes::ValueNote note;
     const Object& members = object(value, part);
+    if (const Value* types = members.find("types")) {
+      for (const auto& [pointer, said] : object(*types, part).members) {
+        const auto type = special_type_from_name(text(said, part));
+        // A newer tenfold may know more of them.
+        if (!type) warn_unknown_type(part, text(said, part));
+        if (type) note.types.emplace(pointer, *type);
+      }
+    }
     for (const auto& [name, into] :
          {std::pair{"tuples", &note.tuples}, std::pair{"int_keys", &note.int_keys},
           std::pair{"ordered", &note.ordered}}) {
@@ -177,6 +211,12 @@ class NotesReader {
       }
     }
     return note;
+  }
+
+  void warn_unknown_type(const std::string& part, const std::string& type) const {
+    warn(std::string(where_) + ": " + part + ": type " + base::quote(type) +
+         ": is ignored: expected one that is known, found another; a newer tenfold may have "
+         "written it");
   }
 
   std::string alias(const std::string& path, const Value& value) const {
@@ -276,6 +316,22 @@ void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
   writer.end_object();
 }
 
+void write_shape(codecs::JsonWriter& writer, const Shape& shape) {
+  writer.key("shape");
+  writer.begin_array();
+  for (const std::int64_t length : shape) writer.integer(length);
+  writer.end_array();
+}
+
+void write_sparse(codecs::JsonWriter& writer, const Notes::NodeNote& note) {
+  writer.key("layout");
+  writer.string(note.layout);
+  write_shape(writer, note.dense_shape);
+  if (!note.is_coalesced) return;
+  writer.key("coalesced");
+  writer.boolean(true);
+}
+
 }  // namespace
 
 std::string Notes::to_json() const {
@@ -291,6 +347,11 @@ std::string Notes::to_json() const {
       writer.key("int_keys");
       writer.boolean(true);
     }
+    if (note.kind == NodeKind::sparse) write_sparse(writer, note);
+    if (note.module_versions) {
+      writer.key("versions");
+      write_json(*note.module_versions, writer);
+    }
     writer.end_object();
   });
   write_map(writer, "values", values, [&](const ValueNote& note) {
@@ -298,6 +359,8 @@ std::string Notes::to_json() const {
     write_texts(writer, "tuples", note.tuples);
     write_texts(writer, "int_keys", note.int_keys);
     write_texts(writer, "ordered", note.ordered);
+    write_map(writer, "types", note.types,
+              [&](const Value::Special::Type type) { writer.string(name(type)); });
     writer.end_object();
   });
   write_map(writer, "aliases", aliases, [&](const std::string& target) { writer.string(target); });
@@ -305,10 +368,7 @@ std::string Notes::to_json() const {
     writer.begin_object();
     writer.key("dtype");
     writer.string(name(note.dtype));
-    writer.key("shape");
-    writer.begin_array();
-    for (const std::int64_t length : note.shape) writer.integer(length);
-    writer.end_array();
+    write_shape(writer, note.shape);
     writer.end_object();
   });
   write_map(writer, "files", files, [&](const std::string& file) { writer.string(file); });

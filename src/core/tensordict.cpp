@@ -14,8 +14,9 @@
 namespace tenfold {
 namespace {
 
-constexpr std::array<std::string_view, 7> kKindNames = {
-    "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack"};
+constexpr std::array<std::string_view, 9> kKindNames = {"tensordict", "dict",   "ordered_dict",
+                                                        "list",       "tuple",  "tensorclass",
+                                                        "lazy_stack", "sparse", "opaque"};
 
 /// "ckpt: " or, below the node that has a name, "ckpt: node \"model.encoder\": "; may be empty.
 std::string place(const std::string& where, std::span<const std::string> below) {
@@ -114,6 +115,29 @@ void collect_sources(const Node& node, std::unordered_set<const Node*>& seen,
   }
 }
 
+void set_items(TensorDict& node, const std::vector<Value>& items) {
+  for (std::size_t i = 0; i < items.size(); ++i) node.set(std::to_string(i), items[i]);
+}
+
+/// The entries of a JSON object or array as a node; nothing for a scalar.
+std::optional<TensorDict> node_of_value(const Value& value) {
+  TensorDict node;
+  if (const auto* object = value.get_if<Value::Object>()) {
+    node.info().kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
+    node.info().int_keys = object->int_keys;
+    for (const auto& [key, member] : object->members) node.set(key, member);
+  } else if (const auto* list = value.get_if<Value::List>()) {
+    node.info().kind = NodeKind::list;
+    set_items(node, list->items);
+  } else if (const auto* tuple = value.get_if<Value::Tuple>()) {
+    node.info().kind = NodeKind::tuple;
+    set_items(node, tuple->items);
+  } else {
+    return std::nullopt;
+  }
+  return node;
+}
+
 }  // namespace
 
 std::string_view name(NodeKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
@@ -169,9 +193,13 @@ Tensor TensorDict::tensor(const KeyPath& path) const {
 
 TensorDict TensorDict::operator[](std::string_view key) const {
   const Item item = get(key);
-  const auto* node = std::get_if<TensorDict>(&item);
-  if (node == nullptr) fail_other_kind(place(where(), {}), key, "a node", item);
-  return *node;
+  if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
+  const auto* json = std::get_if<NonTensor>(&item);
+  std::optional<TensorDict> made;
+  if (json != nullptr && !json->is_stack) made = node_of_value(json->value);
+  if (!made) fail_other_kind(place(where(), {}), key, "a node", item);
+  if (!where().empty()) made->node()->where = where() + '/' + std::string(key);
+  return *made;
 }
 
 Value TensorDict::value(std::string_view key) const {

@@ -1,6 +1,7 @@
 #include <tenfold/value.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <unordered_set>
@@ -8,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/base64.hpp"
 #include "base/text.hpp"
 #include "core/value_json.hpp"
 
@@ -64,10 +66,36 @@ void write_object(const Value::Object& object, codecs::JsonWriter& writer) {
   writer.end_object();
 }
 
+void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
+  switch (special.type) {
+    using enum Value::Special::Type;
+    case bytes:
+    case bytearray:
+      return writer.string(base::base64(special.text));
+    case dtype:
+    case device:
+    case layout:
+      return writer.string(special.text);
+    case counter:
+      return write_json(special.items.front(), writer);
+    case complex:
+    case set:
+    case frozenset:
+    case size:
+      return write_items(special.items, writer);
+  }
+}
+
+/// In the order of the enumeration.
+constexpr std::array<std::string_view, 10> kSpecialNames = {
+    "bytes",   "bytearray",  "complex",     "set",          "frozenset",
+    "Counter", "torch.Size", "torch.dtype", "torch.device", "torch.layout"};
+
 }  // namespace
 
 bool Value::List::operator==(const List&) const = default;
 bool Value::Tuple::operator==(const Tuple&) const = default;
+bool Value::Special::operator==(const Special&) const = default;
 
 bool Value::Object::operator==(const Object& other) const {
   if (int_keys != other.int_keys || ordered != other.ordered) return false;
@@ -104,6 +132,7 @@ std::string_view Value::type_name() const noexcept {
                         [](const List&) { return std::string_view("list"); },
                         [](const Tuple&) { return std::string_view("tuple"); },
                         [](const Object&) { return std::string_view("dict"); },
+                        [](const Special& special) { return name(special.type); },
                     },
                     data_);
 }
@@ -113,6 +142,16 @@ bool Value::operator==(const Value& other) const {
   const double* theirs = other.get_if<double>();
   if (mine != nullptr && theirs != nullptr && std::isnan(*mine) && std::isnan(*theirs)) return true;
   return data_ == other.data_;
+}
+
+std::string_view name(Value::Special::Type type) noexcept {
+  return kSpecialNames[static_cast<std::size_t>(type)];
+}
+
+std::optional<Value::Special::Type> special_type_from_name(std::string_view name) noexcept {
+  const auto* const found = std::find(kSpecialNames.begin(), kSpecialNames.end(), name);
+  if (found == kSpecialNames.end()) return std::nullopt;
+  return static_cast<Value::Special::Type>(found - kSpecialNames.begin());
 }
 
 Value ValueBuilder::take() {
@@ -160,6 +199,7 @@ void write_json(const Value& value, codecs::JsonWriter& writer) {
                  [&](const Value::List& item) { write_items(item.items, writer); },
                  [&](const Value::Tuple& item) { write_items(item.items, writer); },
                  [&](const Value::Object& item) { write_object(item, writer); },
+                 [&](const Value::Special& item) { write_special(item, writer); },
              },
              value.data());
 }

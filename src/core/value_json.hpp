@@ -10,7 +10,8 @@
 
 namespace tenfold {
 
-/// The text of a value in one of Python's layouts. A tuple is written as an array.
+/// The text of a value in one of Python's layouts. A tuple is written as an array, a
+/// Special as its comment says.
 /// Throws Error(invalid_argument) if a string is not UTF-8.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 

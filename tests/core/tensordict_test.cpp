@@ -189,6 +189,24 @@ TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
   EXPECT_EQ(at(td, {"child", "x"}), 5);
 }
 
+TEST(TensorDict, EntersJsonContainersAsNodesOfTheirMembers) {
+  TensorDict td;
+  td.node()->where = "ckpt";
+  const Value::Object by_number{{{"0", Value(1)}, {"1", Value(2)}}, true, false};
+  td.set("state", Value(by_number));
+  td.set("groups", Value(Value::List{{Value(by_number), Value("x")}}));
+  td.set("betas", Value(Value::Tuple{{Value(0.5)}}));
+  EXPECT_EQ(td["state"].kind(), NodeKind::dict);
+  EXPECT_TRUE(td["state"].info().int_keys);
+  EXPECT_EQ(td["state"].value("1"), Value(2));
+  EXPECT_EQ(td["state"].where(), "ckpt/state");
+  EXPECT_EQ(td["groups"].kind(), NodeKind::list);
+  EXPECT_EQ(td["groups"]["0"].value("0"), Value(1));
+  EXPECT_EQ(td["betas"].kind(), NodeKind::tuple);
+  EXPECT_EQ(no_key([&] { td["groups"]["1"]; }),
+            "ckpt/groups: key \"1\": expected a node, found a JSON value");
+}
+
 TEST(TensorDict, FlushesEachSourceOnce) {
   const auto a = std::make_shared<FakeSource>(Buffer::allocate(8));
   const auto b = std::make_shared<FakeSource>(Buffer::allocate(8));

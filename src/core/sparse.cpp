@@ -1,0 +1,182 @@
+#include "core/sparse.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+using Parts = std::array<std::string_view, 3>;
+constexpr Parts kCoo = {"indices", "values", ""};
+constexpr Parts kByRow = {"crow_indices", "col_indices", "values"};
+constexpr Parts kByColumn = {"ccol_indices", "row_indices", "values"};
+
+bool is_block(std::string_view layout) { return layout == "sparse_bsr" || layout == "sparse_bsc"; }
+bool is_by_row(std::string_view layout) { return layout == "sparse_csr" || layout == "sparse_bsr"; }
+
+/// Integers of int32 or int64.
+class Indices {
+ public:
+  explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {}
+  std::int64_t at(std::int64_t i) const {
+    return tensor_.dtype() == DType::int32 ? tensor_.data<std::int32_t>()[i]
+                                           : tensor_.data<std::int64_t>()[i];
+  }
+
+ private:
+  Tensor tensor_;
+};
+
+class Checker {
+ public:
+  Checker(const TensorDict& node, const std::string& where)
+      : node_(node), info_(node.info()), where_(where) {}
+
+  void check() const {
+    for (const std::int64_t length : info_.dense_shape) {
+      if (length < 0) fail("shape", "lengths from 0", base::list_text(info_.dense_shape));
+    }
+    if (info_.layout == "sparse_coo") return check_coo();
+    check_compressed();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view part, const std::string& expected,
+                         const std::string& found) const {
+    throw Error(ErrorCode::corrupt, where_ + ": sparse tensor: " + std::string(part) +
+                                        ": expected " + expected + ", found " + found);
+  }
+
+  Tensor indices(std::string_view part) const {
+    Tensor tensor = node_.at(part);
+    if (tensor.dtype() != DType::int64 && tensor.dtype() != DType::int32) {
+      fail(part, "int64 or int32", std::string(name(tensor.dtype())));
+    }
+    return tensor;
+  }
+
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+
+  /// indices [d, n], values [n, ...], d of the dense lengths sparse.
+  void check_coo() const {
+    const Tensor indices = this->indices("indices");
+    const Tensor values = node_.at("values");
+    const Shape& shape = info_.dense_shape;
+    if (indices.ndim() != 2) fail("indices", "two dimensions", base::list_text(indices.shape()));
+    const std::int64_t depth = indices.shape()[0];
+    const std::int64_t count = indices.shape()[1];
+    Shape expected = {count};
+    if (depth <= static_cast<std::int64_t>(shape.size())) {
+      expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    }
+    if (depth > static_cast<std::int64_t>(shape.size()) || values.shape() != expected) {
+      fail("values", "shape " + base::list_text(expected), base::list_text(values.shape()));
+    }
+    const Indices at(indices);
+    for (std::int64_t d = 0; d < depth; ++d) {
+      const std::int64_t length = shape[static_cast<std::size_t>(d)];
+      for (std::int64_t i = 0; i < count; ++i) {
+        require_index("indices", at.at(d * count + i), length);
+      }
+    }
+  }
+
+  void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
+    if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
+  }
+
+  /// Batches of: compressed [rows + 1] from 0 to n, not falling; plain [n], rising within a row.
+  void check_compressed() const {
+    const bool by_row = is_by_row(info_.layout);
+    const Parts& parts = by_row ? kByRow : kByColumn;
+    const Tensor compressed = indices(parts[0]);
+    const Tensor plain = indices(parts[1]);
+    const Tensor values = node_.at(parts[2]);
+    const Shape& shape = info_.dense_shape;
+    const std::size_t block_dims = is_block(info_.layout) ? 2 : 0;
+    const std::size_t batch_dims = compressed.shape().empty() ? 0 : compressed.shape().size() - 1;
+    const bool fits =
+        plain.shape().size() == batch_dims + 1 && shape.size() >= batch_dims + 2 &&
+        compressed.shape().size() == batch_dims + 1 &&
+        values.shape().size() + 1 == shape.size() + block_dims &&
+        std::equal(
+            shape.begin() + static_cast<std::ptrdiff_t>(batch_dims) + 2, shape.end(),
+            values.shape().begin() + static_cast<std::ptrdiff_t>(batch_dims + 1 + block_dims));
+    if (!fits) fail("shape", "dimensions that fit the parts", base::list_text(shape));
+    const std::int64_t count = plain.shape().back();
+    const std::int64_t row_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 1];
+    const std::int64_t column_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 2];
+    if (row_block < 1 || column_block < 1 || shape[batch_dims] % row_block != 0 ||
+        shape[batch_dims + 1] % column_block != 0) {
+      fail("values", "blocks that divide the shape", base::list_text(values.shape()));
+    }
+    const std::int64_t rows = shape[batch_dims] / row_block;
+    const std::int64_t columns = shape[batch_dims + 1] / column_block;
+    std::int64_t batches = 1;
+    for (std::size_t i = 0; i < batch_dims; ++i) {
+      const std::int64_t length = shape[i];
+      if (compressed.shape()[i] != length || plain.shape()[i] != length ||
+          values.shape()[i] != length) {
+        fail("shape", "the same batches in all parts", base::list_text(shape));
+      }
+      batches *= length;
+    }
+    const std::int64_t lines = by_row ? rows : columns;
+    if (compressed.shape().back() != lines + 1 || values.shape()[batch_dims] != count) {
+      fail(parts[0], number(lines + 1) + " entries", number(compressed.shape().back()));
+    }
+    const Indices ends(compressed);
+    const Indices places(plain);
+    for (std::int64_t b = 0; b < batches; ++b) {
+      check_lines(parts, ends, b * (lines + 1), places, b * count, lines, count,
+                  by_row ? columns : rows);
+    }
+  }
+
+  void check_lines(const Parts& parts, const Indices& ends, std::int64_t first_end,
+                   const Indices& places, std::int64_t first_place, std::int64_t lines,
+                   std::int64_t count, std::int64_t length) const {
+    if (ends.at(first_end) != 0) fail(parts[0], "0 first", number(ends.at(first_end)));
+    if (ends.at(first_end + lines) != count) {
+      fail(parts[0], number(count) + " last", number(ends.at(first_end + lines)));
+    }
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const std::int64_t begin = ends.at(first_end + line);
+      const std::int64_t end = ends.at(first_end + line + 1);
+      if (end < begin || end > count) {
+        fail(parts[0], "numbers that do not fall, up to " + number(count), number(end));
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t index = places.at(first_place + i);
+        require_index(parts[1], index, length);
+        if (i > begin && index <= places.at(first_place + i - 1)) {
+          fail(parts[1], "numbers that rise within a line", number(index));
+        }
+      }
+    }
+  }
+
+  const TensorDict& node_;
+  const NodeInfo& info_;
+  const std::string& where_;
+};
+
+}  // namespace
+
+std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept {
+  if (layout == "sparse_coo") return std::span(kCoo).first(2);
+  if (layout == "sparse_csr" || layout == "sparse_bsr") return kByRow;
+  if (layout == "sparse_csc" || layout == "sparse_bsc") return kByColumn;
+  return {};
+}
+
+void require_sound_sparse(const TensorDict& node, const std::string& where) {
+  Checker(node, where).check();
+}
+
+}  // namespace tenfold
