@@ -13,6 +13,7 @@
 
 #include "core/notes.hpp"
 #include "formats/format.hpp"
+#include "fuzz/scratch.hpp"
 
 namespace {
 
@@ -33,22 +34,8 @@ constexpr std::string_view kFiles[] = {"meta.json",
 
 /// One folder for the life of the process, filled anew for each input.
 const fs::path& scratch() {
-  static const struct Scratch {
-    Scratch() {
-      const fs::path root = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-      std::string pattern = (root / "tenfold-fuzz-XXXXXX").string();
-      if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-      path = pattern;
-    }
-    ~Scratch() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    fs::path path;
-  } folder;
-  return folder.path;
+  static const tenfold::fuzz::ScratchFolder folder;
+  return folder.path();
 }
 
 void fill(std::string_view input) {
@@ -69,15 +56,7 @@ void fill(std::string_view input) {
 void use(tenfold::Mode mode) {
   using namespace tenfold;
   const TensorDict tree = kMemmapFolder.open(scratch(), {mode});
-  tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
-    const auto* leaf = std::get_if<Leaf>(&item);
-    if (leaf == nullptr) return;
-    const Tensor tensor = leaf->tensor();
-    if (tensor.nbytes() == 0) return;
-    volatile std::byte touched = tensor.raw_data()[0];
-    touched = tensor.raw_data()[tensor.nbytes() - 1];
-    static_cast<void>(touched);
-  });
+  fuzz::touch_leaves(tree);
 }
 
 }  // namespace

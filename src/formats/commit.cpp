@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checksum.hpp"
+#include "os/background.hpp"
 
 namespace tenfold {
 namespace {
@@ -137,7 +138,12 @@ bool settle_set_aside(os::Directory& parent, const std::string& name) {
 
 }  // namespace
 
+/// To free less takes no longer than to start a thread.
+constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
+
 FileReplacement::FileReplacement(const Path& path) {
+  // One old version at a time may still hold its space.
+  os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
   parent_ = std::move(parent.directory);
@@ -200,11 +206,25 @@ void FileReplacement::publish(bool durable) {
   }
   if (durable) parent_.sync();
   if (exchanged) {
-    parent_.remove_file(sibling_);
+    remove_exchanged();
     has_sibling_ = false;
   }
   file_.close();
+  if (old && old->size_bytes >= kSlowlyFreedBytes) os::close_in_background(std::move(old_));
   old_.close();
+}
+
+/// Removes what has the sibling's name after the exchange: the old file, which is ours because we
+/// hold its lock, or the file of a writer that renamed it over the old one just before, which is
+/// somebody's as long as it is locked. What stays is litter for the next save.
+void FileReplacement::remove_exchanged() {
+  const os::File there = os::File::try_open_read_at(parent_, sibling_);
+  if (!there.valid()) return;
+  if (there.info().same_file(old_.info())) return parent_.remove_file(sibling_);
+  old_ = os::File::try_open_read_at(parent_, sibling_);
+  if (old_.valid() && old_.try_lock_exclusive() && still_named(parent_, sibling_, old_)) {
+    parent_.remove_file(sibling_);
+  }
 }
 
 FolderReplacement::FolderReplacement(const Path& path) {

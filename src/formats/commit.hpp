@@ -16,7 +16,8 @@ namespace tenfold {
 ///   2. the caller writes it through file()
 ///   3. publish(): permissions and owner of the old file; fsync of the new one (durable); exchange
 ///      with the old name (or rename, where there is none or the file system cannot exchange);
-///      fsync of the parent (durable); the old file is removed; file() is closed
+///      fsync of the parent (durable); the old file is removed, and its space freed in the
+///      background; file() is closed
 ///
 /// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
 /// sibling. Plain rename-over is avoided because ext4 flushes the new file before it
@@ -34,6 +35,8 @@ class FileReplacement {
   void publish(bool durable);
 
  private:
+  void remove_exchanged();
+
   os::Directory parent_;
   std::string name_;
   std::string sibling_;

@@ -45,10 +45,19 @@ struct Format {
   /// Replaces what is at `path`, atomically.
   void (*write)(const TensorDict& tree, const Path& path, const WriteRequest& request);
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
+  bool holds_sparse = false;  ///< nodes of kind sparse; others refuse them by key
 };
 
+extern const Format kConsolidated;        // consolidated.cpp
+extern const Format kDcp;                 // dcp.cpp
+extern const Format kMemmapArchive;       // memmap_archive_format.cpp: "tdz"
 extern const Format kMemmapFolder;        // memmap_folder.cpp
+extern const Format kNpy;                 // npy.cpp
+extern const Format kNpz;                 // npz.cpp
 extern const Format kSafetensors;         // safetensors.cpp
+extern const Format kSafetensorsDcp;      // safetensors_dcp.cpp: probe() calls it "dcp"
 extern const Format kSafetensorsSharded;  // safetensors_sharded.cpp: probe() calls it "safetensors"
+extern const Format kSnapshot;            // snapshot.cpp
+extern const Format kTorchFile;           // torch_file.cpp
 
 }  // namespace tenfold

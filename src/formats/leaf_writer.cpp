@@ -14,6 +14,7 @@
 
 #include "base/checked.hpp"
 #include "base/checksum.hpp"
+#include "codecs/zip.hpp"
 #include "core/leaf_bytes.hpp"
 #include "os/thread_pool.hpp"
 
@@ -25,8 +26,10 @@ constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 /// multiples of it, let the page cache take its largest folios: 512 MiB in 92 ms where pieces of
 /// 256 KiB took 487.
 constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
-/// Smaller pieces are copied together with their neighbours into one write.
+/// Smaller pieces are written together with their neighbours.
 constexpr std::size_t kDirectBytes = kPieceBytes / 4;
+/// Smaller ones still are first copied together: a part of a write costs as much as that.
+constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 /// What verify reads at once: larger pieces fall out of the cache before they are hashed.
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
 /// Small runs are handed out together, so that handing out costs little.
@@ -79,34 +82,55 @@ class Scratch {
 /// Writes pieces, of which small neighbours become one write.
 class Gatherer {
  public:
-  void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece) {
-    const bool follows = file_ == &file && offset_bytes == offset_ + gathered_;
-    if (!follows || gathered_ + piece.size() > kPieceBytes) flush();
+  /// `lasting`: the bytes stay where they are until the next flush().
+  void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece,
+           bool lasting) {
+    const bool follows = file_ == &file && offset_bytes == offset_ + size_;
+    const bool fits = size_ + piece.size() <= kPieceBytes && parts_.size() < os::File::kMaxParts;
+    if (!follows || !fits) flush();
     if (piece.size() >= kDirectBytes) {
       flush();
       file.write_at(offset_bytes, piece);
       return;
     }
-    if (gathered_ == 0) {
+    if (parts_.empty()) {
       file_ = &file;
       offset_ = offset_bytes;
     }
-    std::memcpy(memory_.bytes().data() + gathered_, piece.data(), piece.size());
-    gathered_ += piece.size();
+    add(lasting && piece.size() >= kCopiedBytes ? piece : copied(piece));
+    size_ += piece.size();
     // Full up to where the next large piece begins.
-    if ((offset_ + gathered_) % kPieceBytes == 0) flush();
+    if ((offset_ + size_) % kPieceBytes == 0) flush();
   }
 
   void flush() {
-    if (gathered_ > 0) file_->write_at(offset_, memory_.bytes().first(gathered_));
-    gathered_ = 0;
+    if (!parts_.empty()) file_->write_at(offset_, parts_);
+    parts_.clear();
+    size_ = 0;
+    copied_ = 0;
   }
 
  private:
+  std::span<const std::byte> copied(std::span<const std::byte> piece) {
+    const auto copy = memory_.bytes().subspan(copied_, piece.size());
+    std::memcpy(copy.data(), piece.data(), piece.size());
+    copied_ += piece.size();
+    return copy;
+  }
+  void add(std::span<const std::byte> part) {
+    if (!parts_.empty() && parts_.back().data() + parts_.back().size() == part.data()) {
+      parts_.back() = {parts_.back().data(), parts_.back().size() + part.size()};
+    } else {
+      parts_.push_back(part);
+    }
+  }
+
   Scratch memory_{kPieceBytes};
+  std::size_t copied_ = 0;
   os::File* file_ = nullptr;
   std::uint64_t offset_ = 0;
-  std::size_t gathered_ = 0;
+  std::size_t size_ = 0;
+  std::vector<std::span<const std::byte>> parts_;
 };
 
 /// What one thread needs of memory: for bytes that do not lie in memory as they are written, and
@@ -141,20 +165,71 @@ bool lies_as_written(const Leaf& leaf) {
   return tensor != nullptr && tensor->is_contiguous();
 }
 
-void write_run(LeafWrite& write, const Run& run, bool checksums, Workspace& space,
+std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
+  return write.block_checksums[static_cast<std::size_t>(run.begin / kBlockBytes)];
+}
+
+/// The checksum of bytes that arrive in pieces; of one piece, if it is whole, faster.
+class PieceChecksum {
+ public:
+  PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
+      : kind_(kind), size_bytes_(size_bytes) {}
+
+  void update(std::span<const std::byte> piece) {
+    if (kind_ == BlockChecksum::crc32) {
+      value_ = codecs::crc32(piece, static_cast<std::uint32_t>(value_));
+    } else if (kind_ == BlockChecksum::xxh3 && piece.size() == size_bytes_) {
+      value_ = base::xxh3(piece);
+    } else if (kind_ == BlockChecksum::xxh3) {
+      if (!stream_) stream_.emplace();
+      stream_->update(piece);
+    }
+  }
+  std::uint64_t value() const { return stream_ ? stream_->digest() : value_; }
+
+ private:
+  BlockChecksum kind_;
+  std::uint64_t size_bytes_;
+  std::uint64_t value_ = 0;
+  std::optional<base::Xxh3Stream> stream_;
+};
+
+/// True if the leaf is small enough to be checksummed as a whole and then written after its head,
+/// which so becomes a part of the same write.
+bool goes_after_its_head(const LeafWrite& write) {
+  return write.head && write.size_bytes <= kDirectBytes;
+}
+
+void write_after_its_head(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& space,
+                          Progress& progress) {
+  const bool lasting = lies_as_written(*write.leaf);
+  const auto use = [&](std::span<const std::byte> piece) {
+    PieceChecksum checksum(kind, piece.size());
+    checksum.update(piece);
+    if (!write.block_checksums.empty()) checksum_of(write, run) = checksum.value();
+    const std::string head = write.head(write);
+    space.gatherer.put(*write.file, write.file_offset_bytes - head.size(),
+                       std::as_bytes(std::span(head)), false);
+    if (piece.empty()) return;
+    space.gatherer.put(*write.file, write.file_offset_bytes, piece, lasting);
+    progress.add(piece.size());
+  };
+  if (write.size_bytes == 0) {
+    use({});
+  } else {
+    for_each_piece(*write.leaf, run.begin, run.end, space.scratch.bytes(), use);
+  }
+}
+
+void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& space,
                Progress& progress) {
   const std::uint64_t item_bytes = itemsize(write.leaf->dtype());
-  std::optional<base::Xxh3Stream> stream;
-  std::uint64_t whole = 0;
+  PieceChecksum checksum(kind, run.end - run.begin);
   std::uint64_t position = run.begin;
+  const bool lasting = lies_as_written(*write.leaf);
   const auto use = [&](std::span<const std::byte> piece) {
-    if (checksums && piece.size() == run.end - run.begin) {
-      whole = base::xxh3(piece);
-    } else if (checksums) {
-      if (!stream) stream.emplace();
-      stream->update(piece);
-    }
-    space.gatherer.put(*write.file, write.file_offset_bytes + position, piece);
+    checksum.update(piece);
+    space.gatherer.put(*write.file, write.file_offset_bytes + position, piece, lasting);
     position += piece.size();
     progress.add(piece.size());
   };
@@ -163,12 +238,27 @@ void write_run(LeafWrite& write, const Run& run, bool checksums, Workspace& spac
     const std::uint64_t in_file = write.file_offset_bytes + position;
     std::uint64_t count = kPieceBytes - in_file % kPieceBytes;
     count = std::max(count - count % item_bytes, item_bytes);
-    for_each_piece(*write.leaf, position, std::min(position + count, run.end),
-                   space.scratch.bytes(), use);
+    const std::uint64_t begin = write.leaf_offset_bytes + position;
+    const std::uint64_t end = write.leaf_offset_bytes + std::min(position + count, run.end);
+    for_each_piece(*write.leaf, begin, end, space.scratch.bytes(), use);
   }
-  if (checksums) {
-    write.block_checksums[static_cast<std::size_t>(run.begin / kBlockBytes)] =
-        stream ? stream->digest() : whole;
+  if (kind != BlockChecksum::none) checksum_of(write, run) = checksum.value();
+}
+
+/// The checksum of a run that lies in memory as it is written.
+void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
+  const std::byte* bytes = write.leaf->tensor_in_memory()->raw_data() + write.leaf_offset_bytes;
+  PieceChecksum checksum(kind, run.end - run.begin);
+  checksum.update({bytes + run.begin, bytes + run.end});
+  checksum_of(write, run) = checksum.value();
+}
+
+/// The heads of leaves that were written before their checksums were known.
+void write_other_heads(const std::vector<LeafWrite>& writes) {
+  for (const LeafWrite& write : writes) {
+    if (!write.head || goes_after_its_head(write)) continue;
+    const std::string head = write.head(write);
+    write.file->write_at(write.file_offset_bytes - head.size(), std::as_bytes(std::span(head)));
   }
 }
 
@@ -176,6 +266,7 @@ std::vector<Run> runs_of(std::vector<LeafWrite>& writes, bool checksums) {
   std::vector<Run> runs;
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const std::uint64_t size = writes[i].size_bytes;
+    if (size == 0 && writes[i].head) runs.push_back({i, 0, 0});
     for (std::uint64_t begin = 0; begin < size; begin += kBlockBytes) {
       runs.push_back({i, begin, std::min(begin + kBlockBytes, size)});
     }
@@ -238,44 +329,67 @@ std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Pr
 
 }  // namespace
 
-void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_threads,
+void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync) {
+  const bool checksums = checksum != BlockChecksum::none;
   const std::vector<Run> runs = runs_of(writes, checksums);
-  const int threads = os::num_threads_for(num_threads);
+  const auto size_of = [&](std::size_t i) { return runs[i].end - runs[i].begin; };
+  const auto threads = static_cast<std::size_t>(os::num_threads_for(num_threads));
   const auto file_of = [&](std::size_t i) { return writes[runs[i].index].file; };
   std::size_t num_files = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (i == 0 || file_of(i) != file_of(i - 1)) ++num_files;
   }
+  const bool as_they_lie = std::ranges::all_of(
+      writes, [](const LeafWrite& write) { return lies_as_written(*write.leaf); });
   // The kernel lets one thread at a time write into a file, and others that try make it slower (49
   // ms where one takes 16). So a file is one thread's from its start to its end, unless there are
   // few and their bytes must first be read or gathered.
-  const bool by_file = num_files >= static_cast<std::size_t>(threads) ||
-                       std::ranges::all_of(writes, [](const LeafWrite& write) {
-                         return lies_as_written(*write.leaf);
-                       });
-  const auto batches = batches_of(
-      runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes,
-      [&](std::size_t i) { return runs[i].end - runs[i].begin; },
-      [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
+  const bool by_file = num_files >= threads || as_they_lie;
+  const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
+                                  [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
+  // Threads that have no file to write take the checksums off those that have.
+  std::vector<Batch> to_hash;
+  if (checksums && as_they_lie && num_files < threads) {
+    to_hash = batches_of(runs.size(), kBatchBytes, size_of, [](std::size_t) { return true; });
+    if (to_hash.size() < 2) to_hash.clear();  // not worth another thread
+  }
+  const bool apart = !to_hash.empty();
   Workspaces workspaces;
   const std::thread::id caller = std::this_thread::get_id();
+  const auto write = [&](const Batch& batch) {
+    auto space = workspaces.take();
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+      LeafWrite& of = writes[runs[i].index];
+      if (goes_after_its_head(of)) {
+        write_after_its_head(of, runs[i], checksum, *space, progress);
+      } else {
+        write_run(of, runs[i], apart ? BlockChecksum::none : checksum, *space, progress);
+      }
+      // An item may be one file of any size: Ctrl-C must not wait for its end.
+      if (std::this_thread::get_id() == caller) progress.poll();
+      if (will_sync && size_of(i) == kBlockBytes) of.file->start_writeback();
+    }
+    space->gatherer.flush();
+    workspaces.give_back(std::move(space));
+  };
+  const auto hash = [&](const Batch& batch) {
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+      LeafWrite& of = writes[runs[i].index];
+      if (!goes_after_its_head(of)) hash_run(of, runs[i], checksum);
+    }
+  };
   os::parallel_for(
-      batches.size(), threads,
+      batches.size() + to_hash.size(), static_cast<int>(threads),
       [&](std::size_t item) {
-        auto space = workspaces.take();
-        for (std::size_t i = batches[item].first; i < batches[item].last; ++i) {
-          write_run(writes[runs[i].index], runs[i], checksums, *space, progress);
-          // An item may be one file of any size: Ctrl-C must not wait for its end.
-          if (std::this_thread::get_id() == caller) progress.poll();
-          if (will_sync && runs[i].end - runs[i].begin == kBlockBytes) {
-            writes[runs[i].index].file->start_writeback();
-          }
+        if (item < batches.size()) {
+          write(batches[item]);
+        } else {
+          hash(to_hash[item - batches.size()]);
         }
-        space->gatherer.flush();
-        workspaces.give_back(std::move(space));
       },
       [&] { progress.poll(); });
+  write_other_heads(writes);
 }
 
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,

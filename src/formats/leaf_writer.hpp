@@ -12,19 +12,32 @@
 
 namespace tenfold {
 
+/// What is computed of each 16 MiB block of a leaf while it is written.
+enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
+
+/// As formats are asked for their own checksums.
+constexpr BlockChecksum xxh3_if(bool wanted) {
+  return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
+}
+
 /// One run of a leaf's bytes to be written to a file.
 struct LeafWrite {
   const Leaf* leaf = nullptr;
   os::File* file = nullptr;  ///< open while written
   std::uint64_t file_offset_bytes = 0;
-  std::uint64_t size_bytes = 0;                ///< of the whole leaf
-  std::vector<std::uint64_t> block_checksums;  ///< out: XXH3 of each 16 MiB block, if asked for
+  std::uint64_t size_bytes = 0;                ///< of what is written: mostly the whole leaf
+  std::vector<std::uint64_t> block_checksums;  ///< out: of each 16 MiB block, if asked for
+  /// Makes bytes that depend on the checksums and end where the leaf's begin (a zip entry's
+  /// header); empty for none. Is called once, on any thread, when block_checksums is whole.
+  std::function<std::string(const LeafWrite&)> head = {};
+  /// Where in the leaf's contiguous bytes what is written begins; a multiple of the itemsize.
+  std::uint64_t leaf_offset_bytes = 0;
 };
 
 /// Writes all leaves in parallel, block by block, checksumming each piece while it is in cache.
 /// With `will_sync` the device begins with each block while the next one is written.
 /// Extra memory: two pieces of 2 MiB a thread.
-void write_leaves(std::vector<LeafWrite>& writes, bool checksums, int num_threads,
+void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
 /// One stored block to check.

@@ -18,7 +18,7 @@ std::size_t piece_bytes(std::uint64_t left) {
 
 }  // namespace
 
-bool same_content(const os::File& a, const os::File& b, std::uint64_t size_bytes) {
+bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes) {
   std::vector<std::byte> scratch(2 * piece_bytes(size_bytes));
   for (std::uint64_t done = 0; done < size_bytes;) {
     const std::size_t count = piece_bytes(size_bytes - done);
@@ -31,7 +31,7 @@ bool same_content(const os::File& a, const os::File& b, std::uint64_t size_bytes
   return true;
 }
 
-bool same_content(const os::File& file, std::span<const std::byte> bytes) {
+bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   std::vector<std::byte> scratch(piece_bytes(bytes.size()));
   for (std::uint64_t done = 0; done < bytes.size();) {
     const std::size_t count = piece_bytes(bytes.size() - done);

@@ -7,15 +7,15 @@
 
 #include <tenfold/tensor.hpp>
 
-#include "os/file.hpp"
+#include "formats/memmap_files.hpp"
 
 namespace tenfold::memmap_folder {
 
 /// True if both files begin with the same `size_bytes` bytes; bounded memory. Throws as read_at.
-bool same_content(const os::File& a, const os::File& b, std::uint64_t size_bytes);
+bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes);
 
 /// True if the file begins with `bytes`.
-bool same_content(const os::File& file, std::span<const std::byte> bytes);
+bool same_content(const StoredFile& file, std::span<const std::byte> bytes);
 
 /// The elements of a nested tensor of these sizes (int64 `[n, k]`): the sum of the rows' products;
 /// nothing if a length is negative or it does not fit 63 bits.

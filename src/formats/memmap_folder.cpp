@@ -13,6 +13,7 @@
 #include "formats/commit.hpp"
 #include "formats/format.hpp"
 #include "formats/memmap_checksums.hpp"
+#include "formats/memmap_inventory.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_plan.hpp"
 #include "formats/memmap_reader.hpp"
@@ -44,18 +45,17 @@ TensorDict open_folder(const Path& path, const OpenRequest& request) {
   return tree;
 }
 
-void check_folder(const TensorDict& tree) {
-  static_cast<void>(memmap_folder::plan_tree(tree, true));
-}
+void check_folder(const TensorDict& tree) { static_cast<void>(memmap_folder::plan_tree(tree)); }
 
-/// A folder that is not a saved tree holds something else of the user's.
+/// What no metadata of a saved tree names is somebody's who did not ask for its removal.
 void refuse_foreign_folder(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
   const os::Directory folder = os::Directory::open(target);
-  if (has_meta(folder)) return;
-  std::vector<std::string> names = folder.list();
+  const bool is_tree = has_meta(folder);
+  std::vector<std::string> names =
+      is_tree ? memmap_folder::take_inventory(folder).foreign : folder.list();
   if (names.empty()) return;
   std::sort(names.begin(), names.end());
   constexpr std::size_t kNamed = 3;
@@ -65,13 +65,16 @@ void refuse_foreign_folder(const Path& path) {
   }
   if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
   throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": folder to replace: expected a saved tree or an empty folder, found " + found +
-                  "; save to another path, or remove the folder first");
+              path.string() + ": folder to replace: expected " +
+                  (is_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
+                  ", found " + found + "; save to another path, or remove " +
+                  (is_tree ? "these" : "the folder") + " first");
 }
 
 void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  const memmap_folder::Plan plan = memmap_folder::plan_tree(tree, request.notes);
+  using memmap_folder::NotesUse;
+  const memmap_folder::Plan plan =
+      memmap_folder::plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
   refuse_foreign_folder(path);
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
@@ -89,7 +92,7 @@ VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kMemmapFolder = {"memmap",     {},           probe_folder, open_folder,
-                              check_folder, write_folder, verify_folder};
+const Format kMemmapFolder = {"memmap",     {},           probe_folder,  open_folder,
+                              check_folder, write_folder, verify_folder, true};
 
 }  // namespace tenfold

@@ -5,7 +5,52 @@
 
 #include <tenfold/error.hpp>
 
+#include "os/mapping.hpp"
+
 namespace tenfold::memmap_folder {
+namespace {
+
+StoredInfo stored_info(const os::FileInfo& info) noexcept {
+  return {.device = info.device,
+          .inode = info.inode,
+          .num_links = info.num_links,
+          .size_bytes = info.size_bytes};
+}
+
+class DiskFile final : public StoredFile {
+ public:
+  explicit DiskFile(os::File file)
+      : file_(std::move(file)), info_(stored_info(file_.info_at_open())) {}
+
+  const std::string& display() const noexcept override { return file_.display(); }
+  const StoredInfo& info() const noexcept override { return info_; }
+  std::uint64_t size_bytes_now() const override { return file_.size_bytes(); }
+  std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const override {
+    return file_.read_some_at(offset_bytes, into);
+  }
+  void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const override {
+    file_.read_at(offset_bytes, into);
+  }
+  void will_need(std::uint64_t size_bytes) const override { file_.will_need(0, size_bytes); }
+
+  Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const override {
+    if (mode == Mode::write_through) {
+      return os::map_file(file_, 0, size_bytes, os::MapKind::shared_write, info_.size_bytes);
+    }
+    if (size_bytes > Arena::kMaxPieceBytes) {
+      return os::map_file(file_, 0, size_bytes, os::MapKind::private_copy, info_.size_bytes);
+    }
+    Buffer piece = arena.allocate(static_cast<std::size_t>(size_bytes));
+    file_.read_at(0, piece.bytes());
+    return piece;
+  }
+
+ private:
+  os::File file_;
+  StoredInfo info_;
+};
+
+}  // namespace
 
 std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const os::Path& path) {
   const std::shared_ptr<FolderHandle> handle(new FolderHandle());
@@ -20,7 +65,7 @@ std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const 
   return handle;
 }
 
-std::shared_ptr<FolderHandle> FolderHandle::try_child(const std::string& name) {
+std::shared_ptr<Folder> FolderHandle::try_child(const std::string& name) {
   os::Directory opened = os::Directory::try_open_at(*directory(), name);
   if (!opened.valid()) return nullptr;
   if (depth_ + 1 > kMaxDepth) {
@@ -37,6 +82,42 @@ std::shared_ptr<FolderHandle> FolderHandle::try_child(const std::string& name) {
   child->info_ = opened.info();
   child->remember(std::make_shared<const os::Directory>(std::move(opened)));
   return child;
+}
+
+bool FolderHandle::has_child(const std::string& name) {
+  const auto found = directory()->entry_info(name);
+  return found && found->is_directory;
+}
+
+std::unique_ptr<StoredFile> FolderHandle::try_open(const std::string& name, bool for_writing) {
+  const auto folder = directory();
+  if (!for_writing) {
+    os::File file = os::File::try_open_read_at(*folder, name);
+    return file.valid() ? std::make_unique<DiskFile>(std::move(file)) : nullptr;
+  }
+  try {
+    return std::make_unique<DiskFile>(os::File::open_read_write_at(*folder, name));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::file_not_found) throw;
+    return nullptr;
+  }
+}
+
+std::optional<StoredInfo> FolderHandle::file_info(const std::string& name) {
+  const auto found = directory()->entry_info(name);
+  if (!found) return std::nullopt;
+  return stored_info(*found);
+}
+
+std::optional<std::string> FolderHandle::read_text(const std::string& name,
+                                                   std::uint64_t limit_bytes) {
+  const os::File file = os::File::try_open_read_at(*directory(), name);
+  if (!file.valid()) return std::nullopt;
+  return file.read_all(limit_bytes);
+}
+
+void FolderHandle::flush(const std::vector<Buffer>& mapped) {
+  for (const Buffer& buffer : mapped) os::sync_mapping(buffer);
 }
 
 void FolderHandle::remember(std::shared_ptr<const os::Directory> directory) {

@@ -6,37 +6,34 @@
 #include <string>
 #include <vector>
 
+#include "formats/memmap_files.hpp"
 #include "os/directory.hpp"
 
 namespace tenfold::memmap_folder {
 
-/// One folder of an opened tree. The root stays open; those below are opened relative to it when
+/// A folder of the system. The root stays open; those below are opened relative to it when
 /// they are needed and closed again when too many are open, so that a tree of any number of nodes
 /// gets by with a few hundred descriptors. A folder that is opened again is the same one (device
 /// and inode) as before, or it is an error. Thread-safe.
-class FolderHandle : public std::enable_shared_from_this<FolderHandle> {
+class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
-  /// Nodes deeper than this are refused.
-  static constexpr std::size_t kMaxDepth = 512;
-
   /// Folders below the root that are kept open at once.
   static constexpr std::size_t kMaxOpen = 64;
 
   static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path);
 
-  /// The sub-folder of that name, or null if there is none (a file or a symlink is none).
-  std::shared_ptr<FolderHandle> try_child(const std::string& name);
-
   std::shared_ptr<const os::Directory> directory();
 
-  /// The path as the user knows it.
-  const std::string& display() const noexcept { return display_; }
-
-  /// True if the tree that was opened is no longer what its path names, or was removed.
-  bool was_replaced();
-
-  /// Throws Error(io): replaced since it was opened.
-  [[noreturn]] void throw_replaced() const;
+  const std::string& display() const noexcept override { return display_; }
+  /// A file or a symlink is none.
+  std::shared_ptr<Folder> try_child(const std::string& name) override;
+  bool has_child(const std::string& name) override;
+  std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) override;
+  std::optional<StoredInfo> file_info(const std::string& name) override;
+  std::optional<std::string> read_text(const std::string& name, std::uint64_t limit_bytes) override;
+  void flush(const std::vector<Buffer>& mapped) override;
+  bool was_replaced() override;
+  [[noreturn]] void throw_replaced() const override;
 
  private:
   struct Pool {

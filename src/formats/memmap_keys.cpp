@@ -82,4 +82,8 @@ bool is_clash_name(std::string_view name) noexcept {
          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+bool is_metadata(std::string_view path) noexcept {
+  return path.substr(path.rfind('/') + 1) == kMetaName || path == kNotesName;
+}
+
 }  // namespace tenfold::memmap_folder

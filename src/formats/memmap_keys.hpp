@@ -15,7 +15,6 @@ inline constexpr std::string_view kLeafSuffix = ".memmap";
 inline constexpr std::string_view kSizesSuffix = ".shape.memmap";
 inline constexpr std::string_view kMetaName = "meta.json";
 inline constexpr std::string_view kNotesName = "%notes.json";
-inline constexpr std::string_view kChecksumsName = "%checksums";
 inline constexpr std::string_view kValuesName = "%values";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
@@ -37,5 +36,8 @@ std::string clash_name(std::uint64_t number);
 
 /// True for names that the notes may give to an entry: of the form of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
+
+/// True for the path of a file below a saved tree that holds metadata rather than a tensor.
+bool is_metadata(std::string_view path) noexcept;
 
 }  // namespace tenfold::memmap_folder

@@ -139,8 +139,12 @@ std::string non_tensor_meta(const NonTensor& value) {
     write_version(json, "tensordict:NonTensorStack");
     json.key("stack_dim");
     json.integer(value.stack_dim);
-    json.key("device");
-    json.null();
+    if (value.device.empty()) {
+      json.key("device");
+      json.null();
+    } else {
+      write_member(json, "device", value.device);
+    }
     json.key("data");
     write_json(value.value, json);
     json.end_object();

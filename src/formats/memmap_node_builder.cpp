@@ -31,8 +31,8 @@ class FolderItem final : public LazyItem {
   }
 
  private:
-  std::shared_ptr<FolderHandle> open() const {
-    FolderHandle& parent = *parent_.folder;
+  std::shared_ptr<Folder> open() const {
+    Folder& parent = *parent_.folder;
     if (name_.size() <= kMaxNameBytes) {
       if (auto folder = parent.try_child(name_)) return folder;
     }
@@ -159,8 +159,11 @@ class NodeBuilder {
       return;
     }
     const std::string where = folder->display() + "/" + std::string(kMetaName);
-    const os::File file = os::File::open_read_at(*folder->directory(), std::string(kMetaName));
-    const NodeMeta meta = parse_meta(file.read_all(kMaxMetaBytes), where);
+    const auto text = folder->read_text(std::string(kMetaName), kMaxMetaBytes);
+    if (!text) {
+      throw Error(ErrorCode::corrupt, where + ": file is missing: expected the unbatched tensors");
+    }
+    const NodeMeta meta = parse_meta(*text, where);
     auto source = std::make_shared<FolderSource>(place_.store, std::move(folder), place_.note_path);
     const auto add_one = [&](const MetaEntry& entry) {
       if (entry.problem.empty()) {
@@ -257,11 +260,9 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
   node->info.kind = NodeKind::lazy_stack;
   node->info.stack_dim = meta.stack_dim;
   node->info.stack_dim_name = meta.stack_dim_name;
-  const auto directory = place.folder->directory();
   for (std::uint64_t i = 0;; ++i) {
     const std::string name = std::to_string(i);
-    const auto found = directory->entry_info(name);
-    if (!found || !found->is_directory) break;
+    if (!place.folder->has_child(name)) break;
     node->entries.push_back({name, std::make_shared<FolderItem>(place, name, name, class_name)});
   }
   return TensorDict(std::move(node));

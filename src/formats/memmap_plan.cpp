@@ -26,11 +26,32 @@ bool has_int_keys(const Value& value) {
   };
   if (const auto* list = value.get_if<Value::List>()) return any(list->items);
   if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
+  if (const auto* special = value.get_if<Value::Special>()) return any(special->items);
   if (const auto* object = value.get_if<Value::Object>()) {
     return object->int_keys || std::any_of(object->members.begin(), object->members.end(),
                                            [](const auto& m) { return has_int_keys(m.second); });
   }
   return false;
+}
+
+/// A value in it that tensordict pickles; null if JSON says all of it. A torch.Size is a list
+/// there.
+const Value* pickled_value(const Value& value) {
+  const auto first = [](const auto& items) -> const Value* {
+    for (const Value& item : items) {
+      if (const Value* found = pickled_value(item)) return found;
+    }
+    return nullptr;
+  };
+  if (const auto* list = value.get_if<Value::List>()) return first(list->items);
+  if (const auto* tuple = value.get_if<Value::Tuple>()) return first(tuple->items);
+  if (const auto* object = value.get_if<Value::Object>()) {
+    for (const auto& [key, member] : object->members) {
+      if (const Value* found = pickled_value(member)) return found;
+    }
+  }
+  const auto* special = value.get_if<Value::Special>();
+  return special != nullptr && special->type != Value::Special::Type::size ? &value : nullptr;
 }
 
 /// The class that all elements of a stack have, or "": tensordict stores such a stack as one
@@ -62,15 +83,23 @@ void check_depth(const TensorDict& node, const std::string& path, std::size_t de
   });
 }
 
+/// tensordict makes a file of each tensor, tied or not, and lists of tuples.
+void keep_needed(Notes& notes) {
+  notes.aliases.clear();
+  std::erase_if(notes.values, [](const auto& entry) { return entry.second.int_keys.empty(); });
+}
+
 /// Walks a tree and collects what it becomes.
 class Planner {
  public:
-  explicit Planner(bool with_notes) : with_notes_(with_notes) {}
+  explicit Planner(const PlanOptions& options)
+      : options_(options), with_notes_(options.notes != NotesUse::none) {}
 
   Plan run(const TensorDict& tree) {
     check_depth(tree, "", 0);
     if (with_notes_) {
       notes_ = collect_notes(tree);
+      if (options_.notes == NotesUse::needed) keep_needed(notes_);
       notes_.schema = tree.info().schema;
       notes_.metadata = tree.info().metadata;
     } else if (tree.info().schema) {
@@ -143,6 +172,7 @@ class Planner {
   void add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,
                 const std::string& path);
 
+  std::string name_of(const std::string& key, bool is_leaf, const std::string& path) const;
   std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched);
   void name_entries(std::vector<Entry>& entries, const std::string& path);
   void note_names(const std::vector<Entry>& entries, const std::string& path);
@@ -150,6 +180,7 @@ class Planner {
                    const std::string& path);
   void link_aliases();
 
+  PlanOptions options_;
   bool with_notes_;
   Notes notes_;
   Plan plan_;
@@ -215,6 +246,12 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
 void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
   if (!with_notes_ && has_int_keys(value.value))
     refuse(key_part(path), "a dict whose keys are int");
+  // With all notes they say what it is. Otherwise the files are those that tensordict makes, which
+  // would hold a pickle.
+  const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);
+  if (pickled != nullptr) {
+    refuse(key_part(path), "a value of type " + std::string(pickled->type_name()) + ", no JSON");
+  }
   if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
     throw Error(ErrorCode::invalid_argument, key_part(path) +
                                                  ": stack of JSON values: expected a list, found " +
@@ -241,6 +278,15 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
   add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
 }
 
+std::string Planner::name_of(const std::string& key, bool is_leaf, const std::string& path) const {
+  if (options_.robust_names) return encode_key(key);
+  if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return key;
+  throw Error(ErrorCode::invalid_argument,
+              key_part(note_path_child(path, key)) +
+                  ": No such file or directory: expected a key that is a file name as it stands, "
+                  "found one that is none; pass robust_key=True");
+}
+
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
                                                 bool unbatched) {
   const bool is_class = node.kind() == NodeKind::tensorclass;
@@ -256,7 +302,7 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
     if (is_unbatched && !with_notes_) {
       refuse(key_part(note_path_child(path, key)), "an unbatched tensor");
     }
-    entries.push_back({key, item, encode_key(key)});
+    entries.push_back({key, item, name_of(key, leaf != nullptr, path)});
   });
   return entries;
 }
@@ -410,6 +456,8 @@ std::string Plan::path_of(const File& file) const {
   return path;
 }
 
-Plan plan_tree(const TensorDict& tree, bool notes) { return Planner(notes).run(tree); }
+Plan plan_tree(const TensorDict& tree, const PlanOptions& options) {
+  return Planner(options).run(tree);
+}
 
 }  // namespace tenfold::memmap_folder

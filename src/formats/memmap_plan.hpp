@@ -40,9 +40,20 @@ struct Plan {
   std::string path_of(const File& file) const;
 };
 
-/// Plans a tree. With `notes` what the folder cannot say goes to `%notes.json`; without, such a
-/// tree is Error(unsupported). Throws Error(invalid_argument) for keys that make no file name.
-/// Enters every node, reads no tensor.
-Plan plan_tree(const TensorDict& tree, bool notes);
+/// What goes to `%notes.json`.
+enum class NotesUse : std::uint8_t {
+  all,     ///< whatever the folder cannot say, ties between tensors too
+  needed,  ///< only what tensordict's own files would lose: a key, a kind of node, integer keys
+  none,    ///< nothing: a tree that needs them is Error(unsupported)
+};
+
+struct PlanOptions {
+  NotesUse notes = NotesUse::all;
+  bool robust_names = true;  ///< false: keys as they are, as tensordict before 0.14 wrote them
+};
+
+/// Plans a tree. Throws Error(invalid_argument) for keys that make no file name. Enters every node,
+/// reads no tensor.
+Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::memmap_folder

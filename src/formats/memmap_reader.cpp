@@ -6,10 +6,10 @@
 
 #include "base/text.hpp"
 #include "core/node.hpp"
+#include "formats/memmap_handle.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_node_builder.hpp"
-#include "os/file.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -25,16 +25,16 @@ std::string meta_where(const NodePlace& place) {
 }
 
 std::string read_meta_text(const NodePlace& place) {
-  const auto directory = place.folder->directory();
-  const os::File file = os::File::try_open_read_at(*directory, std::string(kMetaName));
-  if (file.valid()) return file.read_all(kMaxMetaBytes);
+  if (auto text = place.folder->read_text(std::string(kMetaName), kMaxMetaBytes)) {
+    return std::move(*text);
+  }
   if (place.folder->was_replaced()) place.folder->throw_replaced();
   throw Error(ErrorCode::corrupt, place.folder->display() + ": " + std::string(kMetaName) +
                                       ": file is missing: expected the folder of a TensorDict");
 }
 
 bool has_entry(const NodePlace& place, std::string_view name) {
-  return place.folder->directory()->entry_info(std::string(name)).has_value();
+  return place.folder->file_info(std::string(name)).has_value();
 }
 
 [[noreturn]] void refuse_pickle(const NodePlace& place, const std::string& part,
@@ -79,6 +79,7 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
   NonTensor result;
   result.is_stack = true;
   result.stack_dim = meta.stack_dim;
+  result.device = meta.device;
   for (auto& [key, value] : fields.members) {
     if (key != "data" || value.is_null()) continue;
     if (const auto* name = value.get_if<std::string>()) {
@@ -99,7 +100,7 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
 /// A stack of a tensorclass is stored as one tensorclass around a lazy stack; here it is a lazy
 /// stack of nodes of that class.
 TensorDict read_tensorclass(const NodePlace& place, const std::string& text, const NodeMeta& meta,
-                            std::shared_ptr<FolderHandle> inner_folder) {
+                            std::shared_ptr<Folder> inner_folder) {
   const NodePlace inner{place.store, std::move(inner_folder), place.note_path};
   TensorDict::Item item = read_node(inner, meta.type);
   auto* node = std::get_if<TensorDict>(&item);
@@ -171,25 +172,31 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
   fail(place, "class " + meta.type + ": unknown");
 }
 
-TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
-                     std::vector<Problem>* problems) {
+TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Problem>* problems) {
   Notes notes;
-  std::string notes_where = folder.display_of(std::string(kNotesName));
-  const os::File file = os::File::try_open_read_at(folder, std::string(kNotesName));
-  if (file.valid()) notes = Notes::from_json(file.read_all(kMaxMetaBytes), notes_where);
+  const std::string notes_name(kNotesName);
+  std::string notes_where = folder->display() + "/" + notes_name;
+  if (const auto text = folder->read_text(notes_name, kMaxMetaBytes)) {
+    notes = Notes::from_json(*text, notes_where);
+  }
   NodePlace root;
   root.store = std::make_shared<Store>(mode, std::move(notes), notes_where);
   root.store->collect_problems(problems);
-  root.folder = FolderHandle::root(std::move(folder), path);
+  root.folder = std::move(folder);
   TensorDict::Item item = read_node(root);
   if (const auto* tree = std::get_if<TensorDict>(&item)) {
     tree->node()->info.schema = root.store->notes().schema;
     tree->node()->info.metadata = root.store->notes().metadata;
     return *tree;
   }
-  throw Error(ErrorCode::unsupported, path.string() +
+  throw Error(ErrorCode::unsupported, root.folder->display() +
                                           ": root: expected a node with keys, found one JSON "
                                           "value; open the folder above it");
+}
+
+TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
+                     std::vector<Problem>* problems) {
+  return open_tree(FolderHandle::root(std::move(folder), path), mode, problems);
 }
 
 }  // namespace tenfold::memmap_folder

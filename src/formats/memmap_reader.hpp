@@ -6,7 +6,7 @@
 
 #include <tenfold/tensordict.hpp>
 
-#include "formats/memmap_handle.hpp"
+#include "formats/memmap_files.hpp"
 #include "formats/memmap_store.hpp"
 #include "os/directory.hpp"
 
@@ -15,7 +15,7 @@ namespace tenfold::memmap_folder {
 /// A node of an opened tree: its folder, and its path as the notes write it.
 struct NodePlace {
   std::shared_ptr<Store> store;
-  std::shared_ptr<FolderHandle> folder;
+  std::shared_ptr<Folder> folder;
   std::string note_path;
 };
 
@@ -24,10 +24,14 @@ struct NodePlace {
 /// of that tensorclass, whose folder says it once.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
-/// Opens the folder at `path`, which stays the one that was opened whatever happens to the name.
-/// Reads its meta.json and `%notes.json`. For write_through the folder stays locked against being
-/// replaced as long as any part of the tree lives, if `folder` holds that lock. With `problems`
+/// Opens the tree whose root `folder` is: reads its meta.json and `%notes.json`. With `problems`
 /// what would be a warning is added to it, as long as the tree lives.
+TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
+                     std::vector<Problem>* problems = nullptr);
+
+/// Opens the folder at `path`, which stays the one that was opened whatever happens to the name.
+/// For write_through it stays locked against being replaced as long as any part of the tree lives,
+/// if `folder` holds that lock.
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

@@ -12,11 +12,10 @@
 #include "base/text.hpp"
 #include "formats/memmap_compare.hpp"
 #include "formats/memmap_keys.hpp"
-#include "os/mapping.hpp"
 
 namespace tenfold::memmap_folder {
 
-FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<FolderHandle> folder,
+FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder,
                            std::string note_path)
     : store_(std::move(store)), folder_(std::move(folder)), note_path_(std::move(note_path)) {}
 
@@ -48,16 +47,10 @@ std::string FolderSource::where(const Leaf& leaf) const {
   return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
 }
 
-os::File FolderSource::try_open(const os::Directory& directory, const std::string& name,
-                                bool for_writing) const {
-  if (name.size() > kMaxNameBytes) return {};
-  if (!for_writing) return os::File::try_open_read_at(directory, name);
-  try {
-    return os::File::open_read_write_at(directory, name);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::file_not_found) throw;
-    return {};
-  }
+std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
+                                                   bool for_writing) const {
+  if (name.size() > kMaxNameBytes) return nullptr;
+  return folder_->try_open(name, for_writing);
 }
 
 /// A file named as the raw key is this leaf's only if no other key encodes to that name.
@@ -72,35 +65,34 @@ bool FolderSource::may_use_raw_name(const std::string& key) {
   return !keys_.contains(*other);
 }
 
-os::File FolderSource::open_file(std::uint64_t position, std::string_view suffix,
-                                 bool for_writing) {
-  const auto directory = folder_->directory();
+std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std::string_view suffix,
+                                                    bool for_writing) {
   const std::string& key = records_[position].key;
   const std::string base_name = file_name(position);
   const bool clashed = is_clash_name(base_name);
   std::string name = base_name;
   if (!clashed || suffix != kLeafSuffix) name += suffix;
-  os::File file = try_open(*directory, name, for_writing);
-  if (!file.valid() && base_name != key && !clashed && may_use_raw_name(key)) {
+  auto file = try_open(name, for_writing);
+  if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
     // Only older versions wrote raw names, and the sizes of the empty key under a longer one.
     std::string raw = key + std::string(suffix);
     if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
-    file = try_open(*directory, raw, for_writing);
+    file = try_open(raw, for_writing);
   }
-  if (file.valid()) return file;
+  if (file) return file;
   if (folder_->was_replaced()) folder_->throw_replaced();
   throw Error(ErrorCode::corrupt, folder_->display() + ": " + part(position) +
                                       ": leaf file is missing: expected a file " +
                                       base::quote(name));
 }
 
-void FolderSource::check_size(const os::File& file, const os::FileInfo& info,
+void FolderSource::check_size(const StoredFile& file, std::uint64_t found_bytes,
                               std::uint64_t position, std::uint64_t size_bytes) const {
-  if (info.size_bytes >= size_bytes) return;
+  if (found_bytes >= size_bytes) return;
   throw Error(ErrorCode::corrupt, file.display() + ": " + part(position) +
                                       ": the file is too short: expected " +
                                       std::to_string(size_bytes) + " bytes, found " +
-                                      std::to_string(info.size_bytes) + "; it may be truncated");
+                                      std::to_string(found_bytes) + "; it may be truncated");
 }
 
 FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
@@ -109,14 +101,14 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
   NestedSizes nested;
   std::uint64_t elements = 0;
   if (size_bytes > 0) {
-    const os::File file = open_file(position, kSizesSuffix, false);
-    check_size(file, file.info(), position, size_bytes);
+    const auto file = open_file(position, kSizesSuffix, false);
+    check_size(*file, file->info().size_bytes, position, size_bytes);
     const Buffer bytes = Buffer::allocate(static_cast<std::size_t>(size_bytes));
-    file.read_at(0, bytes.bytes());
+    file->read_at(0, bytes.bytes());
     nested.sizes = Tensor(DType::int64, leaf.shape(), bytes);
     const auto total = nested_numel(nested.sizes);
     if (!total) {
-      throw Error(ErrorCode::corrupt, file.display() + ": " + part(position) +
+      throw Error(ErrorCode::corrupt, file->display() + ": " + part(position) +
                                           ": sizes of the components: expected lengths of at "
                                           "least 0 whose products fit 63 bits");
     }
@@ -174,41 +166,31 @@ Buffer FolderSource::map(const Leaf& leaf) {
   return slot;
 }
 
-Buffer FolderSource::load_bytes(const os::File& file, std::uint64_t size_bytes) {
-  if (store_->mode() == Mode::write_through) {
-    return os::map_file(file, 0, size_bytes, os::MapKind::shared_write);
-  }
-  if (size_bytes > Arena::kMaxPieceBytes) {
-    return os::map_file(file, 0, size_bytes, os::MapKind::private_copy);
-  }
-  Buffer piece = store_->arena().allocate(static_cast<std::size_t>(size_bytes));
-  file.read_at(0, piece.bytes());
-  return piece;
-}
-
 Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
   const std::uint64_t position = leaf.position();
   Record& record = records_[position];
-  const os::File file = open_file(position, kLeafSuffix, store_->mode() == Mode::write_through);
-  const os::FileInfo info = file.info();
-  check_size(file, info, position, size_bytes);
+  const Mode mode = store_->mode();
+  const auto file = open_file(position, kLeafSuffix, mode == Mode::write_through);
+  check_size(*file, file->info().size_bytes, position, size_bytes);
+  const auto map = [&] { return file->map(size_bytes, mode, store_->arena()); };
   const auto own = [&] {
-    if (info.num_links < 2) return load_bytes(file, size_bytes);
-    return store_->linked(info, size_bytes, [&] { return load_bytes(file, size_bytes); });
+    if (file->info().num_links < 2) return map();
+    return store_->linked(file->info(), size_bytes, map);
   };
   if (record.group == nullptr) return own();
   AliasGroup& group = *record.group;
   const std::lock_guard lock(group.mutex);
-  if (!joins_group(record, position, file, info, size_bytes)) return own();
+  if (!joins_group(record, position, *file, size_bytes)) return own();
   if (group.buffer.size_bytes() == 0) group.buffer = own();
   return group.buffer.size_bytes() == size_bytes ? group.buffer : own();
 }
 
 /// True if the leaf's bytes are those of its group, whose mutex is held. The first to come speaks
 /// for the group. Files that are apart are compared once.
-bool FolderSource::joins_group(Record& record, std::uint64_t position, const os::File& file,
-                               const os::FileInfo& info, std::uint64_t size_bytes) {
+bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
+                               std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;
+  const StoredInfo& info = file.info();
   if (record.in_group || record.left_group) return record.in_group;
   const auto speaker = group.source.lock();
   if (!group.started || (!speaker && group.buffer.size_bytes() == 0)) {
@@ -218,13 +200,13 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const os:
     group.position = position;
     return record.in_group = true;
   }
-  if (group.info.same_file(info)) return record.in_group = true;
+  if (group.info.same_bytes(info)) return record.in_group = true;
   // Two shared maps of two files cannot be one memory: a write would reach one of them only.
   const bool apart = store_->mode() == Mode::write_through;
   bool equal = false;
   if (!apart && speaker) {
-    const os::File other = speaker->open_file(group.position, kLeafSuffix, false);
-    equal = same_content(file, other, size_bytes);
+    const auto other = speaker->open_file(group.position, kLeafSuffix, false);
+    equal = same_content(file, *other, size_bytes);
   } else if (!apart && group.buffer.size_bytes() == size_bytes) {
     equal = same_content(file, group.buffer.bytes());
   }
@@ -252,23 +234,23 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
       return;
     }
   }
-  const os::File file = open_file(leaf.position(), kLeafSuffix, false);
-  if (file.read_some_at(offset_bytes, into) == into.size()) return;
-  check_size(file, file.info(), leaf.position(), size_bytes);
-  file.read_at(offset_bytes, into);
+  const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  if (file->read_some_at(offset_bytes, into) == into.size()) return;
+  check_size(*file, file->size_bytes_now(), leaf.position(), size_bytes);
+  file->read_at(offset_bytes, into);
 }
 
 std::uint64_t FolderSource::check(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes == 0) return 0;
-  const os::File file = open_file(leaf.position(), kLeafSuffix, false);
-  check_size(file, file.info(), leaf.position(), size_bytes);
+  const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  check_size(*file, file->info().size_bytes, leaf.position(), size_bytes);
   return size_bytes;
 }
 
 void FolderSource::will_need(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
-  if (size_bytes > 0) open_file(leaf.position(), kLeafSuffix, false).will_need(0, size_bytes);
+  if (size_bytes > 0) open_file(leaf.position(), kLeafSuffix, false)->will_need(size_bytes);
 }
 
 LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
@@ -276,28 +258,27 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
   if (size_bytes == 0) return {};
   const std::uint64_t position = leaf.position();
   Record& record = records_[position];
-  os::FileInfo info;
   if (record.group == nullptr) {
     // Without opening: most leaves are files with one name, which share with nobody.
     const std::string name = file_name(position) + std::string(kLeafSuffix);
-    if (const auto found = name.size() > kMaxNameBytes ? std::optional<os::FileInfo>()
-                                                       : folder_->directory()->entry_info(name)) {
+    if (const auto found =
+            name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {
       if (found->num_links < 2) return {};
     }
   }
-  const os::File file = open_file(position, kLeafSuffix, false);
-  info = file.info();
-  check_size(file, info, position, size_bytes);
+  const auto file = open_file(position, kLeafSuffix, false);
+  StoredInfo info = file->info();
+  check_size(*file, info.size_bytes, position, size_bytes);
   bool shared = info.num_links > 1;
   if (record.group != nullptr) {
     const std::lock_guard lock(record.group->mutex);
-    if (joins_group(record, position, file, info, size_bytes)) {
+    if (joins_group(record, position, *file, size_bytes)) {
       info = record.group->info;
       shared = true;
     }
   }
   if (!shared) return {};
-  const std::uint64_t words[] = {info.device, info.inode};
+  const std::uint64_t words[] = {info.device, info.inode, info.offset_bytes};
   return {base::xxh3(std::as_bytes(std::span(words))), size_bytes};
 }
 
@@ -308,7 +289,7 @@ void FolderSource::flush() {
     const std::lock_guard lock(mutex_);
     mapped = buffers_;
   }
-  for (const Buffer& buffer : mapped) os::sync_mapping(buffer);
+  folder_->flush(mapped);
 }
 
 }  // namespace tenfold::memmap_folder

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/leaf_source.hpp"
-#include "formats/memmap_handle.hpp"
+#include "formats/memmap_files.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_store.hpp"
 
@@ -21,8 +21,7 @@ namespace tenfold::memmap_folder {
 /// leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
-  FolderSource(std::shared_ptr<Store> store, std::shared_ptr<FolderHandle> folder,
-               std::string note_path);
+  FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
 
   /// Adds a tensor; `file_name` empty: the name that its key gives it.
   std::uint64_t add(const MetaEntry& entry, const std::string& file_name);
@@ -31,6 +30,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   Tensor nested_sizes(const Leaf& leaf) override;
   void will_need(const Leaf& leaf) override;
+  bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
   Identity identity(const Leaf& leaf) override;
   std::string where(const Leaf& leaf) const override;
   void flush() override;
@@ -55,24 +55,23 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::string file_name(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
   /// Opens the file of that suffix, under its name or its raw name of older versions.
-  os::File open_file(std::uint64_t position, std::string_view suffix, bool for_writing);
-  os::File try_open(const os::Directory& directory, const std::string& name,
-                    bool for_writing) const;
+  std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
+                                        bool for_writing);
+  std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;
   bool may_use_raw_name(const std::string& key);
-  void check_size(const os::File& file, const os::FileInfo& info, std::uint64_t position,
+  void check_size(const StoredFile& file, std::uint64_t found_bytes, std::uint64_t position,
                   std::uint64_t size_bytes) const;
 
   std::uint64_t data_bytes(const Leaf& leaf);
   const NestedSizes& read_sizes(const Leaf& leaf);
   NestedSizes load_sizes(const Leaf& leaf);
   Buffer load(const Leaf& leaf, std::uint64_t size_bytes);
-  Buffer load_bytes(const os::File& file, std::uint64_t size_bytes);
-  bool joins_group(Record& record, std::uint64_t position, const os::File& file,
-                   const os::FileInfo& info, std::uint64_t size_bytes);
+  bool joins_group(Record& record, std::uint64_t position, const StoredFile& file,
+                   std::uint64_t size_bytes);
   Buffer cached(std::uint64_t position) const;
 
   std::shared_ptr<Store> store_;
-  std::shared_ptr<FolderHandle> folder_;
+  std::shared_ptr<Folder> folder_;
   std::string note_path_;
   std::vector<Record> records_;
   std::unordered_map<std::uint64_t, std::string> file_names_;  ///< those that the notes name

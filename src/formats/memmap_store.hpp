@@ -16,7 +16,7 @@
 
 #include "core/notes.hpp"
 #include "formats/memmap_arena.hpp"
-#include "os/file.hpp"
+#include "formats/memmap_files.hpp"
 
 namespace tenfold::memmap_folder {
 
@@ -34,7 +34,7 @@ struct NodeNotes {
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;
-  os::FileInfo info;  ///< of the file that speaks for the group
+  StoredInfo info;  ///< of the file that speaks for the group
   std::weak_ptr<FolderSource> source;
   std::uint64_t position = 0;
   Buffer buffer;  ///< its bytes, once mapped
@@ -63,7 +63,7 @@ class Store {
 
   /// The bytes of a file with several names: `make` is called for the first of them only.
   template <class Make>
-  Buffer linked(const os::FileInfo& info, std::uint64_t size_bytes, const Make& make) {
+  Buffer linked(const StoredInfo& info, std::uint64_t size_bytes, const Make& make) {
     const std::lock_guard lock(links_mutex_);
     const auto [found, is_new] =
         links_.try_emplace(std::tuple(info.device, info.inode, size_bytes));

@@ -1,12 +1,20 @@
 #pragma once
 
+#include <memory>
+
 #include "formats/format.hpp"
+#include "formats/memmap_files.hpp"
 
 namespace tenfold::memmap_folder {
 
-/// Enters every node, checks the file of every tensor, and then every line of `%checksums`, in
-/// parallel and in bounded memory. Damage is reported; Error(file_not_found) or Error(io) if there
-/// is no folder at `path`.
+/// Enters every node below `root` and checks the size of every leaf's file. Adds what is wrong to
+/// `report`, and counts leaves and bytes.
+void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
+
+/// The structure and every block that `%checksums` names; what is wrong is reported, not thrown.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
+
+/// The structure, the CRC-32 of every entry, and every block that `%checksums` names.
+VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::memmap_folder

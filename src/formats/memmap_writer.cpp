@@ -8,8 +8,8 @@
 
 #include "base/checksum.hpp"
 #include "core/leaf_bytes.hpp"
+#include "formats/folder_checksums.hpp"
 #include "formats/leaf_writer.hpp"
-#include "formats/memmap_checksums.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/progress.hpp"
 #include "os/file.hpp"
@@ -199,7 +199,8 @@ class Writer {
       write.size_bytes = file.size_bytes;
       writes.push_back(std::move(write));
     }
-    write_leaves(writes, request_.checksums, request_.num_threads, progress_, request_.durable);
+    write_leaves(writes, xxh3_if(request_.checksums), request_.num_threads, progress_,
+                 request_.durable);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (request_.durable) files[i].start_writeback();
       if (request_.checksums) checksums_[numbers[i]] = std::move(writes[i].block_checksums);

@@ -107,22 +107,12 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
 }
 
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
-  VerifyReport report;
-  try {
-    const OpenedSafetensors opened = open_safetensors(os::File::open_read(path));
-    tree_of(opened);  // checks the structure against the tensors
-    std::vector<BlockCheck> blocks;
-    plan_verification(opened, report, blocks);
-    Progress progress(request.monitor, opened.header->data_bytes, path.filename().string());
-    for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
-      report.problems.push_back(std::move(problem));
-    }
-    progress.finish();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error.what(), path));
-  }
-  return report;
+  return verify_safetensors(path, request, [&](VerifyReport&) {
+    std::vector<OpenedSafetensors> files;
+    files.push_back(open_safetensors(os::File::open_read(path)));
+    tree_of(files.front());  // checks the structure against the tensors
+    return files;
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,8 @@ namespace tenfold {
 // One file of tensors, written and verified: what the single file and the shards share.
 
 /// Writes a whole file: `tensors` in the reference's order with `metadata` before them. With
-/// checksums `metadata` gets one more member, "tenfold_xxh3": 16 hexadecimal digits of the hash of
-/// the header (all of it, its length included, with these digits as zeros), a space, and 16 digits
-/// of each 16 MiB block of each tensor in the order of the file.
+/// checksums `metadata` gets one more member, "tenfold_xxh3" (json_checksums.hpp); the document
+/// that it speaks of is the whole header, its length included.
 void write_safetensors_file(os::File& file,
                             const std::vector<const SafetensorsPlan::Tensor*>& tensors,
                             SafetensorsMetadata metadata, const WriteRequest& request,
@@ -33,19 +33,11 @@ std::string safetensors_header_of(const std::vector<const SafetensorsPlan::Tenso
 /// The text of "tenfold_xxh3" for those tensors, all digits zero.
 std::string blank_checksums(const std::vector<const SafetensorsPlan::Tensor*>& tensors);
 
-/// Where the value of the member "tenfold_xxh3" starts in a JSON text, with room for 16 digits;
-/// npos if it has none.
-std::size_t find_checksums(std::string_view json) noexcept;
-
-/// XXH3 of `text` with the 16 digits at `digits_at` as zeros.
-std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
-
-/// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
-/// its checksum, and adds the data's blocks to `blocks`.
-void plan_verification(const OpenedSafetensors& opened, VerifyReport& report,
-                       std::vector<BlockCheck>& blocks);
-
-/// `message` of an error about `path` as a problem: path, part and what are told apart.
-Problem problem_of(const std::string& message, const Path& path);
+/// Verifies the files that `open` gives: counts their leaves, bytes and checksums, compares headers
+/// and blocks with their checksums. `open` adds what else it finds; what it throws as corrupt or
+/// unsupported becomes a problem of `path`.
+VerifyReport verify_safetensors(
+    const Path& path, const VerifyRequest& request,
+    const std::function<std::vector<OpenedSafetensors>(VerifyReport&)>& open);
 
 }  // namespace tenfold

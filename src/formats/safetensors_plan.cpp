@@ -48,30 +48,51 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
 /// Which leaves are one stored tensor: those over the same bytes, seen alike.
 class TiedTensors {
  public:
+  explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
+
   /// The number under which a leaf over the same bytes was added before; else adds this one as
-  /// `number` and returns it.
-  std::size_t add(const Leaf& leaf, std::size_t number) {
+  /// `number` and returns it. `leaf_of(number)` is the leaf that was added so.
+  template <class LeafOf>
+  std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const SharedBytes bytes = shared_bytes(leaf);
     if (bytes == SharedBytes{}) return number;
-    auto& alike = seen_[bytes.a * 0x9E3779B97F4A7C15 ^ bytes.b];
-    for (const Seen& other : alike) {
-      if (other.bytes == bytes && other.dtype == leaf.dtype() && other.shape == leaf.shape()) {
-        return other.number;
-      }
+    const auto [found, added] = first_.try_emplace(bytes, number);
+    if (added) return number;
+    // The same bytes seen as another dtype or shape are another tensor.
+    auto& seen = others_[found->second];
+    if (seen.empty()) seen.push_back(found->second);
+    for (const std::size_t other : seen) {
+      const Leaf& held = leaf_of(other);
+      if (held.dtype() == leaf.dtype() && held.shape() == leaf.shape()) return other;
     }
-    alike.push_back({bytes, leaf.dtype(), leaf.shape(), number});
+    seen.push_back(number);
     return number;
   }
 
  private:
-  struct Seen {
-    SharedBytes bytes;
-    DType dtype;
-    Shape shape;
-    std::size_t number;
-  };
-  std::unordered_map<std::uint64_t, std::vector<Seen>> seen_;
+  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
+  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< of those in first_
 };
+
+/// For each leaf the one that is stored for it. Of tied names the first in sorted order is, as
+/// safetensors' save_model does.
+std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
+                                 const std::vector<Leaf>& leaves) {
+  std::vector<std::size_t> order(leaves.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> kept(leaves.size());
+  const auto leaf_of = [&](std::size_t i) -> const Leaf& { return leaves[i]; };
+  const auto tie = [&] {
+    TiedTensors tied(leaves.size());
+    for (const std::size_t i : order) kept[i] = tied.add(leaves[i], i, leaf_of);
+  };
+  tie();
+  if (kept == order) return kept;  // nothing is tied, whatever the order
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
+  tie();
+  return kept;
+}
 
 /// A flat dict of tensors as a plain file; nothing if the tree is anything else.
 std::optional<SafetensorsPlan> plan_flat(const TensorDict& tree) {
@@ -92,14 +113,7 @@ std::optional<SafetensorsPlan> plan_flat(const TensorDict& tree) {
   });
   if (!flat) return std::nullopt;
 
-  // Of tied names the first in sorted order is stored, as safetensors' save_model does.
-  std::vector<std::size_t> sorted(leaves.size());
-  std::iota(sorted.begin(), sorted.end(), std::size_t{0});
-  std::sort(sorted.begin(), sorted.end(),
-            [&](std::size_t a, std::size_t b) { return plan.keys[a] < plan.keys[b]; });
-  TiedTensors tied;
-  std::vector<std::size_t> kept(leaves.size());
-  for (const std::size_t i : sorted) kept[i] = tied.add(leaves[i], i);
+  const std::vector<std::size_t> kept = kept_of(plan.keys, leaves);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (kept[i] == i) {
       plan.tensors.push_back({plan.keys[i], std::move(leaves[i])});
@@ -324,7 +338,8 @@ class StructurePlanner {
   void tensor(const Leaf& leaf, const std::string& wanted_name) {
     check_leaf(wanted_name, leaf);
     const std::size_t number = plan_.tensors.size();
-    const std::size_t kept = tied_.add(leaf, number);
+    const std::size_t kept = tied_.add(
+        leaf, number, [&](std::size_t i) -> const Leaf& { return plan_.tensors[i].leaf; });
     if (kept == number) plan_.tensors.push_back({free_name(wanted_name), leaf});
     json_.key("tensor");
     json_.string(plan_.tensors[kept].name);
@@ -410,11 +425,9 @@ SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  Notes collected = collect_notes(tree);
+  // The structure says itself what there is to say of leaves, and a plain file that it is a dict.
+  Notes collected = collect_notes(tree, false);
   collected.schema = tree.info().schema;
-  // The structure says these itself, and so does a plain file of its being a dict.
-  collected.aliases.clear();
-  collected.unbatched.clear();
   const auto root = collected.nodes.find("");
   if (plan.flat && root != collected.nodes.end() &&
       root->second == Notes::NodeNote{NodeKind::dict, false}) {
@@ -430,13 +443,17 @@ std::vector<std::size_t> reference_order(const std::vector<SafetensorsPlan::Tens
   std::vector<int> ranks;
   ranks.reserve(tensors.size());
   for (const auto& tensor : tensors) ranks.push_back(safetensors_rank(tensor.leaf.dtype()));
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  const auto before = [&](std::size_t a, std::size_t b) {
     return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : tensors[a].name < tensors[b].name;
-  });
+  };
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::sort(order.begin(), order.end(), before);
+  }
   return order;
 }
 
 void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& stored_names) {
+  if (std::ranges::equal(plan.keys, stored_names)) return;
   std::unordered_map<std::string_view, std::size_t> positions;
   positions.reserve(plan.keys.size());
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());

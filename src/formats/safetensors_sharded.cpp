@@ -12,6 +12,8 @@
 #include "base/text.hpp"
 #include "formats/commit.hpp"
 #include "formats/format.hpp"
+#include "formats/json_checksums.hpp"
+#include "formats/safetensors_cache.hpp"
 #include "formats/safetensors_file.hpp"
 #include "formats/safetensors_index.hpp"
 #include "formats/safetensors_shards.hpp"
@@ -53,7 +55,7 @@ OpenedShards open_shards_once(const os::Directory& folder, os::File index_file) 
   opened.index_text = opened.index_file.read_all(kMaxSafetensorsIndexBytes);
   opened.index = parse_safetensors_index(opened.index_text, opened.index_file.display());
   for (const std::string& name : opened.index.shards) {
-    os::File shard = os::File::try_open_read_at(folder, name);
+    os::File shard = open_shard(folder, name, opened.index_file.display());
     if (!shard.valid()) {
       throw Error(ErrorCode::corrupt,
                   opened.index_file.display() + ": shard " + base::quote(name) +
@@ -261,23 +263,12 @@ void check_index(const OpenedShards& opened, VerifyReport& report) {
 }
 
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
-  VerifyReport report;
-  try {
-    const OpenedShards opened = open_shards(path);
+  return verify_safetensors(path, request, [&](VerifyReport& report) {
+    OpenedShards opened = open_shards(path);
     tree_of(opened);
     check_index(opened, report);
-    std::vector<BlockCheck> blocks;
-    for (const OpenedSafetensors& shard : opened.shards) plan_verification(shard, report, blocks);
-    Progress progress(request.monitor, report.num_bytes, path.filename().string());
-    for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
-      report.problems.push_back(std::move(problem));
-    }
-    progress.finish();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error.what(), path));
-  }
-  return report;
+    return std::move(opened.shards);
+  });
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/memmap.hpp>
 #include <tenfold/tensordict.hpp>
 
 #include "formats/commit.hpp"
@@ -180,6 +181,32 @@ void save_shards(const fs::path& folder, char version, bool durable) {
   }
 }
 
+/// One tensor in NumPy's files; versions differ in every byte.
+void save_npy(const Format& format, const fs::path& path, char version, bool durable) {
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  TensorDict tree(info);
+  const std::vector<std::uint8_t> bytes(10000, static_cast<std::uint8_t>(version));
+  tree.set("data", Tensor::from(std::span<const std::uint8_t>(bytes)));
+  WriteRequest request;
+  request.durable = durable;
+  request.num_threads = 1;
+  format.write(tree, path, request);
+}
+
+Found which_npy(const Format& format, const fs::path& path) {
+  if (!fs::exists(path)) return Found::absent;
+  if (!format.verify(path, {}).ok()) return Found::neither;
+  const Tensor tensor = format.open(path, {}).at("data");
+  const auto bytes = tensor.span<std::uint8_t>();
+  const auto all = [&](char version) {
+    return bytes.size() == 10000 && std::ranges::all_of(bytes, [&](std::uint8_t byte) {
+             return byte == static_cast<std::uint8_t>(version);
+           });
+  };
+  return all('o') ? Found::old_version : all('n') ? Found::new_version : Found::neither;
+}
+
 /// As on a file system that cannot exchange two names.
 class WithoutExchange {
  public:
@@ -223,13 +250,41 @@ std::vector<CrashCase> crash_cases() {
          save_tree(kMemmapFolder, path, 'n', durable);
        },
        which_memmap_folder},
+      {"Memmap", "data", [](const Path& path) { write_memmap(tree_of('o'), path); },
+       [](const Path& path, bool durable) {
+         write_memmap(tree_of('n'), path, {.num_threads = 1, .durable = durable});
+       },
+       which_memmap_folder},
+      {"MemmapArchive", "m.tdz",
+       [](const Path& path) { save_tree(kMemmapArchive, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kMemmapArchive, path, 'n', durable); },
+       [](const Path& path) { return which_tree(kMemmapArchive, path); }},
+      {"Consolidated", "data.consolidated",
+       [](const Path& path) { save_tree(kConsolidated, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kConsolidated, path, 'n', durable); },
+       [](const Path& path) { return which_tree(kConsolidated, path); }},
+      {"Npy", "data.npy", [](const Path& path) { save_npy(kNpy, path, 'o', false); },
+       [](const Path& path, bool durable) { save_npy(kNpy, path, 'n', durable); },
+       [](const Path& path) { return which_npy(kNpy, path); }},
+      {"Npz", "data.npz", [](const Path& path) { save_npy(kNpz, path, 'o', false); },
+       [](const Path& path, bool durable) { save_npy(kNpz, path, 'n', durable); },
+       [](const Path& path) { return which_npy(kNpz, path); }},
       {"Safetensors", "m.safetensors",
        [](const Path& path) { save_tree(kSafetensors, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kSafetensors, path, 'n', durable); },
        [](const Path& path) { return which_tree(kSafetensors, path); }},
+      {"Snapshot", "data", [](const Path& path) { save_tree(kSnapshot, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kSnapshot, path, 'n', durable); },
+       [](const Path& path) {
+         recover_folder(path);
+         return which_tree(kSnapshot, path);
+       }},
       {"SafetensorsShards", "data", [](const Path& path) { save_shards(path, 'o', false); },
        [](const Path& path, bool durable) { save_shards(path, 'n', durable); },
        [](const Path& path) { return which_tree(kSafetensorsSharded, index_in(path)); }},
+      {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
+       [](const Path& path) { return which_tree(kTorchFile, path); }},
   };
 }
 
@@ -259,6 +314,49 @@ TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
   for (const bool with_old : {true, false}) {
     expect_survives_power_loss(GetParam(), with_old, kTrials, 20260);
   }
+}
+
+/// Rows of two fields: the old version has two, the new one three.
+TensorDict rows_of(std::int64_t begin, std::int64_t end) {
+  NodeInfo info;
+  info.batch_size = {end - begin};
+  TensorDict rows(info);
+  std::vector<float> x;
+  std::vector<std::int64_t> y;
+  for (std::int64_t i = begin; i < end; ++i) {
+    x.insert(x.end(), {static_cast<float>(i), 0.5F});
+    y.push_back(i * 1000);
+  }
+  rows.set("x", Tensor::from(std::span<const float>(x), {end - begin, 2}));
+  rows.set("y", Tensor::from(std::span<const std::int64_t>(y), {end - begin}));
+  return rows;
+}
+
+Found which_rows(const fs::path& path) {
+  const TensorDict tree = open_memmap(path, Mode::read);
+  const std::int64_t count = tree.batch_size().at(0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    if (tree.at("x").span<float>()[2 * row] != static_cast<float>(i)) return Found::neither;
+    if (tree.at("y").span<std::int64_t>()[row] != i * 1000) return Found::neither;
+  }
+  if (count == 2) return Found::old_version;
+  return count == 3 ? Found::new_version : Found::neither;
+}
+
+/// Appending is made for rows that come one after the other: it promises whole rows after a kill,
+/// not after a power loss.
+TEST(AppendMemmap, SurvivesAKillAndAFailureAtEveryChange) {
+  const CrashCase append = {"Append", "data",
+                            [](const Path& path) { write_memmap(rows_of(0, 2), path); },
+                            [](const Path& path, bool) {
+                              if (which_rows(path) == Found::old_version)
+                                append_memmap(path, rows_of(2, 3));
+                            },
+                            which_rows};
+  expect_survives_kill_at_every_change(append, false, true);
+  expect_survives_failure_of_every_change(append, false, true, ENOSPC);
+  expect_survives_failure_of_every_change(append, false, true, EIO);
 }
 
 INSTANTIATE_TEST_SUITE_P(Writers, EveryWriter, ::testing::ValuesIn(crash_cases()),

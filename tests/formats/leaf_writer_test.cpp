@@ -38,7 +38,8 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
 /// Writes leaves one after the other into one file and says where.
 class LeafWriterTest : public ::testing::Test {
  protected:
-  std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, bool checksums, int num_threads) {
+  std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, BlockChecksum checksum,
+                               int num_threads) {
     std::vector<LeafWrite> writes;
     std::uint64_t offset = 13;
     for (const Leaf& leaf : leaves) {
@@ -46,7 +47,7 @@ class LeafWriterTest : public ::testing::Test {
       offset += leaf.nbytes();
     }
     Progress progress(nullptr, offset - 13, "saving");
-    write_leaves(writes, checksums, num_threads, progress);
+    write_leaves(writes, checksum, num_threads, progress);
     EXPECT_EQ(progress.done_bytes(), offset - 13);
     return writes;
   }
@@ -69,7 +70,7 @@ TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
   }
   for (int i = 0; i < 300; ++i) leaves.emplace_back(counting(i));
   for (const int threads : {1, 2, 5}) {
-    const std::vector<LeafWrite> writes = write(leaves, true, threads);
+    const std::vector<LeafWrite> writes = write(leaves, BlockChecksum::xxh3, threads);
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const auto expected = bytes_of(leaves[i].tensor());
       const auto found = read(writes[i]);
@@ -88,7 +89,7 @@ TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
 TEST_F(LeafWriterTest, WritesAStridedTensorAsItsContiguousCopy) {
   const Tensor base = counting(3000 * 1000);
   const Leaf transposed(Tensor(DType::int32, {1000, 3000}, {1, 1000}, base.buffer(), 0));
-  const auto writes = write({transposed}, true, 2);
+  const auto writes = write({transposed}, BlockChecksum::xxh3, 2);
   const auto found = read(writes[0]);
   const auto* values = reinterpret_cast<const std::int32_t*>(found.data());
   for (const std::size_t row : {0U, 1U, 999U}) {
@@ -100,12 +101,12 @@ TEST_F(LeafWriterTest, WritesAStridedTensorAsItsContiguousCopy) {
 }
 
 TEST_F(LeafWriterTest, WithoutChecksumsThereAreNone) {
-  EXPECT_TRUE(write({Leaf(counting(10))}, false, 1)[0].block_checksums.empty());
+  EXPECT_TRUE(write({Leaf(counting(10))}, BlockChecksum::none, 1)[0].block_checksums.empty());
 }
 
 TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
   const Leaf leaf(counting(9'000'000));
-  const auto writes = write({leaf}, false, 2);
+  const auto writes = write({leaf}, BlockChecksum::none, 2);
   const auto expected = bytes_of(leaf.tensor());
   EXPECT_EQ(checksum_of(file_, 13, leaf.nbytes(), nullptr), base::xxh3(expected));
   EXPECT_EQ(checksum_of(file_, 17, 1000, nullptr), base::xxh3(expected.subspan(4, 1000)));
@@ -114,7 +115,7 @@ TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
 
 TEST_F(LeafWriterTest, CheckBlocksReportsWhatDiffersInOrder) {
   const Leaf leaf(counting(5'000'000));
-  const auto writes = write({leaf}, true, 2);
+  const auto writes = write({leaf}, BlockChecksum::xxh3, 2);
   std::vector<BlockCheck> blocks;
   for (std::uint64_t begin = 0; begin < leaf.nbytes(); begin += kBlock) {
     blocks.push_back({&file_, 13 + begin, std::min(kBlock, leaf.nbytes() - begin),
@@ -162,7 +163,7 @@ TEST_F(LeafWriterTest, StopsWhenTheMonitorSaysSo) {
   std::vector<LeafWrite> writes = {{&leaf, &file_, 0, leaf.nbytes(), {}}};
   Progress progress(&monitor, leaf.nbytes(), "saving x");
   try {
-    write_leaves(writes, true, 2, progress);
+    write_leaves(writes, BlockChecksum::xxh3, 2, progress);
     FAIL() << "expected an Error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
@@ -188,7 +189,7 @@ TEST_F(LeafWriterTest, StopsWithinOneLargeFile) {
   const Leaf leaf(counting(std::int64_t{12} << 20));
   std::vector<LeafWrite> writes = {{&leaf, &file_, 0, leaf.nbytes(), {}}};
   Progress progress(&monitor, leaf.nbytes(), "saving x");
-  EXPECT_THROW(write_leaves(writes, true, 1, progress), Error);
+  EXPECT_THROW(write_leaves(writes, BlockChecksum::xxh3, 1, progress), Error);
   EXPECT_LT(file_.size_bytes(), leaf.nbytes());
 }
 

@@ -319,6 +319,20 @@ TEST(MemmapFolder, ReplacesATreeAndKeepsOldReaders) {
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
 }
 
+TEST(MemmapFolder, RefusesToReplaceATreeAmongWhichLiesSomethingElse) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "tree";
+  save_folder(test::sample_checkpoint(), path);
+  save_folder(test::sample_checkpoint(), path);  // its own files are no reason
+  std::ofstream(path / "model/thesis.tex") << "years of work";
+  const std::string message =
+      error_of([&] { save_folder(test::sample_checkpoint(), path); }, ErrorCode::invalid_argument);
+  EXPECT_THAT(message,
+              HasSubstr(R"(tree: folder to replace: expected only what its metadata names, found )"
+                        R"("model/thesis.tex"; save to another path, or remove these first)"));
+  EXPECT_EQ(fs::file_size(path / "model/thesis.tex"), 13U);
+}
+
 TEST(MemmapFolder, RefusesToReplaceAFolderOfSomethingElse) {
   const TemporaryFolder folder;
   TensorDict tree;

@@ -204,6 +204,31 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
+/// The archives that upstream packed of the folder: data/tdz/generate.py.
+TEST_P(MemmapGolden, ReadsTheSameFromUpstreamsArchives) {
+  const std::string name = GetParam().path.filename().string();
+  const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");
+  const fs::path deflated = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + "-deflate.tdz");
+  if (!fs::exists(stored)) GTEST_SKIP() << "a folder of too many files to pack";
+  for (const fs::path& archive : {stored, deflated}) {
+    ASSERT_TRUE(kMemmapArchive.probe(archive)) << archive;
+    for (const Mode mode : {Mode::read, Mode::copy_on_write}) {
+      expect_node(kMemmapArchive.open(archive, {mode}), member(expected_, "tree"), "");
+    }
+    const VerifyReport report = kMemmapArchive.verify(archive, {});
+    EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
+  }
+}
+
+TEST_P(MemmapGolden, SavesAnArchiveAndVerifies) {
+  const test::TemporaryFolder folder;
+  kMemmapArchive.write(kMemmapFolder.open(path_, {}), folder / "saved.tdz", {});
+  const VerifyReport report = kMemmapArchive.verify(folder / "saved.tdz", {});
+  EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
+  EXPECT_GT(report.num_checksums, 0U);
+  expect_node(kMemmapArchive.open(folder / "saved.tdz", {}), member(expected_, "tree"), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Folders, MemmapGolden, testing::ValuesIn(goldens()),
                          [](const auto& golden) {
                            std::string name = golden.param.path.filename().string().substr(3);

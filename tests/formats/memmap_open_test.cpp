@@ -175,6 +175,27 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
   EXPECT_EQ(tree.at("large").data<float>()[1], 77);
 }
 
+TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
+  const TemporaryFolder folder;
+  TensorDict inner;
+  inner.set("x", Tensor(DType::int32, {2}, Buffer::allocate(8)));
+  TensorDict middle;
+  middle.set("inner", inner);
+  TensorDict tree;
+  tree.set("middle", middle);
+  tree.set("y", Tensor(DType::int32, {2}, Buffer::allocate(8)));
+  save_folder(tree, folder / "tree");
+  const std::uint64_t before = kMemmapFolder.verify(folder / "tree", {}).num_checksums;
+  {
+    const TensorDict node =
+        kMemmapFolder.open(folder / "tree/middle/inner", {.mode = Mode::write_through});
+    node.at("x").raw_data()[0] = std::byte{7};
+  }
+  const VerifyReport report = kMemmapFolder.verify(folder / "tree", {});
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_checksums, before - 1);
+}
+
 TEST(MemmapOpen, WritingThroughDropsTheChecksumsOfTensorsAlone) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");

@@ -9,8 +9,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "formats/folder_checksums.hpp"
 #include "formats/format.hpp"
-#include "formats/memmap_checksums.hpp"
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -18,9 +18,6 @@ namespace tenfold {
 namespace {
 
 namespace fs = std::filesystem;
-using memmap_folder::ChecksumLine;
-using memmap_folder::checksums_text;
-using memmap_folder::parse_checksums;
 using test::counting;
 using test::TemporaryFolder;
 using ::testing::AllOf;

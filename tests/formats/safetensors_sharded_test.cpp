@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "formats/safetensors_index.hpp"
@@ -251,11 +252,71 @@ TEST(SafetensorsSharded, MembersNobodyKnowsAreIgnored) {
   EXPECT_EQ(kSafetensorsSharded.open(folder / kIndex, {}).keys(), std::vector<std::string>{"w"});
 }
 
-TEST(SafetensorsSharded, AShardBehindALinkIsNotFollowed) {
-  const TemporaryFolder folder;
-  std::filesystem::create_symlink(data("ok-blanks.safetensors"), folder / "l.safetensors");
-  write_bytes(folder / kIndex, "{\"weight_map\":{\"w\":\"l.safetensors\"}}");
-  error_of(ErrorCode::corrupt, [&] { kSafetensorsSharded.open(folder / kIndex, {}); });
+/// The cache of the Hugging Face hub with one shard and its index, both behind links.
+struct Cache {
+  Cache() {
+    std::filesystem::create_directories(snapshot);
+    std::filesystem::create_directory(blobs);
+    std::filesystem::copy_file(data("ok-blanks.safetensors"), blobs / kHash);
+    write_bytes(blobs / kIndexHash, "{\"weight_map\":{\"w\":\"s.safetensors\"}}");
+    std::filesystem::create_symlink("../../blobs/" + kIndexHash, snapshot / kIndex);
+  }
+  void link_shard(const std::string& text) const {
+    std::filesystem::remove(snapshot / "s.safetensors");
+    std::filesystem::create_symlink(text, snapshot / "s.safetensors");
+  }
+  std::string refusal() const {
+    return error_of(ErrorCode::corrupt, [&] { kSafetensorsSharded.open(snapshot / kIndex, {}); });
+  }
+
+  const std::string kHash = std::string(60, 'a') + "0123";
+  const std::string kIndexHash = std::string(36, 'b') + "0123";
+  TemporaryFolder folder;
+  Path snapshot = folder / "models--o--m/snapshots/c0ffee";
+  Path blobs = folder / "models--o--m/blobs";
+};
+
+TEST(SafetensorsSharded, ALinkIntoTheBlobsOfItsCacheIsFollowed) {
+  const Cache cache;
+  cache.link_shard("../../blobs/" + cache.kHash);
+  const TensorDict tree = kSafetensorsSharded.open(cache.snapshot / kIndex, {});
+  EXPECT_EQ(tree.keys(), std::vector<std::string>{"w"});
+  EXPECT_NE(tree.at("w").raw_data(), nullptr);
+  EXPECT_TRUE(kSafetensorsSharded.verify(cache.snapshot / kIndex, {}).ok());
+}
+
+TEST(SafetensorsSharded, NoOtherLinkIsFollowed) {
+  const Cache cache;
+  std::filesystem::copy_file(cache.blobs / cache.kHash, cache.blobs / "plain");
+  std::filesystem::create_directory(cache.folder / "models--o--m/snapshots/blobs");
+  std::filesystem::copy_file(cache.blobs / cache.kHash,
+                             cache.folder / "models--o--m/snapshots/blobs" / cache.kHash);
+  for (const std::string& text :
+       {data("ok-blanks.safetensors").string(), (cache.blobs / cache.kHash).string(),
+        std::string("../../blobs/plain"), "../blobs/" + cache.kHash,
+        "../../blobs/../blobs/" + cache.kHash, "../.././blobs/" + cache.kHash,
+        "../../blobs/" + cache.kHash + "/", std::string("../../blobs/") + std::string(64, 'A')}) {
+    cache.link_shard(text);
+    EXPECT_EQ(cache.refusal(),
+              (cache.snapshot / kIndex).string() +
+                  ": shard \"s.safetensors\": is a symbolic link: expected a regular file, or a "
+                  "link of the Hugging Face cache to \"../../blobs/<hash>\", found one to \"" +
+                  text + "\"");
+  }
+}
+
+TEST(SafetensorsSharded, ALinkIntoACacheLeadsToARegularFileInARealFolder) {
+  const Cache cache;
+  cache.link_shard("../../blobs/" + std::string(64, 'f'));
+  error_of(ErrorCode::file_not_found,
+           [&] { kSafetensorsSharded.open(cache.snapshot / kIndex, {}); });
+  std::filesystem::create_symlink(cache.kHash, cache.blobs / std::string(64, 'f'));
+  EXPECT_THAT(cache.refusal(),
+              testing::HasSubstr("expected a regular file, found a symbolic link"));
+  std::filesystem::rename(cache.blobs, cache.folder / "elsewhere");
+  std::filesystem::create_directory_symlink(cache.folder / "elsewhere", cache.blobs);
+  cache.link_shard("../../blobs/" + cache.kHash);
+  EXPECT_THAT(cache.refusal(), testing::HasSubstr("expected a folder, found a symbolic link"));
 }
 
 TEST(SafetensorsSharded, NoPrefixOfAnIndexOpens) {

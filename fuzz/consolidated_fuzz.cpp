@@ -1,0 +1,68 @@
+// Any bytes as a consolidated file: refused with an Error, or opened so that every tensor can be
+// read to its last byte.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "formats/consolidated_tree.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+/// The data of the input, copied so that a read beyond it is seen by the sanitizer.
+class InputLeaves final : public ConsolidatedLeaves {
+ public:
+  explicit InputLeaves(std::string_view data) : data_(std::make_unique<std::byte[]>(data.size())) {
+    std::memcpy(data_.get(), data.data(), data.size());
+  }
+  Buffer map(const Leaf& leaf) override {
+    Buffer buffer = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
+    read(leaf, 0, buffer.bytes());
+    return buffer;
+  }
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    const auto& range = ranges[static_cast<std::size_t>(leaf.position())];
+    if (!into.empty())
+      std::memcpy(into.data(), data_.get() + range.begin + offset_bytes, into.size());
+  }
+  std::string where(const Leaf&) const override { return "input"; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+};
+
+void open_file(std::string_view input) {
+  if (input.size() < 8) return;
+  std::uint64_t length = 0;
+  std::memcpy(&length, input.data() + input.size() - 8, 8);
+  input.remove_suffix(8);
+  if (length > input.size()) return;
+  const std::string_view data = input.substr(0, input.size() - static_cast<std::size_t>(length));
+  const std::shared_ptr<ConsolidatedLeaves> leaves = std::make_shared<InputLeaves>(data);
+  const TensorDict tree =
+      build_consolidated_tree(input.substr(data.size()), data.size(), leaves, "input").tree;
+  tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) leaf->tensor();
+  });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    open_file({reinterpret_cast<const char*>(data), size});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,69 @@
+// Any bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and put together
+// with itself: refused with an Error, or a tree whose tensors and objects are all missing, which is
+// said for each.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "formats/dcp_metadata.hpp"
+#include "formats/dcp_source.hpp"
+#include "formats/dcp_tree.hpp"
+#include "fuzz/scratch.hpp"
+#include "os/directory.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+/// An empty folder for the life of the process.
+const std::filesystem::path& empty_folder() {
+  static const fuzz::ScratchFolder folder;
+  return folder.path();
+}
+
+void require_refusal(const Error& error) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) std::abort();
+}
+
+void walk(const TensorDict& node) {
+  for (const std::string& key : node.keys()) {
+    try {
+      const TensorDict::Item item = node.get(key);
+      if (const auto* below = std::get_if<TensorDict>(&item)) walk(*below);
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf != nullptr && leaf->nbytes() != 0) leaf->tensor();
+    } catch (const Error& error) {
+      require_refusal(error);
+    }
+  }
+}
+
+void open_metadata(DcpMetadata metadata) {
+  auto files = std::make_shared<DcpFiles>(os::Directory::open(empty_folder()), metadata.files);
+  walk(build_dcp_tree(std::move(metadata), files, "input"));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  try {
+    const DcpMetadata metadata = parse_dcp_metadata(bytes, "input");
+    DcpMerger merger;
+    merger.add(metadata, "input");
+    merger.add(metadata, "input");
+    open_metadata(merger.take());
+    open_metadata(metadata);
+  } catch (const Error& error) {
+    require_refusal(error);
+  }
+  return 0;
+}

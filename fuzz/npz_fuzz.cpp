@@ -1,0 +1,64 @@
+// Any bytes as an archive of NumPy files: refused with an Error, or opened so that every tensor can
+// be mapped and read to its last byte, to the same values.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "formats/format.hpp"
+#include "fuzz/scratch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace tenfold;
+
+/// One file for the life of the process, written anew for each input.
+fs::path scratch() {
+  static const fuzz::ScratchFolder folder;
+  return folder.path() / "x.npz";
+}
+
+template <class Call>
+bool is_refused(const Call& call) {
+  try {
+    call();
+    return false;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) std::abort();
+    return true;
+  }
+}
+
+void use_leaf(const Leaf& leaf) {
+  const Tensor mapped = leaf.tensor().contiguous();
+  std::vector<std::byte> read(static_cast<std::size_t>(leaf.nbytes()));
+  leaf.read(0, read);
+  if (!read.empty() && std::memcmp(read.data(), mapped.raw_data(), read.size()) != 0) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::ofstream(scratch(), std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  kNpz.probe(scratch());
+  kNpz.verify(scratch(), {});
+  is_refused([] {
+    const TensorDict tree = kNpz.open(scratch(), {});
+    for (const std::string& key : tree.keys()) {
+      is_refused([&] { use_leaf(std::get<Leaf>(tree.get(key))); });
+    }
+  });
+  return 0;
+}

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <tenfold/leaf.hpp>
+#include <tenfold/tensordict.hpp>
+
+namespace tenfold::fuzz {
+
+/// A folder for the life of the process, in memory where the system has such a place: each input
+/// is written there anew.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    namespace fs = std::filesystem;
+    const fs::path root = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
+    std::string pattern = (root / "tenfold-fuzz-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Maps every tensor of a tree and touches its first and its last byte.
+inline void touch_leaves(const TensorDict& tree) {
+  tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    const Tensor tensor = leaf->tensor();
+    if (tensor.nbytes() == 0) return;
+    volatile std::byte touched = tensor.raw_data()[0];
+    touched = tensor.raw_data()[tensor.nbytes() - 1];
+    static_cast<void>(touched);
+  });
+}
+
+}  // namespace tenfold::fuzz

@@ -1,0 +1,56 @@
+// Any bytes as the metadata of a snapshot, JSON or YAML, beside a few files: a result or an Error,
+// and no crash; what is opened can be read to its last byte, and metadata that was read is written
+// and read as the same.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+
+#include "core/notes.hpp"
+#include "formats/format.hpp"
+#include "formats/snapshot_manifest.hpp"
+#include "fuzz/scratch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One folder for the life of the process; its data files stay, its metadata is written anew.
+const fs::path& scratch() {
+  static const tenfold::fuzz::ScratchFolder folder;
+  static const bool filled = [] {
+    fs::create_directories(folder.path() / "0");
+    for (const char* name : {"a", "0/b"}) {
+      std::ofstream(folder.path() / name) << std::string(64, 'x');
+    }
+    return true;
+  }();
+  static_cast<void>(filled);
+  return folder.path();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenfold;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  set_warning_handler([](const std::string&) {});
+  std::ofstream(scratch() / ".snapshot_metadata", std::ios::binary) << text;
+  try {
+    fuzz::touch_leaves(kSnapshot.open(scratch(), {}));
+  } catch (const Error&) {
+  }
+  static_cast<void>(kSnapshot.verify(scratch(), {}));
+  try {
+    const Value read = snapshot::parse_metadata(text, "input");
+    if (!(from_json(to_json(read), "again") == read)) std::abort();
+  } catch (const Error&) {
+  }
+  return 0;
+}

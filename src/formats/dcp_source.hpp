@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "core/leaf_source.hpp"
+#include "formats/dcp_metadata.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+/// The data files of a folder, each opened when it is first asked for and then kept open.
+class DcpFiles {
+ public:
+  DcpFiles(os::Directory folder, std::vector<std::string> names);
+
+  /// The file, known to hold the item. Throws Error(corrupt) if it is missing or too short.
+  std::shared_ptr<const os::File> open(const DcpItem& item);
+  /// "ckpt/__0_0.distcp: item at byte 43".
+  std::string where(const DcpItem& item) const;
+
+ private:
+  struct File {
+    std::mutex mutex;
+    std::shared_ptr<const os::File> file;
+    std::uint64_t size_bytes = 0;
+  };
+
+  os::Directory folder_;
+  std::vector<std::string> names_;
+  std::vector<File> files_;
+};
+
+/// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt
+/// when it is first touched.
+class DcpSource final : public LeafSource {
+ public:
+  explicit DcpSource(std::shared_ptr<DcpFiles> files) : files_(std::move(files)) {}
+
+  /// The leaf of an item; `name` is for messages. Those of one item share their bytes. To be called
+  /// before any leaf is used.
+  static Leaf add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
+                  const DcpItem& item, const std::string& name);
+
+  Buffer map(const Leaf& leaf) override;
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  void will_need(const Leaf& leaf) override;
+  Identity identity(const Leaf& leaf) override;
+  std::string where(const Leaf& leaf) const override;
+
+ private:
+  struct Stored {
+    DcpItem item;
+    std::string name;
+    std::once_flag looked;
+    std::optional<Leaf> leaf;  ///< in the item; nothing if it holds no tensor
+    std::mutex mutex;
+    Buffer copy;
+  };
+  Stored& stored(const Leaf& leaf) const {
+    return *stored_[static_cast<std::size_t>(leaf.position())];
+  }
+  const Leaf& find(const Leaf& leaf);
+
+  std::shared_ptr<DcpFiles> files_;
+  std::vector<std::unique_ptr<Stored>> stored_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> positions_;  ///< by file and begin
+};
+
+}  // namespace tenfold

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+namespace tenfold {
+
+// Checksums as a text inside a file's own JSON, for formats that have no place of their own for
+// them: 16 hexadecimal digits of the hash of the document (with these digits as zeros), a space,
+// and 16 digits of each 16 MiB block of each tensor in the order of the file.
+
+// The member that holds the text is called "tenfold_xxh3".
+
+/// How many checksums a tensor of that size has.
+std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
+
+/// The text for that many blocks, all digits zero.
+std::string blank_checksum_text(std::uint64_t blocks);
+
+/// Where the value of the member starts in a JSON text, with room for 16 digits; npos if it has
+/// none.
+std::size_t find_checksums(std::string_view json) noexcept;
+
+/// XXH3 of `text` with the 16 digits at `digits_at` as zeros.
+std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
+
+/// Puts the checksums of all blocks, and then that of the document itself, into the places that
+/// blank_checksum_text() has kept in it.
+void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blocks);
+
+/// A document and the text that was found in it.
+struct ChecksummedDocument {
+  std::string path;              ///< of the file
+  std::string member_part;       ///< names the member in reports
+  std::string document_part;     ///< names the document
+  std::uint64_t offset_bytes;    ///< of the document in the file
+  std::string bytes;             ///< of the document
+  std::string_view text;         ///< the member's value
+  std::uint64_t num_blocks = 0;  ///< that its tensors have
+};
+
+/// Compares the document with its checksum and adds what is wrong, and the number of checksums, to
+/// the report. The checksums of the blocks, or nothing if the text does not fit the tensors.
+std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
+                                                         VerifyReport& report);
+
+}  // namespace tenfold

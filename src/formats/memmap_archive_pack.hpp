@@ -1,0 +1,20 @@
+#pragma once
+
+#include <tenfold/io.hpp>
+
+#include "formats/format.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// Replaces the file at `archive` by an archive of all files of the folder, as they are. With a
+/// `deflate_level` above 0 tensors are deflated. Throws Error(invalid_argument) if there is no
+/// meta.json or if the archive would lie in the folder, Error(unsupported) for links and special
+/// files.
+void pack_folder(const Path& folder, const Path& archive, int deflate_level,
+                 const WriteRequest& request);
+
+/// Replaces the folder at `folder` by the files of the archive, and checks every CRC-32. Nothing is
+/// changed if one is wrong.
+void unpack_archive(const Path& archive, const Path& folder, const WriteRequest& request);
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <tenfold/memmap.hpp>
+
+namespace tenfold::memmap_folder {
+
+/// As declared in memmap.hpp.
+Path add_leaf(const Path& folder, const NewLeaf& leaf);
+Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
+void write_value(const Path& folder, const NonTensor& value);
+
+}  // namespace tenfold::memmap_folder

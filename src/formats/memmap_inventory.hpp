@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "os/directory.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// Every entry of the folders of a saved tree, by its path within the tree.
+struct Inventory {
+  std::vector<std::string> files;    ///< that metadata names, or that belong to it
+  std::vector<std::string> folders;  ///< the same, each before what is in it; not the root
+  std::vector<std::string> foreign;  ///< that no metadata names: somebody else's, sorted
+};
+
+/// Lists a folder. What is under a foreign folder is not looked at; a folder whose meta.json is
+/// missing or damaged names nothing.
+Inventory take_inventory(const os::Directory& root);
+
+}  // namespace tenfold::memmap_folder

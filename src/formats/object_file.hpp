@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/zip_archive.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+/// What one file of torch.save holds, for formats that keep such files for what they cannot say
+/// themselves: a tensor, a JSON value (None, a tuple, ...) or a node. Its pickle is read as data;
+/// what has no place in a tree is refused by name. Tensors stay in the file, which they keep open.
+/// Throws Error(corrupt), Error(unsupported). Defined in torch_file.cpp.
+TensorDict::Item read_object_file(os::File file);
+
+/// The same of such a file that lies within another one, which reaches at least as far.
+TensorDict::Item read_object_item(std::shared_ptr<const os::File> file, std::uint64_t begin,
+                                  std::uint64_t size_bytes);
+
+/// The records of a file that read_object_file() and torch.load(weights_only=True) make `item` of,
+/// for write_zip_archive(). Throws Error(unsupported) as writing a file of torch.save does. Reads
+/// no tensor. Defined in torch_file_write.cpp.
+std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item);
+
+}  // namespace tenfold

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/tensor.hpp>
+#include <tenfold/value.hpp>
+
+namespace tenfold::snapshot {
+
+inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
+inline constexpr std::string_view kNotesName = "%notes.json";
+/// A larger one is refused before it is read. Torchsnapshot writes about 500 bytes an entry.
+inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
+
+/// What the file `.snapshot_metadata` says of one tensor's bytes.
+struct TensorEntry {
+  std::string location;    ///< a file, relative to the folder
+  std::string serializer;  ///< "buffer_protocol" or "torch_save"
+  std::string dtype;       ///< "torch.float32"
+  Shape shape;
+  bool replicated = false;
+  /// [first, second) of the file; nothing: the whole file.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> byte_range;
+};
+
+/// A chunk or shard.
+struct Piece {
+  Shape offsets;
+  Shape sizes;
+  TensorEntry tensor;
+};
+
+/// A key of a dict, str or int in Python.
+struct Key {
+  std::string text;
+  bool is_int = false;
+};
+
+enum class EntryType : std::uint8_t {
+  tensor,
+  chunked_tensor,
+  sharded_tensor,
+  dtensor,
+  object,
+  list,
+  dict,
+  ordered_dict,
+  int_,
+  str,
+  bool_,
+  bytes,
+  float_,
+  unknown,  ///< named in Entry::obj_type
+};
+
+struct Entry {
+  EntryType type = EntryType::unknown;
+  TensorEntry tensor;         ///< tensor; of chunked_tensor dtype, shape and replicated;
+                              ///< of object location, serializer and replicated
+  std::vector<Piece> pieces;  ///< chunked_tensor, sharded_tensor, dtensor
+  std::vector<Key> keys;      ///< dict, ordered_dict
+  std::string value;          ///< int_ to float_: as text, floats and bytes in base64
+  std::string readable;       ///< float_: for people
+  std::string obj_type;       ///< object: "builtins.tuple"
+};
+
+/// The index of a snapshot: `{"version", "world_size", "manifest": {path: entry}}`. A path is
+/// `<rank>/<app_state key>/<key>/...`, each key with "%" and "/" written as %25 and %2F.
+struct Manifest {
+  std::string version = "0.1.0";
+  std::int64_t world_size = 1;
+  std::vector<std::pair<std::string, Entry>> entries;
+
+  void add(std::string path, Entry entry);
+  const Entry* find(std::string_view path) const;
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+  std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> index_;
+};
+
+/// A key as a path has it.
+std::string escape(std::string_view key);
+
+/// Reads JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. Afterwards
+/// every entry has the members of its type, lengths are not negative, a byte range ends where its
+/// tensor does, and every location leads to a file below the folder. Entries of unknown type are
+/// kept as such. Throws Error(corrupt), naming the entry.
+Manifest parse_manifest(std::string_view text, const std::string& where);
+
+/// The same document as a JSON value, unchecked: for those who want to look at it.
+Value parse_metadata(std::string_view text, const std::string& where);
+
+/// The text of the file, JSON that a YAML parser reads as the same.
+std::string write_manifest(const Manifest& manifest);
+
+/// True for "a/b": a path of plain parts, that lead below where it starts.
+bool is_plain_location(std::string_view location);
+
+/// The eight bytes of a number in base64, and back.
+std::string base64_of(double number);
+std::optional<double> number_of_base64(std::string_view text);
+
+}  // namespace tenfold::snapshot

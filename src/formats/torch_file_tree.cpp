@@ -1,0 +1,559 @@
+#include "formats/torch_file_tree.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/key_index.hpp"
+#include "core/node.hpp"
+#include "core/notes.hpp"
+#include "core/sparse.hpp"
+#include "core/special.hpp"
+#include "formats/torch_file_pickle.hpp"
+#include "formats/torch_file_tensor.hpp"
+#include "formats/torch_file_value.hpp"
+
+namespace tenfold {
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+/// A pickle can hold one list in a thousand places, and each of those lists in a thousand. As a
+/// tree each is there every time it is named, up to this many more than the pickle has nodes.
+constexpr std::size_t kMaxRepeats = 1'000'000;
+
+class TreeBuilder {
+ public:
+  TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<TorchStorages>& storages,
+              const std::string& where)
+      : pickle_(graph, where),
+        tensors_(pickle_, storages),
+        budget_(kMaxRepeats + 4 * graph.nodes.size()),
+        open_(graph.nodes.size(), false) {}
+
+  TensorDict root(std::uint32_t id, const std::string& key) {
+    force_node_ = true;
+    Slot converted = convert(id);
+    if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
+    if (std::holds_alternative<Leaf>(converted)) {
+      if (!base::is_utf8(key)) {
+        pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
+                            base::quote(key) + "; rename the file");
+      }
+      auto node = std::make_shared<Node>();
+      node->info.kind = NodeKind::dict;
+      node->where = pickle_.where();
+      node->entries.push_back({key, std::move(converted)});
+      return TensorDict(std::move(node));
+    }
+    pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+  }
+
+  TensorDict::Item object(std::uint32_t id) {
+    Slot converted = convert(id);
+    if (const auto* tree = std::get_if<TensorDict>(&converted)) refuse_opaque(*tree);
+    if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
+    if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
+    return std::get<TensorDict>(std::move(converted));
+  }
+
+ private:
+  using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
+  struct Children {
+    std::vector<Node::Entry> entries;
+    KeyIndex positions;  ///< of a dict
+    bool any_tensor = false;
+    bool has_keys = false;
+    bool int_keys = false;
+    std::optional<Value> versions;  ///< NodeInfo::module_versions
+  };
+
+  Slot convert(std::uint32_t id) {
+    if (budget_-- == 0) {
+      pickle_.unsupported("the file names the same containers again and again: expected at most " +
+                          std::to_string(kMaxRepeats) + " repeats, found more");
+    }
+    const PickleNode& node = pickle_.at(id);
+    switch (node.kind) {
+      case PickleKind::none:
+        return NonTensor{};
+      case PickleKind::boolean:
+        return NonTensor{Value(node.integer != 0)};
+      case PickleKind::integer:
+        return NonTensor{Value(node.integer)};
+      case PickleKind::big_integer:
+        return NonTensor{Value(Value::BigInt{std::string(node.text)})};
+      case PickleKind::number:
+        return NonTensor{Value(node.number)};
+      case PickleKind::text:
+      case PickleKind::old_string:
+        return NonTensor{Value(valid_text(id))};
+      case PickleKind::list:
+        return container(id, NodeKind::list, [&](Children& to) { add_items(to, node.items); });
+      case PickleKind::tuple:
+        return container(id, NodeKind::tuple, [&](Children& to) { add_items(to, node.items); });
+      case PickleKind::dict:
+        return container(id, NodeKind::dict, [&](Children& to) { add_pairs(to, node.items); });
+      case PickleKind::set:
+        return set_of(id, Value::Special::Type::set, node.items);
+      case PickleKind::frozenset:
+        return set_of(id, Value::Special::Type::frozenset, node.items);
+      case PickleKind::bytes:
+        return special(Value::Special::Type::bytes, node.text);
+      case PickleKind::bytearray:
+        return special(Value::Special::Type::bytearray, node.text);
+      case PickleKind::global:
+        return of_global(id);
+      case PickleKind::reduce:
+        return of_call(id);
+      case PickleKind::newobj:
+      case PickleKind::instance:
+      case PickleKind::extension:
+      case PickleKind::persistent:
+        return opaque(id);
+    }
+    refuse(id, "");
+  }
+
+  static Slot special(Value::Special::Type type, std::string_view text) {
+    Value::Special made;
+    made.type = type;
+    made.text = text;
+    return NonTensor{Value(std::move(made))};
+  }
+
+  [[noreturn]] void refuse(std::uint32_t id, const std::string& remedy) const {
+    pickle_.unsupported(
+        "it cannot be read: expected a tensor, a JSON value or a container, found " +
+        pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
+  }
+
+  std::string valid_text(std::uint32_t id) const {
+    const auto text = pickle_.text(id);
+    if (!text || !base::is_utf8(*text)) {
+      pickle_.unsupported("text cannot be read: expected UTF-8, found " +
+                          base::quote(pickle_.at(id).text));
+    }
+    return std::string(*text);
+  }
+
+  Slot of_global(std::uint32_t id) {
+    const PickleNode& node = pickle_.at(id);
+    if (node.text == "torch" && dtype_from_name(node.name)) {
+      return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
+    }
+    return opaque(id);
+  }
+
+  Slot of_call(std::uint32_t id) {
+    const auto call = pickle_.call(id);
+    if (!call) return opaque(id);
+    if (call->module == "collections") return of_collections(id, *call);
+    if (std::optional<Leaf> leaf = tensors_.leaf(id, *call)) return *std::move(leaf);
+    if (auto made = torch_file_special(pickle_, id, *call))
+      return NonTensor{Value(*std::move(made))};
+    for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
+      if (is_builtin(*call, name(type))) return called_set(id, type, *call);
+    }
+    if (call->is("torch._utils", "_rebuild_sparse_tensor")) return sparse(*call);
+    if (call->is("torch._utils", "_rebuild_nested_tensor")) return nested(*call);
+    return opaque(id);
+  }
+
+  Slot called_set(std::uint32_t id, Value::Special::Type type, const TorchPickle::Call& call) {
+    pickle_.require_arguments(call, 0, 1);
+    if (call.arguments.empty()) return set_of(id, type, {});
+    const PickleNode& items = pickle_.at(call.arguments[0]);
+    if (items.kind != PickleKind::list && items.kind != PickleKind::tuple) return opaque(id);
+    return set_of(id, type, items.items);
+  }
+
+  Slot set_of(std::uint32_t id, Value::Special::Type type, std::span<const std::uint32_t> items) {
+    Value::Special set;
+    set.type = type;
+    Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
+    auto* value = std::get_if<NonTensor>(&converted);
+    if (value != nullptr) {
+      set.items = std::move(std::get<Value::List>(value->value.data()).items);
+      if (is_sound(set)) return NonTensor{Value(std::move(set))};
+    }
+    pickle_.unsupported("a set of what a set cannot hold: expected JSON values and tuples, found " +
+                        std::string(value == nullptr ? "tensors" : "lists or dicts"));
+  }
+
+  /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
+  Slot opaque(std::uint32_t id) {
+    const PickleNode& node = pickle_.at(id);
+    Slot made = container(id, NodeKind::opaque, [&](Children& to) {
+      if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
+      if (node.kind == PickleKind::persistent) {
+        add(to, "args", node.items[0]);
+        return;
+      }
+      if (pickle_.at(node.items[0]).kind != PickleKind::global) add(to, "callable", node.items[0]);
+      add(to, "args", node.items[1]);
+      if (node.items.size() > 2) add(to, "kwargs", node.items[2]);
+      add_history(to, id);
+    });
+    std::get<TensorDict>(made).info().class_name = opaque_name(id);
+    return made;
+  }
+
+  /// For objects within other files: they are asked for one by one, and are read whole.
+  void refuse_opaque(const TensorDict& node) const {
+    if (node.kind() == NodeKind::opaque) {
+      const std::string& named = node.info().class_name;
+      const std::size_t dot = std::min(named.rfind('.'), named.size());
+      pickle_.refuse_global(named.substr(0, dot), named.substr(std::min(dot + 1, named.size())));
+    }
+    node.for_each([&](const std::string&, const TensorDict::Item& item) {
+      if (const auto* child = std::get_if<TensorDict>(&item)) refuse_opaque(*child);
+    });
+  }
+
+  std::string opaque_name(std::uint32_t id) const {
+    const PickleNode& node = pickle_.at(id);
+    if (node.kind == PickleKind::persistent) return "persistent id";
+    if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
+    const PickleNode& named = node.kind == PickleKind::global ? node : pickle_.at(node.items[0]);
+    if (named.kind != PickleKind::global) return "call of " + pickle_.describe(node.items[0]);
+    return std::string(named.text) + "." + std::string(named.name);
+  }
+
+  /// What was done to an object after it was made: "items" of a list or set, "entries" of a dict,
+  /// each a list; "state", the last one.
+  void add_history(Children& to, std::uint32_t id) {
+    std::vector<std::uint32_t> items;
+    std::vector<std::uint32_t> pairs;
+    std::optional<std::uint32_t> state;
+    for (const PickleChange& change : pickle_.changes(id)) {
+      if (change.kind == PickleChange::Kind::state) {
+        state = change.value;
+      } else if (change.kind == PickleChange::Kind::set_item) {
+        pairs.insert(pairs.end(), {change.key, change.value});
+      } else {
+        items.push_back(change.value);
+      }
+    }
+    if (!items.empty()) add_list(to, "items", items);
+    if (!pairs.empty()) add_list(to, "entries", pairs);
+    if (state) add(to, "state", *state);
+  }
+
+  void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items) {
+    pickle_.keys.push_back(key);
+    Children list;
+    add_items(list, items);
+    pickle_.keys.pop_back();
+    Slot made = finish(std::move(list), NodeKind::list, false);
+    to.entries.push_back({key, std::move(made)});
+  }
+
+  /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
+  /// indices, plain indices, values, size).
+  Slot sparse(const TorchPickle::Call& call) {
+    pickle_.require_arguments(call, 2, 2);
+    const auto inner = pickle_.call(call.arguments[0]);
+    const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
+    std::string_view layout = said ? std::string_view(said->text) : std::string_view();
+    if (layout.starts_with("torch.")) layout.remove_prefix(6);
+    const auto names = sparse_parts(layout);
+    const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
+    if (names.empty() || parts.size() < names.size() + 1 || parts.size() > names.size() + 2) {
+      pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
+                          base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
+    }
+    Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
+      for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
+    });
+    auto& node = std::get<TensorDict>(made);
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      if (std::holds_alternative<Leaf>(item)) return;
+      pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
+    });
+    node.info().layout = layout;
+    node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
+    if (parts.size() == names.size() + 2) {
+      node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
+    }
+    return made;
+  }
+
+  /// (buffer, sizes, strides, offsets), of which the last two must say: one after the other.
+  Slot nested(const TorchPickle::Call& call) {
+    pickle_.require_arguments(call, 4, 4);
+    std::vector<Tensor> parts;
+    for (const std::uint32_t part : call.arguments) {
+      const auto inner = pickle_.call(part);
+      const std::optional<Leaf> leaf = inner ? tensors_.leaf(part, *inner) : std::nullopt;
+      if (!leaf)
+        pickle_.corrupt("nested tensor: expected tensors, found " + pickle_.describe(part));
+      parts.push_back(leaf->tensor().contiguous());
+    }
+    if (!is_packed(parts[1], parts[2], parts[3])) {
+      pickle_.unsupported(
+          "nested tensor: expected components one after the other, found a view of some; save a "
+          "contiguous() one");
+    }
+    try {
+      return Leaf::nested(parts[0], parts[1]);
+    } catch (const Error& error) {
+      pickle_.corrupt(error.what());
+    }
+  }
+
+  /// True if components of `sizes` [n, k] lie one after the other, each row-major.
+  static bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
+    if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
+        offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
+        offsets.shape() != Shape{sizes.shape()[0]}) {
+      return false;
+    }
+    const auto width = static_cast<std::size_t>(sizes.shape()[1]);
+    const auto* size = sizes.data<std::int64_t>();
+    const auto* stride = strides.data<std::int64_t>();
+    const auto* offset = offsets.data<std::int64_t>();
+    std::int64_t end = 0;
+    for (std::int64_t i = 0; i < sizes.shape()[0]; ++i, size += width, stride += width) {
+      const Shape shape(size, size + width);
+      if (offset[i] != end) return false;
+      try {
+        end = numel_of({end + numel_of(shape)});
+      } catch (const Error&) {
+        return false;
+      }
+      std::int64_t expected = 1;
+      for (std::size_t d = width; d-- > 0; expected *= shape[d]) {
+        if (shape[d] > 1 && stride[d] != expected) return false;
+      }
+    }
+    return true;
+  }
+
+  Slot of_collections(std::uint32_t id, const TorchPickle::Call& call) {
+    if (call.name == "OrderedDict") {
+      pickle_.require_arguments(call, 0, 1);
+      return container(id, NodeKind::ordered_dict, [&](Children& to) {
+        if (!call.arguments.empty()) add_listed_pairs(to, call.arguments[0]);
+        add_changes(to, id);
+      });
+    }
+    if (call.name == "defaultdict") {
+      pickle_.require_arguments(call, 0, 1);
+      if (!call.arguments.empty()) check_factory(call.arguments[0]);
+      return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
+    }
+    if (call.name == "Counter") return counter(id, call);
+    return opaque(id);
+  }
+
+  Slot counter(std::uint32_t id, const TorchPickle::Call& call) {
+    pickle_.require_arguments(call, 0, 1);
+    Slot counts = container(id, NodeKind::dict, [&](Children& to) {
+      if (!call.arguments.empty()) {
+        const PickleNode& given = pickle_.at(call.arguments[0]);
+        if (given.kind != PickleKind::dict) refuse(call.arguments[0], "");
+        add_pairs(to, given.items);
+      }
+      add_changes(to, id);
+    });
+    auto* value = std::get_if<NonTensor>(&counts);
+    if (value == nullptr) return counts;  // of tensors: a dict
+    Value::Special special;
+    special.type = Value::Special::Type::counter;
+    special.items.push_back(std::move(value->value));
+    return NonTensor{Value(std::move(special))};
+  }
+
+  /// The class that a defaultdict calls for what it lacks is left out: it must be a harmless one.
+  void check_factory(std::uint32_t id) const {
+    const PickleNode& node = pickle_.at(id);
+    if (node.kind == PickleKind::none) return;
+    const bool plain =
+        node.kind == PickleKind::global &&
+        (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
+    if (plain) {
+      for (const char* name : {"list", "dict", "set", "int", "float", "str", "bool", "tuple",
+                               "OrderedDict", "Counter"}) {
+        if (node.name == name) return;
+      }
+    }
+    if (node.kind == PickleKind::global) pickle_.refuse_global(node.text, node.name);
+    refuse(id, "");
+  }
+
+  template <class Fill>
+  Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
+    if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
+    if (depth_ >= kMaxDepth) {
+      pickle_.unsupported("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
+                          " levels, found more");
+    }
+    const bool forced = std::exchange(force_node_, false);
+    open_[id] = true;
+    ++depth_;
+    Children children;
+    fill(children);
+    --depth_;
+    open_[id] = false;
+    return finish(std::move(children), kind, forced);
+  }
+
+  void add(Children& to, std::string key, std::uint32_t value) {
+    pickle_.keys.push_back(std::move(key));
+    Slot converted = convert(value);
+    to.any_tensor |= !std::holds_alternative<NonTensor>(converted);
+    to.entries.push_back({std::move(pickle_.keys.back()), std::move(converted)});
+    pickle_.keys.pop_back();
+  }
+
+  void add_items(Children& to, std::span<const std::uint32_t> items) {
+    to.entries.reserve(to.entries.size() + items.size());
+    std::size_t position = 0;
+    for (const std::uint32_t item : items) add(to, std::to_string(position++), item);
+  }
+
+  static void reserve(Children& to, std::size_t more) {
+    to.entries.reserve(to.entries.size() + more);
+    to.positions.reserve(to.entries.size() + more);
+  }
+
+  void add_pairs(Children& to, std::span<const std::uint32_t> items) {
+    reserve(to, items.size() / 2);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) add_pair(to, items[i], items[i + 1]);
+  }
+
+  /// [[key, value], ...], as Python 2 pickles an OrderedDict.
+  void add_listed_pairs(Children& to, std::uint32_t list) {
+    const PickleNode& pairs = pickle_.at(list);
+    if (pairs.kind != PickleKind::list) refuse(list, "");
+    for (const std::uint32_t item : pairs.items) {
+      const PickleNode& pair = pickle_.at(item);
+      const bool fits = (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple) &&
+                        pair.items.size() == 2;
+      if (!fits) refuse(item, "");
+      add_pair(to, pair.items[0], pair.items[1]);
+    }
+  }
+
+  void add_changes(Children& to, std::uint32_t id) {
+    const std::span<const PickleChange> changes = pickle_.changes(id);
+    reserve(to, changes.size());
+    for (const PickleChange& change : changes) {
+      if (change.kind == PickleChange::Kind::set_item) {
+        add_pair(to, change.key, change.value);
+      } else if (change.kind == PickleChange::Kind::state) {
+        add_attributes(to, change.value);
+      } else {
+        pickle_.corrupt("it is filled as no dict is: expected keys and values, found items");
+      }
+    }
+  }
+
+  /// The state dict of a module carries `_metadata`, the versions of its layers. Other attributes
+  /// of a dict are worth a warning.
+  void add_attributes(Children& to, std::uint32_t id) {
+    const PickleNode& state = pickle_.at(id);
+    bool others = state.kind != PickleKind::dict;
+    for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
+      others = pickle_.text(state.items[i]) != "_metadata";
+      if (others) break;
+      Slot versions = convert(state.items[i + 1]);
+      auto* value = std::get_if<NonTensor>(&versions);
+      if (value == nullptr || !value->value.is<Value::Object>()) continue;
+      std::get<Value::Object>(value->value.data()).ordered = false;
+      to.versions = std::move(value->value);
+    }
+    if (!others) return;
+    warn(pickle_.where() + ": " + pickle_.subject() +
+         ": the dict's attributes are left out: expected none, found some");
+  }
+
+  void add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
+    const PickleNode& node = pickle_.at(key);
+    const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
+    const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
+    if (!to.has_keys) to.int_keys = is_int;
+    to.has_keys = true;
+    if ((!is_int && !is_text) || is_int != to.int_keys) {
+      pickle_.unsupported("its keys cannot be read: expected all str, or all int, found " +
+                          pickle_.describe(key));
+    }
+    std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)
+                       : is_int                         ? std::string(node.text)
+                                                        : valid_text(key);
+    const std::uint32_t known = to.positions.insert(
+        text, static_cast<std::uint32_t>(to.entries.size()),
+        [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; });
+    add(to, std::move(text), value);
+    if (known == KeyIndex::kNone) return;
+    to.entries[known] = std::move(to.entries.back());
+    to.entries.pop_back();
+  }
+
+  Slot finish(Children children, NodeKind kind, bool forced) const {
+    const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
+    if (children.any_tensor || forced || !is_value) return node_of(std::move(children), kind);
+    if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
+      Value::Object object;
+      object.int_keys = children.int_keys;
+      object.ordered = kind == NodeKind::ordered_dict;
+      for (auto& [key, slot] : children.entries) {
+        object.members.emplace_back(std::move(key), std::get<NonTensor>(std::move(slot)).value);
+      }
+      return NonTensor{Value(std::move(object))};
+    }
+    std::vector<Value> items;
+    items.reserve(children.entries.size());
+    for (auto& [key, slot] : children.entries) {
+      items.push_back(std::get<NonTensor>(std::move(slot)).value);
+    }
+    if (kind == NodeKind::tuple) return NonTensor{Value(Value::Tuple{std::move(items)})};
+    return NonTensor{Value(Value::List{std::move(items)})};
+  }
+
+  TensorDict node_of(Children children, NodeKind kind) const {
+    auto node = std::make_shared<Node>();
+    node->info.kind = kind;
+    node->info.int_keys = children.int_keys;
+    node->info.module_versions = std::move(children.versions);
+    node->where = pickle_.where();
+    for (const std::string& key : pickle_.keys) node->where += "/" + key;
+    node->entries = std::move(children.entries);
+    return TensorDict(std::move(node));
+  }
+
+  TorchPickle pickle_;
+  TorchTensors tensors_;
+  std::size_t budget_;
+  std::vector<bool> open_;  ///< containers around the one that is converted
+  std::size_t depth_ = 0;
+  bool force_node_ = false;  ///< the next container is a node whatever it holds
+};
+
+}  // namespace
+
+TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
+                                 const std::shared_ptr<TorchStorages>& storages,
+                                 const std::string& where, const std::string& key) {
+  return TreeBuilder(graph, storages, where).root(graph.root, key);
+}
+
+TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
+                                         const std::shared_ptr<TorchStorages>& storages,
+                                         const std::string& where) {
+  return TreeBuilder(graph, storages, where).object(graph.root);
+}
+
+}  // namespace tenfold

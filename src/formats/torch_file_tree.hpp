@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <tenfold/tensordict.hpp>
+
+#include "codecs/pickle.hpp"
+#include "formats/torch_file_storages.hpp"
+
+namespace tenfold {
+
+/// The tree that the pickle of a file of torch.save stands for. Nothing is imported or called; what
+/// is known by name becomes:
+///
+///   dict, OrderedDict, defaultdict, Counter, list, tuple, torch.Size   containers of that kind
+///   None, bool, int, float, str                                        JSON values
+///   tensors, parameters, numpy scalars and arrays                      leaves
+///   torch.dtype, torch.device                                          text, as str() gives it
+///
+/// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Throws
+/// Error(unsupported), naming key and class, for everything else and for keys that are neither all
+/// str nor all int; Error(corrupt) for tensors that do not fit their storages.
+TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
+                                 const std::shared_ptr<TorchStorages>& storages,
+                                 const std::string& where, const std::string& key);
+
+/// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf.
+TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
+                                         const std::shared_ptr<TorchStorages>& storages,
+                                         const std::string& where);
+
+}  // namespace tenfold

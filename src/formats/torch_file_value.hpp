@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <tenfold/value.hpp>
+
+#include "formats/torch_file_pickle.hpp"
+
+namespace tenfold {
+
+/// The special value that a call stands for: bytes, bytearray, complex, torch.Size, torch.device, a
+/// layout; nothing for another call.
+std::optional<Value::Special> torch_file_special(const TorchPickle& pickle, std::uint32_t id,
+                                                 const TorchPickle::Call& call);
+
+/// True for builtins.<name>, in Python 3's or Python 2's spelling.
+bool is_builtin(const TorchPickle::Call& call, std::string_view name);
+
+}  // namespace tenfold
