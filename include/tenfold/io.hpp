@@ -45,6 +45,9 @@ struct LoadOptions {
   std::vector<KeyPath> keys{};  ///< empty: all; else as select() in inspect.hpp takes them
   bool verify = false;          ///< check the checksums of what is loaded
   bool aliases = true;          ///< tensors that shared bytes share them again
+  /// Objects of classes that are not read become nodes of kind opaque; false: Error(unsupported)
+  /// naming key and class. Nothing is imported or called either way.
+  bool allow_opaque = false;
   Monitor* monitor = nullptr;
 };
 
@@ -68,8 +71,8 @@ TensorDict load(const Path& path, const LoadOptions& options = {});
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
 Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
-/// Exactly the files that tensordict's `memmap` writes: no notes, no checksums, not durable, but
-/// published by one rename. Throws Error(unsupported) where tensordict could not hold the tree.
+/// The files that tensordict's `memmap` writes: no checksums, notes only of what its files would
+/// lose, not durable, but published by one rename; opened "r+". memmap.hpp has all its options.
 TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads = 0);
 
 /// The same folder with zeros instead of the tensors' bytes (sparse files), opened "r+".
@@ -134,13 +137,17 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
 struct LoadReport {
   struct Mismatch {
     std::string name;
-    std::string expected;  ///< the target's dtype and shape: "float32 [3, 4]"
-    std::string found;     ///< the source's
+    std::string expected;     ///< the target's dtype and shape: "float32 [3, 4]"
+    std::string found;        ///< the source's
+    bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
   };
   std::vector<std::string> loaded;
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;
+  /// In the source, without meaning in the target and without effect on any result: options of
+  /// Python's optimizers that LibTorch does not have. They do not count as differences.
+  std::vector<std::string> ignored{};
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
@@ -156,10 +163,15 @@ struct LoadIntoOptions {
 
 /// Copies tensors straight from the file into the tensors of `target` (in memory, or mapped "r+"),
 /// matched by dotted name, without a second copy in memory. JSON values are left alone. With
-/// `keys`, a tensor of the target counts as missing only if they name it.
+/// `keys`, a tensor of the target counts as missing only if they name it. Where tensors of the
+/// target share memory (tied parameters) the last in its order is what stays, as in Python.
 LoadReport load_into(const TensorDict& target, const TensorDict& source,
                      const LoadIntoOptions& options = {});
 LoadReport load_into(const TensorDict& target, const Path& source,
                      const LoadIntoOptions& options = {});
+
+/// What a strict load_into() does with its report: throws Error(invalid_argument) that lists all
+/// differences, names a prefix that explains them, and calls the source by that name.
+void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

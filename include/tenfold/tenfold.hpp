@@ -12,6 +12,18 @@
 #include <tenfold/leaf.hpp>        // a tensor in memory or on disk
 #include <tenfold/tensordict.hpp>  // the tree
 #include <tenfold/io.hpp>          // open, load, save, verify, convert, load_into
+#include <tenfold/memmap.hpp>      // folders that live and change
+#include <tenfold/consolidated.hpp>  // the files of tensordict's consolidate
+#include <tenfold/archive.hpp>     // folders in one file
+#include <tenfold/snapshot.hpp>    // the folders of torchsnapshot
 #include <tenfold/inspect.hpp>     // select a part, statistics, values as text
+#include <tenfold/diff.hpp>        // what differs between two trees
+#include <tenfold/bench.hpp>       // how fast data is read here
+#include <tenfold/scan.hpp>        // what the pickles in a file would call
+#include <tenfold/permutation.hpp>   // a shuffled order of any size, in no memory
+#include <tenfold/schema.hpp>        // the columns of a data set
+#include <tenfold/batch.hpp>         // rows of a data set, copied
+#include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
+#include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

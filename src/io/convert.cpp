@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "io/cast_source.hpp"
+#include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
 #include "io/tree.hpp"
@@ -34,6 +35,7 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   tree = rename_leaves(tree, options.rename);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   const Format& format = format_for_saving(target, options.format);
+  require_holdable(tree, format, target.string());
   format.check(tree);
   // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.
   ConvertReport report;

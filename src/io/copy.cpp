@@ -9,6 +9,7 @@
 #include "core/cast.hpp"
 #include "core/strided_copy.hpp"
 #include "formats/progress.hpp"
+#include "io/write_order.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold {
@@ -27,9 +28,10 @@ struct Range {
   std::uint64_t end;
 };
 
-std::vector<Range> ranges_of(const std::vector<LeafCopy>& copies) {
+std::vector<Range> ranges_of(const std::vector<LeafCopy>& copies, const Wave& wave) {
   std::vector<Range> ranges;
-  for (const LeafCopy& copy : copies) {
+  for (const std::size_t position : wave) {
+    const LeafCopy& copy = copies[position];
     const auto count = static_cast<std::uint64_t>(copy.to.numel());
     const std::uint64_t step = kBytesPerTask / copy.to.itemsize();
     for (std::uint64_t begin = 0; begin < count; begin += step) {
@@ -83,17 +85,22 @@ void copy_range(const Range& range) {
 }  // namespace
 
 void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor) {
-  const std::vector<Range> ranges = ranges_of(copies);
+  const std::vector<Wave> waves = write_order(copies);
   std::uint64_t total_bytes = 0;
-  for (const LeafCopy& copy : copies) total_bytes += copy.to.nbytes();
+  for (const Wave& wave : waves) {
+    for (const std::size_t position : wave) total_bytes += copies[position].to.nbytes();
+  }
   Progress progress(monitor, total_bytes, "load");
-  os::parallel_for(
-      ranges.size(), os::num_threads_for(num_threads),
-      [&](std::size_t i) {
-        copy_range(ranges[i]);
-        progress.add((ranges[i].end - ranges[i].begin) * ranges[i].copy->to.itemsize());
-      },
-      [&] { progress.poll(); });
+  for (const Wave& wave : waves) {
+    const std::vector<Range> ranges = ranges_of(copies, wave);
+    os::parallel_for(
+        ranges.size(), os::num_threads_for(num_threads),
+        [&](std::size_t i) {
+          copy_range(ranges[i]);
+          progress.add((ranges[i].end - ranges[i].begin) * ranges[i].copy->to.itemsize());
+        },
+        [&] { progress.poll(); });
+  }
   progress.finish();
 }
 

@@ -12,7 +12,8 @@ struct LeafCopy {
   Tensor to;
 };
 
-/// Copies in parallel, straight from the file where the leaf is on disk. Dtypes may differ.
+/// Copies in parallel, straight from the file where the leaf is on disk. Dtypes may differ. Where
+/// targets share bytes the result is that of copying one after the other.
 /// Extra memory: at most one scratch piece a thread, for casts and strided targets.
 void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor);
 

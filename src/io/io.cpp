@@ -5,6 +5,7 @@
 #include <string>
 
 #include "formats/commit.hpp"
+#include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "os/file.hpp"
 
@@ -24,33 +25,13 @@ Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) 
                         ": it exists already: expected nothing there; pass "
                         "overwrite=True to replace it");
   }
+  require_holdable(tree, format, path.string());
   format.write(tree, path,
                {.durable = options.durable,
                 .checksums = options.checksums,
                 .num_threads = options.num_threads,
                 .monitor = options.monitor});
   return path;
-}
-
-namespace {
-
-TensorDict write_as_tensordict_does(const TensorDict& tree, const Path& path,
-                                    const WriteRequest& request) {
-  kMemmapFolder.write(tree, path, request);
-  return kMemmapFolder.open(path, {.mode = Mode::write_through});
-}
-
-}  // namespace
-
-TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads) {
-  return write_as_tensordict_does(
-      tree, path,
-      {.durable = false, .checksums = false, .notes = false, .num_threads = num_threads});
-}
-
-TensorDict memmap_like(const TensorDict& tree, const Path& path) {
-  return write_as_tensordict_does(
-      tree, path, {.durable = false, .checksums = false, .notes = false, .zeros = true});
 }
 
 }  // namespace tenfold

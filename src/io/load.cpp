@@ -13,6 +13,8 @@
 #include "core/leaf_source.hpp"
 #include "core/node.hpp"
 #include "formats/progress.hpp"
+#include "io/holdable.hpp"
+#include "io/read_ahead.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
 #include "os/thread_pool.hpp"
@@ -63,12 +65,14 @@ Tensor copy_on_heap(const Leaf& leaf) {
 }
 
 /// True if one mapping holds every tensor, so that nothing is gained by mapping on several threads.
-bool is_one_mapping(const TensorDict& tree) {
+/// Adds the bytes of the tensors to `total_bytes`.
+bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : tree.node()->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
       if (!leaf->in_memory() && !leaf->source()->is_one_mapping()) return false;
+      total_bytes += leaf->nbytes();
     } else if (const auto* node = std::get_if<TensorDict>(&entry.slot)) {
-      if (!is_one_mapping(*node)) return false;
+      if (!is_one_mapping(*node, total_bytes)) return false;
     } else if (!std::holds_alternative<NonTensor>(entry.slot)) {
       return false;
     }
@@ -84,11 +88,20 @@ void untie(const std::vector<Leaf*>& leaves) {
   }
 }
 
-/// Maps each leaf, which checks that its file is long enough.
-void map_all(const std::vector<Leaf*>& leaves, Monitor* monitor) {
+std::vector<Leaf> copies_of(const std::vector<Leaf*>& leaves) {
+  std::vector<Leaf> copies;
+  copies.reserve(leaves.size());
+  for (const Leaf* leaf : leaves) copies.push_back(*leaf);
+  return copies;
+}
+
+/// Maps each leaf, which checks that its file is long enough, and reads ahead.
+void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
-  Progress progress(monitor, total_bytes, "load");
+  const bool read_ahead = ReadAhead::is_worthwhile(total_bytes, options.mode);
+  const std::vector<Leaf> on_disk = read_ahead ? copies_of(leaves) : std::vector<Leaf>();
+  Progress progress(options.monitor, total_bytes, "load");
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
       num_tasks, os::num_threads_for(0),
@@ -102,16 +115,26 @@ void map_all(const std::vector<Leaf*>& leaves, Monitor* monitor) {
       },
       [&] { progress.poll(); });
   progress.finish();
+  if (!read_ahead) return;
+  ReadAhead ahead;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!on_disk[i].in_memory()) ahead.add(on_disk[i], leaves[i]->tensor());
+  }
+  std::move(ahead).start();
 }
 
 /// The tree with every tensor mapped: one of its own, since what was opened may be shared.
 TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
-  if (options.aliases && is_one_mapping(tree)) {
-    std::uint64_t total_bytes = 0;
+  std::uint64_t total_bytes = 0;
+  if (options.aliases && is_one_mapping(tree, total_bytes)) {
+    const bool read_ahead = ReadAhead::is_worthwhile(total_bytes, options.mode);
+    ReadAhead ahead;
     TensorDict loaded = map_leaves(tree, [&](const Leaf& leaf) {
-      total_bytes += leaf.nbytes();
-      return over(leaf, leaf.tensor());
+      Leaf mapped = over(leaf, leaf.tensor());
+      if (read_ahead && !leaf.in_memory()) ahead.add(leaf, mapped.tensor());
+      return mapped;
     });
+    std::move(ahead).start();
     Progress progress(options.monitor, total_bytes, "load");
     progress.add(total_bytes);
     progress.finish();
@@ -121,7 +144,7 @@ TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
   std::vector<Leaf*> leaves;
   collect(loaded, leaves);
   if (!options.aliases) untie(leaves);
-  map_all(leaves, options.monitor);
+  map_all(leaves, options);
   return loaded;
 }
 
@@ -137,6 +160,9 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   const TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
+  if (!options.allow_opaque) {
+    refuse_opaque(tree, path.string(), "; allow_opaque=True shows what it was made of");
+  }
   const TensorDict loaded = mapped(tree, options);
   // Written through, leaves stay tied to their files, so that flush() finds them.
   return options.mode == Mode::write_through ? tree : loaded;

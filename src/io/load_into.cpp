@@ -3,10 +3,12 @@
 #include <tenfold/io.hpp>
 
 #include <algorithm>
-#include <set>
+#include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,11 +23,15 @@ namespace {
 
 /// Names that one list of a message shows.
 constexpr std::size_t kNamesShown = 20;
+/// Parts that a prefix of names may have: a name of dots alone is no reason to search for long.
+constexpr std::size_t kMaxPrefixParts = 16;
 
 using Names = std::vector<std::string>;
 
 /// The tensors of one side, by dotted name.
 struct Side {
+  static constexpr auto kNone = static_cast<std::size_t>(-1);
+
   std::vector<std::pair<std::string, Leaf>> leaves;
   std::unordered_map<std::string, std::size_t> positions;
 
@@ -37,9 +43,9 @@ struct Side {
     }
     leaves.emplace_back(std::move(name), std::move(leaf));
   }
-  const Leaf* find(const std::string& name) const {
+  std::size_t find(const std::string& name) const {
     const auto found = positions.find(name);
-    return found == positions.end() ? nullptr : &leaves[found->second].second;
+    return found == positions.end() ? kNone : found->second;
   }
 };
 
@@ -72,43 +78,56 @@ bool fits(const Leaf& target, const Leaf& source, bool cast) {
   return !target.is_nested() || same_sizes(target, source);
 }
 
-/// The start of `longer` if it ends with `.shorter`: "module." for "module.w" and "w".
-std::string prefix_before(std::string_view longer, std::string_view shorter) {
-  if (longer.size() <= shorter.size() + 1 || !longer.ends_with(shorter)) return {};
-  const std::string_view prefix = longer.substr(0, longer.size() - shorter.size());
-  return prefix.ends_with('.') ? std::string(prefix) : std::string();
-}
+/// A start of names, and how many match without it.
+struct Prefix {
+  std::string text;
+  std::size_t num_matches = 0;
+};
 
-/// A prefix without which all of `with` are among `without`; empty if there is none.
-std::string common_prefix(const Names& with, const Names& without) {
-  if (with.empty()) return {};
-  const std::set<std::string_view> plain(without.begin(), without.end());
-  std::string_view rest = with.front();
-  for (std::size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
-    rest.remove_prefix(dot + 1);
-    if (!plain.contains(rest)) continue;
-    const std::string prefix = prefix_before(with.front(), rest);
-    const bool all = std::ranges::all_of(with, [&](const std::string& name) {
-      return name.starts_with(prefix) &&
-             plain.contains(std::string_view(name).substr(prefix.size()));
-    });
-    if (all) return prefix;
+/// The prefix without which most of `with` are among `plain`: "module." for "module.w" and "w".
+Prefix common_prefix(const Names& with, const Names& plain) {
+  const std::unordered_set<std::string_view> known(plain.begin(), plain.end());
+  std::map<std::string_view, std::size_t> counts;
+  for (const std::string_view name : with) {
+    std::size_t dot = name.find('.');
+    for (std::size_t i = 0; i < kMaxPrefixParts && dot != std::string_view::npos; ++i) {
+      if (known.contains(name.substr(dot + 1))) ++counts[name.substr(0, dot + 1)];
+      dot = name.find('.', dot + 1);
+    }
   }
-  return {};
+  Prefix most;
+  for (const auto& [text, count] : counts) {
+    if (count > most.num_matches) most = {std::string(text), count};
+  }
+  return most;
 }
 
-/// What would make the names match, or nothing.
+/// "the names match", or "3 of the 4 names match": what a rename would do for `num_names`.
+std::string matching(const Prefix& prefix, std::size_t num_names) {
+  if (prefix.num_matches == num_names) return "\n  the names match ";
+  return "\n  " + std::to_string(prefix.num_matches) + " of the " + std::to_string(num_names) +
+         " names match ";
+}
+
+/// What would make most of the names match, or nothing.
 std::string rename_remedy(const LoadReport& report) {
-  std::string prefix = common_prefix(report.unexpected, report.missing);
-  if (!prefix.empty()) {
-    return "\n  the names match without the source's prefix " + base::quote(prefix) +
-           "; pass a rename that removes it, rename=lambda name: name.removeprefix(" +
-           base::quote(prefix) + ")";
+  const Names& missing = report.missing;
+  const Names& unexpected = report.unexpected;
+  Prefix prefix = common_prefix(unexpected, missing);
+  if (prefix.num_matches != 0 && prefix.num_matches * 2 >= missing.size()) {
+    const std::string quoted = base::quote(prefix.text);
+    const std::string rename = "rename=lambda name: name.removeprefix(" + quoted + ")";
+    std::string text = matching(prefix, missing.size()) + "without the source's prefix " + quoted;
+    if (prefix.num_matches < unexpected.size()) {
+      return text + "; pass keys=[" + base::quote(prefix.text + "*") + "], " + rename;
+    }
+    return text + "; pass a rename that removes it, " + rename;
   }
-  prefix = common_prefix(report.missing, report.unexpected);
-  if (prefix.empty()) return {};
-  return "\n  the names match with the prefix " + base::quote(prefix) +
-         "; pass a rename that adds it, rename=lambda name: " + base::quote(prefix) + " + name";
+  prefix = common_prefix(missing, unexpected);
+  if (prefix.num_matches == 0 || prefix.num_matches * 2 < unexpected.size()) return {};
+  const std::string quoted = base::quote(prefix.text);
+  return matching(prefix, unexpected.size()) + "with the prefix " + quoted +
+         "; pass a rename that adds it, rename=lambda name: " + quoted + " + name";
 }
 
 std::string list_of(std::string_view title, const Names& names) {
@@ -120,16 +139,14 @@ std::string list_of(std::string_view title, const Names& names) {
   return text;
 }
 
-std::string mismatches_of(const LoadReport& report, const Side& target, const Side& source) {
+std::string mismatches_of(const LoadReport& report) {
   std::string text;
   const std::size_t shown = std::min(report.mismatched.size(), kNamesShown);
   for (std::size_t i = 0; i < shown; ++i) {
     const LoadReport::Mismatch& mismatch = report.mismatched[i];
     text += "\n  " + base::quote(mismatch.name) + ": expected " + mismatch.expected + ", found " +
             mismatch.found;
-    const Leaf* into = target.find(mismatch.name);
-    const Leaf* from = source.find(mismatch.name);
-    if (into != nullptr && from != nullptr && fits(*into, *from, true)) text += "; pass cast=True";
+    if (mismatch.cast_helps) text += "; pass cast=True";
   }
   if (shown < report.mismatched.size()) {
     text += "\n  and " + std::to_string(report.mismatched.size() - shown) + " more that differ";
@@ -137,18 +154,12 @@ std::string mismatches_of(const LoadReport& report, const Side& target, const Si
   return text;
 }
 
-[[noreturn]] void refuse(const LoadReport& report, const Side& target, const Side& source,
-                         const std::string& where) {
-  const std::string counts = std::to_string(report.missing.size()) + " missing, " +
-                             std::to_string(report.unexpected.size()) + " unexpected, " +
-                             std::to_string(report.mismatched.size()) + " mismatched";
-  throw Error(
-      ErrorCode::invalid_argument,
-      (where.empty() ? "source" : where) +
-          ": does not fit the target, which is unchanged: expected the same tensors, found " +
-          counts + list_of("missing from the source", report.missing) +
-          list_of("not in the target", report.unexpected) + mismatches_of(report, target, source) +
-          rename_remedy(report));
+/// True if two elements of the tensor are one.
+bool overlaps_itself(const Tensor& tensor) {
+  for (std::size_t dim = 0; dim < tensor.shape().size(); ++dim) {
+    if (tensor.shape()[dim] > 1 && tensor.strides()[dim] == 0) return true;
+  }
+  return false;
 }
 
 /// The tensor to write into. Throws if its bytes may only be read.
@@ -159,38 +170,74 @@ Tensor destination(const std::string& name, const Leaf& leaf) {
                 "target: tensor " + base::quote(name) +
                     ": expected a tensor that can be written, found a read-only one");
   }
+  if (tensor.numel() != 0 && overlaps_itself(tensor)) {
+    throw Error(ErrorCode::invalid_argument,
+                "target: tensor " + base::quote(name) +
+                    ": expected memory for each element, found an expanded one");
+  }
   return tensor;
 }
 
+/// What is copied into the target's leaf of that position.
+struct Match {
+  std::size_t position;
+  const Leaf* from;
+};
+
+/// In the target's order, which decides where two of its names share memory.
+std::vector<LeafCopy> copies_of(std::vector<Match> matches, const Side& into) {
+  std::ranges::sort(matches, {}, &Match::position);
+  std::vector<LeafCopy> copies;
+  copies.reserve(matches.size());
+  for (const Match& match : matches) {
+    const auto& [name, leaf] = into.leaves[match.position];
+    copies.push_back({*match.from, destination(name, leaf)});
+  }
+  return copies;
+}
+
 }  // namespace
+
+void require_ok(const LoadReport& report, const std::string& source) {
+  if (report.ok()) return;
+  const std::string counts = std::to_string(report.missing.size()) + " missing, " +
+                             std::to_string(report.unexpected.size()) + " unexpected, " +
+                             std::to_string(report.mismatched.size()) + " mismatched";
+  throw Error(ErrorCode::invalid_argument,
+              (source.empty() ? "source" : source) +
+                  ": does not fit the target, which is unchanged: expected all to match, found " +
+                  counts + list_of("missing from the source", report.missing) +
+                  list_of("not in the target", report.unexpected) + mismatches_of(report) +
+                  rename_remedy(report));
+}
 
 LoadReport load_into(const TensorDict& target, const TensorDict& source,
                      const LoadIntoOptions& options) {
   const Side into = side_of(target, {}, "target");
   const Side from = side_of(select(source, options.keys), options.rename, "source");
   LoadReport report;
-  std::vector<LeafCopy> copies;
+  std::vector<Match> matches;
   for (const auto& [name, leaf] : from.leaves) {
-    const Leaf* wanted = into.find(name);
-    if (wanted == nullptr) {
+    const std::size_t wanted = into.find(name);
+    if (wanted == Side::kNone) {
       report.unexpected.push_back(name);
-    } else if (!fits(*wanted, leaf, options.cast)) {
-      report.mismatched.push_back({name, describe(*wanted), describe(leaf)});
+    } else if (const Leaf& to = into.leaves[wanted].second; !fits(to, leaf, options.cast)) {
+      report.mismatched.push_back({name, describe(to), describe(leaf), fits(to, leaf, true)});
     } else {
-      copies.push_back({leaf, destination(name, *wanted)});
+      matches.push_back({wanted, &leaf});
       report.loaded.push_back(name);
     }
   }
   Selector asked_for(options.keys);
   for (const NamedLeaf& named : tensors_of(target)) {
     const std::string name = dotted(named.path);
-    if (from.find(name) != nullptr) continue;
+    if (from.find(name) != Side::kNone) continue;
     if (!options.keys.empty() && !asked_for.names_or_holds(named.path)) continue;
     report.missing.push_back(name);
   }
-  if (options.strict && !report.ok()) refuse(report, into, from, source.where());
+  if (options.strict) require_ok(report, source.where());
   if (options.dry_run) return report;
-  copy_leaves(copies, options.num_threads, options.monitor);
+  copy_leaves(copies_of(std::move(matches), into), options.num_threads, options.monitor);
   return report;
 }
 

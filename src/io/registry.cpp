@@ -15,31 +15,32 @@
 namespace tenfold {
 namespace {
 
-constexpr std::array<const Format*, 3> kFormats = {&kSafetensorsSharded, &kSafetensors,
-                                                   &kMemmapFolder};
+/// In the order in which they are asked. A consolidated file is known by its end and may begin like
+/// any other.
+constexpr std::array<const Format*, 11> kFormats = {
+    &kConsolidated, &kSafetensorsSharded, &kSafetensors, &kSnapshot,
+    &kMemmapFolder, &kMemmapArchive,      &kNpy,         &kNpz,
+    &kTorchFile,    &kSafetensorsDcp,     &kDcp};
 
 /// What people ask for and this version lacks.
 struct Unknown {
   std::string_view name;
   std::string_view suffix;
 };
-constexpr std::array<Unknown, 10> kUnsupported = {{{"tdz", ".tdz"},
-                                                   {"pt", ".pt"},
-                                                   {"pt", ".pth"},
-                                                   {"pt", ".bin"},
-                                                   {"npz", ".npz"},
-                                                   {"npy", ".npy"},
-                                                   {"consolidated", ""},
-                                                   {"snapshot", ""},
-                                                   {"dcp", ""},
-                                                   {"pickle", ".pkl"}}};
+constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
-constexpr std::string_view kSupported = "\"memmap\" (a folder) and \"safetensors\"";
+constexpr std::string_view kWritable =
+    "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
+    "and \"consolidated\"";
+constexpr std::string_view kReadable =
+    "\"memmap\", \"snapshot\" and \"dcp\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", "
+    "\"pt\" "
+    "and \"consolidated\"";
 
-[[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view found) {
+[[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view expected,
+                              std::string_view found) {
   throw Error(ErrorCode::unsupported, path.string() + ": " + std::string(what) + ": expected " +
-                                          std::string(kSupported) + ", found " +
-                                          std::string(found));
+                                          std::string(expected) + ", found " + std::string(found));
 }
 
 bool has_suffix(const Format& format, const std::string& file_name) {
@@ -63,9 +64,8 @@ std::string describe_file(const Path& path) {
   const std::size_t size = file.read_some_at(0, head);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
   if (size == 0) return "an empty file";
-  if (text.starts_with("PK\x03\x04")) return "a zip archive (.pt, .tdz or .npz)";
-  if (text.starts_with("\x93NUMPY")) return "a NumPy file (.npy)";
-  if (text[0] == '\x80') return "a pickle (.pt, .bin or .pkl)";
+  if (text.starts_with("PK\x03\x04")) return "a zip archive (.npz perhaps)";
+  if (text[0] == '\x80') return "a pickle (.pkl)";
   return "a file that starts with " + base::quote(text);
 }
 
@@ -73,8 +73,6 @@ std::string describe_file(const Path& path) {
 /// alphabet is told.
 std::string describe_folder(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
-  if (folder.entry_info(".metadata")) return "a torch.distributed checkpoint (dcp)";
-  if (folder.entry_info(".snapshot_metadata")) return "a torchsnapshot folder (snapshot)";
   std::optional<std::string> inside;
   for (const std::string& name : folder.list()) {
     const Format* format = format_by_suffix(name);
@@ -145,6 +143,7 @@ const Format& format_for_saving(const Path& path, std::string_view name) {
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
     unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
+                kWritable,
                 "the suffix " + base::quote(unknown.suffix) +
                     "; format=\"memmap\" makes a folder of that name");
   }
@@ -165,10 +164,10 @@ const Format& format_of_content(const Path& path, std::string_view name) {
   const os::FileInfo info = os::file_info(path);
   if (info.is_directory) {
     if (is_damaged_folder(path)) return kMemmapFolder;
-    unsupported(path, "not a known format", describe_folder(path));
+    unsupported(path, "not a known format", kReadable, describe_folder(path));
   }
   if (const Format* format = format_by_suffix(path)) return *format;
-  unsupported(path, "not a known format", describe_file(path));
+  unsupported(path, "not a known format", kReadable, describe_file(path));
 }
 
 }  // namespace tenfold

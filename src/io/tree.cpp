@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "core/node.hpp"
+#include "core/sparse.hpp"
 
 namespace tenfold {
 
@@ -16,6 +17,15 @@ TensorDict empty_like(const TensorDict& node) {
 
 void fix_kind(TensorDict& node) {
   const NodeKind kind = node.kind();
+  if (kind == NodeKind::sparse) {
+    for (const std::string_view part : sparse_parts(node.info().layout)) {
+      if (node.contains(part)) continue;
+      NodeInfo info;
+      info.kind = NodeKind::dict;
+      node.info() = info;
+      return;
+    }
+  }
   if (kind != NodeKind::list && kind != NodeKind::tuple && kind != NodeKind::lazy_stack) return;
   std::size_t position = 0;
   for (const std::string& key : node.keys()) {
@@ -46,6 +56,8 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
     TensorDict::Item item = from.item(i);
     if (auto* node = std::get_if<TensorDict>(&item)) {
       entries.push_back({key, map_leaves(*node, change)});
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {  // that was a LazyItem
+      entries.push_back({key, change(*leaf)});
     } else {
       entries.push_back({key, std::get<NonTensor>(std::move(item))});
     }

@@ -171,6 +171,87 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadInto, testing::Values("tree", "tree.safete
                            return std::string(file.param == "tree" ? "Memmap" : "Safetensors");
                          });
 
+/// Two names of a target over the same memory, and two of a source with numbers of their own.
+struct Tied {
+  Tied() {
+    for (const char* name : {"first", "second"}) target.set(name, memory);
+    source.set("second", counting({kRows}, 2));
+    source.set("first", counting({kRows}, 1));
+  }
+  // Several tasks for several threads, were they all to be copied.
+  static constexpr std::int64_t kRows = 9 << 20;
+  Tensor memory = Tensor::zeros(DType::float32, {kRows});
+  TensorDict target, source;
+};
+
+TEST(LoadIntoTree, OfTwoNamesOverOneMemoryTheLastInTheTargetStays) {
+  const Tied tied;
+  const LoadReport report = load_into(tied.target, tied.source, {.num_threads = 4});
+  EXPECT_THAT(report.loaded, UnorderedElementsAre("first", "second"));
+  EXPECT_EQ(bytes_of(tied.memory), bytes_of(tied.source.at("second")));
+}
+
+TEST(LoadIntoTree, OverlappingTargetsAreWrittenOneAfterTheOther) {
+  const Tensor memory = Tensor::zeros(DType::float32, {6});
+  TensorDict target, source;
+  target.set("middle", memory.narrow(1, 5));
+  target.set("all", memory);
+  target.set("even", Tensor(DType::float32, {3}, {2}, memory.buffer(), 0));
+  source.set("even", counting({3}, 20));
+  source.set("all", counting({6}, 10));
+  source.set("middle", counting({4}, 1));
+  EXPECT_TRUE(load_into(target, source).ok());
+  EXPECT_THAT(memory.span<float>(), ElementsAre(20, 11, 21, 13, 22, 15));
+}
+
+TEST(LoadIntoTree, CountsTiedMemoryOnceInProgress) {
+  struct Last : Monitor {
+    void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {
+      done = done_bytes;
+      total = total_bytes;
+    }
+    bool stop() override { return false; }
+    std::uint64_t done = 0, total = 0;
+  };
+  const Tied tied;
+  Last last;
+  load_into(tied.target, tied.source, {.monitor = &last});
+  EXPECT_EQ(last.total, tied.memory.nbytes());
+  EXPECT_EQ(last.done, last.total);
+}
+
+TEST(LoadIntoTree, RefusesATargetWhoseElementsAreOne) {
+  const Tensor one = Tensor::zeros(DType::float32, {1});
+  TensorDict target, source;
+  target.set("x", Tensor(DType::float32, {4}, {0}, one.buffer(), 0));
+  source.set("x", counting({4}));
+  const auto thrown = thrown_by([&] { load_into(target, source); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, EndsWith("expected memory for each element, found an expanded one"));
+}
+
+TEST(LoadIntoTree, NamesThePrefixOfAModelInsideACheckpoint) {
+  TensorDict checkpoint;
+  checkpoint.set("model", sample_state_dict());
+  TensorDict optimizer;
+  optimizer.set("sum", counting({3}));
+  checkpoint.set("optimizer", optimizer);
+  const TensorDict target = blank_like(sample_state_dict());
+  EXPECT_THAT(thrown_by([&] { load_into(target, checkpoint); }).message,
+              EndsWith("the names match without the source's prefix \"model.\"; pass "
+                       "keys=[\"model.*\"], rename=lambda name: name.removeprefix(\"model.\")"));
+  const auto remove = [](const std::string& name) { return name.substr(6); };
+  EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {{"model.*"}}}).ok());
+}
+
+TEST(LoadIntoTree, NamesAPrefixThatMostNamesHave) {
+  TensorDict target = blank_like(sample_state_dict());
+  target.set("extra", counting({1}));
+  EXPECT_THAT(
+      thrown_by([&] { load_into(target, blank_like(sample_state_dict(), "module.")); }).message,
+      HasSubstr("3 of the 4 names match without the source's prefix \"module.\""));
+}
+
 TEST(LoadIntoTree, RefusesReadOnlyTargets) {
   const Tensor zeros = Tensor::zeros(DType::float32, {2});
   TensorDict target;

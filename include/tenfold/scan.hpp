@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenfold {
+
+/// What a program that unpickles may expect of a global (a class or function that a pickle names).
+enum class ScanRisk : std::uint8_t {
+  safe,        ///< one that checkpoints of tensors are made of
+  suspicious,  ///< one that is not known, or a pickle that cannot be read to its end
+  dangerous,   ///< runs code, reads or writes files, or reaches what does
+};
+
+/// "safe", "suspicious", "dangerous".
+std::string_view name(ScanRisk risk) noexcept;
+
+struct ScanFinding {
+  std::string global;  ///< "os.system"; of what is no global, in words: "pickle that is cut"
+  ScanRisk risk = ScanRisk::suspicious;
+  std::string where;  ///< "record \"m/data.pkl\" at byte 17": the first place
+};
+
+struct ScanReport {
+  std::vector<ScanFinding> findings;  ///< one a global and pickle, in order
+  std::uint64_t num_pickles = 0;
+  /// True if everything named is safe, also of a file without pickles.
+  bool safe() const noexcept;
+};
+
+/// Lists every global that the pickles in a file name: a file of torch.save (of any age), a pickle,
+/// a zip archive with pickles in it (.npz too), a .npy file of objects. Nothing is imported, called
+/// or executed. Throws Error: file_not_found, io, corrupt (an archive that cannot be read),
+/// invalid_argument for a folder.
+ScanReport scan(const std::filesystem::path& path);
+
+}  // namespace tenfold

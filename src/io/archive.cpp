@@ -1,0 +1,71 @@
+#include <tenfold/archive.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/memmap.hpp>
+
+#include "base/text.hpp"
+#include "codecs/zip.hpp"
+#include "formats/format.hpp"
+#include "formats/memmap_archive.hpp"
+#include "formats/memmap_archive_pack.hpp"
+#include "formats/memmap_archive_refresh.hpp"
+#include "formats/memmap_archive_writer.hpp"
+#include "formats/memmap_plan.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+namespace folder = memmap_folder;
+
+bool is_memmap_archive(const Path& path) { return os::exists(path) && kMemmapArchive.probe(path); }
+
+namespace {
+
+WriteRequest request_of(const ArchiveOptions& options) {
+  return {.durable = options.durable,
+          .zeros = options.zeros,
+          .num_threads = options.num_threads,
+          .monitor = options.monitor};
+}
+
+}  // namespace
+
+void write_memmap_archive(const TensorDict& tree, const Path& path, const ArchiveOptions& options) {
+  const auto notes = options.all_notes ? folder::NotesUse::all : folder::NotesUse::needed;
+  const folder::Plan plan =
+      folder::plan_tree(tree, {.notes = notes, .robust_names = options.robust_names});
+  folder::save_archive(plan, path, request_of(options), options.deflate_level);
+}
+
+void pack_memmap(const Path& folder_path, const Path& archive, const ArchiveOptions& options) {
+  folder::pack_folder(folder_path, archive, options.deflate_level, request_of(options));
+}
+
+void unpack_memmap(const Path& archive, const Path& folder_path, const ArchiveOptions& options) {
+  const std::vector<std::string> foreign = foreign_entries(folder_path);
+  if (!foreign.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                folder_path.string() +
+                    ": folder to replace: expected only entries that its metadata names, found " +
+                    base::quote(foreign.front()) + "; unpack to another path");
+  }
+  folder::unpack_archive(archive, folder_path, request_of(options));
+}
+
+void refresh_archive_checksums(const Path& path) {
+  const std::shared_ptr<folder::Archive> archive = folder::Archive::open(path, Mode::read);
+  std::vector<std::size_t> stored;
+  for (std::size_t i = 0; i < archive->entries().size(); ++i) {
+    const codecs::ZipEntry& entry = archive->entries()[i];
+    if (entry.method == codecs::ZipMethod::stored && !entry.has_descriptor) stored.push_back(i);
+  }
+  os::File file = os::File::open_read_write(path);
+  folder::refresh_crc32s(file, *archive, stored, true);
+}
+
+}  // namespace tenfold

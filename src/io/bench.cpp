@@ -1,0 +1,274 @@
+#include <tenfold/bench.hpp>
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/progress.hpp"
+#include "io/tree.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+#include "os/page_cache.hpp"
+#include "os/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kBytesPerTask = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxRows = 4096;  ///< that are gathered
+constexpr int kColdRounds = 3;            ///< of which the best counts
+constexpr int kWarmRounds = 3;
+
+/// A run of bytes of something that can be read.
+struct Range {
+  std::size_t source = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+/// Reads one piece of one source.
+using ReadPiece =
+    std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
+
+/// The sources one after the other, in ranges for tasks, until `max_bytes`.
+std::vector<Range> ranges_of(const std::vector<std::uint64_t>& sizes, std::uint64_t max_bytes) {
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (std::uint64_t begin = 0; begin < sizes[i]; begin += kBytesPerTask) {
+      const std::uint64_t size = std::min({kBytesPerTask, sizes[i] - begin, max_bytes});
+      if (size == 0) return ranges;
+      ranges.push_back({i, begin, size});
+      max_bytes -= size;
+    }
+  }
+  return ranges;
+}
+
+std::uint64_t total_of(const std::vector<Range>& ranges) {
+  std::uint64_t total = 0;
+  for (const Range& range : ranges) total += range.size_bytes;
+  return total;
+}
+
+/// Pseudo-random numbers (splitmix64), the same every time.
+class Random {
+ public:
+  std::uint64_t below(std::uint64_t limit) {
+    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return (z ^ (z >> 31)) % limit;
+  }
+
+ private:
+  std::uint64_t state_ = 1;
+};
+
+/// What lies on the disk.
+class Files {
+ public:
+  explicit Files(const Path& path) {
+    if (os::file_info(path).is_directory) {
+      add_folder(os::Directory::open(path));
+      return;
+    }
+    files_.push_back(os::File::open_read(path));
+    constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+    if (!path.filename().string().ends_with(kIndexSuffix)) return;
+    // The shards of an index lie beside it.
+    const os::Directory folder =
+        os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
+    for (const std::string& name : folder.list()) {
+      if (name.ends_with(".safetensors")) add_file(folder, name);
+    }
+  }
+
+  std::vector<std::uint64_t> sizes() const {
+    std::vector<std::uint64_t> sizes;
+    for (const os::File& file : files_) sizes.push_back(file.size_bytes());
+    return sizes;
+  }
+  void read(std::size_t file, std::uint64_t begin, std::span<std::byte> into) const {
+    files_[file].read_at(begin, into);
+  }
+  /// False if the system keeps some of them in memory.
+  bool drop_from_page_cache() const {
+    bool dropped = true;
+    for (const os::File& file : files_) dropped &= os::drop_from_page_cache(file);
+    return dropped;
+  }
+
+ private:
+  static constexpr std::size_t kMaxFiles = 512;  ///< open at a time; the rest is not looked at
+
+  void add_file(const os::Directory& folder, const std::string& name) {
+    if (files_.size() < kMaxFiles) files_.push_back(os::File::open_read_at(folder, name));
+  }
+  void add_folder(const os::Directory& folder) {
+    std::vector<std::string> names = folder.list();
+    std::ranges::sort(names);
+    for (const std::string& name : names) {
+      const auto info = folder.entry_info(name);
+      if (!info) continue;
+      if (info->is_regular) {
+        add_file(folder, name);
+      } else if (info->is_directory) {
+        add_folder(os::Directory::open_at(folder, name));
+      }
+    }
+  }
+
+  std::vector<os::File> files_;
+};
+
+class Bench {
+ public:
+  Bench(const Path& path, const BenchOptions& options)
+      : path_(path),
+        files_(path),
+        num_threads_(os::num_threads_for(options.num_threads)),
+        max_bytes_(options.max_bytes),
+        progress_(options.monitor, 0, "bench") {}
+
+  BenchReport run() {
+    BenchReport report;
+    report.num_threads = num_threads_;
+    const std::vector<std::uint64_t> file_sizes = files_.sizes();
+    std::vector<std::uint64_t> leaf_sizes;
+    for (const NamedLeaf& named : tensors_of(open(path_)))
+      leaf_sizes.push_back(named.leaf.nbytes());
+
+    const std::vector<Range> tensors = ranges_of(leaf_sizes, max_bytes_);
+    report.read.num_bytes = total_of(tensors);
+    const std::vector<Range> files = ranges_of(file_sizes, report.read.num_bytes);
+    measure(report.read, tensors, files);
+
+    const std::vector<Range> rows = rows_of(leaf_sizes);
+    if (rows.empty()) return report;
+    report.row_bytes = rows.front().size_bytes;
+    report.gather.num_bytes = total_of(rows);
+    measure(report.gather, rows, places_in_files(file_sizes, rows));
+    return report;
+  }
+
+ private:
+  /// Of a tree that was opened anew: what it had mapped or copied is gone.
+  ReadPiece reader_of_leaves() const {
+    std::vector<Leaf> leaves;
+    for (NamedLeaf& named : tensors_of(open(path_))) leaves.push_back(std::move(named.leaf));
+    return [leaves = std::move(leaves)](std::size_t i, std::uint64_t begin,
+                                        std::span<std::byte> into) { leaves[i].read(begin, into); };
+  }
+
+  /// Rows of the largest tensor that has any, chosen at random.
+  std::vector<Range> rows_of(const std::vector<std::uint64_t>& sizes) const {
+    const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
+    std::optional<std::size_t> largest;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const Shape& shape = leaves[i].leaf.shape();
+      if (leaves[i].leaf.is_nested() || shape.empty() || shape[0] < 2 || sizes[i] == 0) continue;
+      if (!largest || sizes[i] > sizes[*largest]) largest = i;
+    }
+    if (!largest) return {};
+    const auto num_rows = static_cast<std::uint64_t>(leaves[*largest].leaf.shape()[0]);
+    const std::uint64_t row_bytes = sizes[*largest] / num_rows;
+    const std::uint64_t size = std::min(row_bytes, kBytesPerRead);
+    Random random;
+    std::vector<Range> rows;
+    const std::uint64_t count = std::min(kMaxRows, std::max<std::uint64_t>(max_bytes_ / size, 1));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      rows.push_back({*largest, random.below(num_rows) * row_bytes, size});
+    }
+    return rows;
+  }
+
+  /// As many places of the same size in the largest file.
+  static std::vector<Range> places_in_files(const std::vector<std::uint64_t>& sizes,
+                                            const std::vector<Range>& rows) {
+    const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
+    Random random;
+    std::vector<Range> places;
+    for (const Range& row : rows) {
+      const std::uint64_t size = std::min(row.size_bytes, sizes[largest]);
+      places.push_back({largest, random.below(sizes[largest] - size + 1), size});
+    }
+    return places;
+  }
+
+  /// Bytes a second of one round.
+  double round(const std::vector<Range>& ranges, const ReadPiece& read) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    // Many small ranges are one task.
+    const std::size_t per_task = ranges.size() > 64 * static_cast<std::size_t>(num_threads_)
+                                     ? ranges.size() / (16 * static_cast<std::size_t>(num_threads_))
+                                     : 1;
+    const std::size_t num_tasks = (ranges.size() + per_task - 1) / per_task;
+    os::parallel_for(
+        num_tasks, num_threads_,
+        [&](std::size_t task) {
+          std::vector<std::byte> scratch(static_cast<std::size_t>(kBytesPerRead));
+          const std::size_t end = std::min(ranges.size(), (task + 1) * per_task);
+          for (std::size_t i = task * per_task; i < end; ++i) {
+            const Range& range = ranges[i];
+            for (std::uint64_t at = 0; at < range.size_bytes; at += kBytesPerRead) {
+              const auto size =
+                  static_cast<std::size_t>(std::min(kBytesPerRead, range.size_bytes - at));
+              read(range.source, range.begin + at, std::span(scratch).first(size));
+            }
+          }
+        },
+        [&] { progress_.poll(); });
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
+  }
+
+  /// Turn and turn about, the best of each: what lies below the page cache (the cache of a host,
+  /// of a controller) helps whoever comes later.
+  void measure(BenchPart& part, const std::vector<Range>& ranges,
+               const std::vector<Range>& places) {
+    if (ranges.empty()) return;
+    const ReadPiece read_file = [this](std::size_t i, std::uint64_t begin,
+                                       std::span<std::byte> into) { files_.read(i, begin, into); };
+    for (int i = 0; i < kColdRounds; ++i) {
+      cold_round(part.limit.cold, places, read_file);
+      cold_round(part.speed.cold, ranges, reader_of_leaves());
+    }
+    const ReadPiece read_leaf = reader_of_leaves();
+    round(places, read_file);
+    round(ranges, read_leaf);
+    for (int i = 0; i < kWarmRounds; ++i) {
+      part.limit.warm = std::fmax(part.limit.warm, round(places, read_file));
+      part.speed.warm = std::fmax(part.speed.warm, round(ranges, read_leaf));
+    }
+  }
+
+  /// Metadata has been read when the pages are dropped, as by every program that reads tensors.
+  void cold_round(double& best, const std::vector<Range>& ranges, const ReadPiece& read) {
+    if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
+  }
+
+  const Path& path_;
+  Files files_;
+  int num_threads_;
+  std::uint64_t max_bytes_;
+  Progress progress_;
+};
+
+}  // namespace
+
+BenchReport bench(const Path& path, const BenchOptions& options) {
+  static_cast<void>(probe(path));  // says what is wrong with a path that is nothing
+  return Bench(path, options).run();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include <tenfold/diff.hpp>
+
+namespace tenfold {
+
+/// Two tensors of one shape.
+struct LeafPair {
+  Leaf a;
+  Leaf b;
+};
+
+/// What became of a pair. Without a difference all figures are left out.
+struct PairDifference {
+  bool differs = false;  ///< in a value, beyond the tolerance
+  double max_abs = Change::kNone;
+  double rel_l2 = Change::kNone;
+  double cosine = Change::kNone;
+  std::uint64_t num_different = 0;
+};
+
+/// Compares all pairs, in parallel. A pair of one dtype whose bytes agree costs one look at them.
+std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
+                                           const DiffOptions& options);
+
+}  // namespace tenfold

@@ -1,0 +1,57 @@
+#include "io/holdable.hpp"
+
+#include <functional>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+using Visit = std::function<void(const KeyPath& path, const NodeInfo& info)>;
+
+void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
+  visit(path, node.info());
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* child = std::get_if<TensorDict>(&item);
+    if (child == nullptr) return;
+    path.push_back(key);
+    for_each_node(*child, path, visit);
+    path.pop_back();
+  });
+}
+
+[[noreturn]] void refuse(const std::string& where, const KeyPath& path, const std::string& what) {
+  throw Error(ErrorCode::unsupported,
+              (where.empty() ? "" : where + ": ") +
+                  (path.empty() ? "root" : "key " + base::quote(dotted(path))) + ": " + what);
+}
+
+}  // namespace
+
+void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy) {
+  KeyPath path;
+  for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
+    if (info.kind != NodeKind::opaque) return;
+    refuse(where, at,
+           "it is no tensor, JSON value or container of them: expected one of the classes that are "
+           "read, found " +
+               base::quote(info.class_name) + "; nothing was imported" + remedy);
+  });
+}
+
+void require_holdable(const TensorDict& tree, const Format& format, const std::string& where) {
+  refuse_opaque(tree, where, "");
+  if (format.holds_sparse) return;
+  KeyPath path;
+  for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
+    if (info.kind != NodeKind::sparse) return;
+    refuse(where, at,
+           "format " + base::quote(format.name) +
+               " cannot hold it: expected dense tensors, found one of layout " +
+               base::quote(info.layout) + "; format=\"memmap\" can");
+  });
+}
+
+}  // namespace tenfold

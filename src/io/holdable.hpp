@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/format.hpp"
+
+namespace tenfold {
+
+/// Throws Error(unsupported) that starts with `where` and names key and class of the first opaque
+/// node. `remedy` ends the message.
+void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy);
+
+/// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
+/// format (sparse) can hold.
+void require_holdable(const TensorDict& tree, const Format& format, const std::string& where);
+
+}  // namespace tenfold

@@ -1,0 +1,179 @@
+#include <tenfold/memmap.hpp>
+
+#include <cerrno>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/leaf_source.hpp"
+#include "formats/commit.hpp"
+#include "formats/leaf_writer.hpp"
+#include "formats/memmap_append.hpp"
+#include "formats/memmap_checksums.hpp"
+#include "formats/memmap_grow.hpp"
+#include "formats/memmap_inventory.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_plan.hpp"
+#include "formats/memmap_reader.hpp"
+#include "formats/memmap_update.hpp"
+#include "formats/memmap_writer.hpp"
+#include "io/holdable.hpp"
+#include "io/tree.hpp"
+#include "os/file.hpp"
+#include "os/mapping.hpp"
+
+namespace tenfold {
+
+namespace folder = memmap_folder;
+
+namespace {
+
+void refuse_foreign(const Path& path) {
+  const std::vector<std::string> foreign = foreign_entries(path);
+  if (foreign.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": folder to replace: expected only entries that its metadata names, found " +
+                  base::quote(foreign.front()) + "; save to another path");
+}
+
+}  // namespace
+
+void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
+  refuse_opaque(tree, path.string(), "");
+  const folder::Plan plan = folder::plan_tree(
+      tree, {.notes = folder::NotesUse::needed, .robust_names = options.robust_names});
+  if (!options.existing_ok) {
+    const std::string existing = folder::first_existing_leaf(plan, path);
+    if (!existing.empty()) {
+      throw Error::io(EEXIST, existing,
+                      existing + ": the file already exists: expected none; pass existsok=True");
+    }
+  }
+  if (options.in_place || !options.mapped_there.empty()) {
+    const std::unordered_set<std::string> there(options.mapped_there.begin(),
+                                                options.mapped_there.end());
+    folder::UpdateRequest request;
+    request.in_place = options.in_place;
+    request.zeros = options.zeros;
+    request.durable = options.durable;
+    request.num_threads = options.num_threads;
+    request.monitor = options.monitor;
+    request.is_kept = [&](const folder::Plan::File&, const std::string& file) {
+      return there.contains(file);
+    };
+    folder::update_folder(plan, path, request);
+    return;
+  }
+  if (!options.replace_foreign) refuse_foreign(path);
+  FolderReplacement replacement(path);
+  folder::write_plan(plan, replacement.folder(),
+                     {.durable = options.durable,
+                      .checksums = false,
+                      .zeros = options.zeros,
+                      .num_threads = options.num_threads,
+                      .monitor = options.monitor});
+  replacement.publish(options.durable);
+}
+
+TensorDict open_memmap(const Path& path, Mode mode) {
+  recover_folder(path);
+  os::Directory root = os::Directory::open(path);
+  const std::string meta_name(folder::kMetaName);
+  if (!root.entry_info(meta_name)) {
+    throw Error(ErrorCode::file_not_found, root.display_of(meta_name) +
+                                               ": file is missing: expected the folder of a "
+                                               "TensorDict");
+  }
+  const os::Directory same = root.duplicate();
+  TensorDict tree = folder::open_tree(std::move(root), path, mode);
+  if (mode == Mode::write_through) folder::drop_leaf_checksums(same, path);
+  return tree;
+}
+
+std::vector<std::string> foreign_entries(const Path& path) {
+  if (!os::exists(path)) return {};
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return {};
+  return folder::take_inventory(os::Directory::open(target)).foreign;
+}
+
+namespace {
+
+/// So that every dtype is aligned, and two leaves rarely share a cache line.
+constexpr std::uint64_t kLeafAlignment = 64;
+
+}  // namespace
+
+TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
+  os::File file = os::File::open_read_write(path);
+  std::vector<NamedLeaf> leaves = tensors_of(tree);
+  std::vector<LeafWrite> writes;
+  std::uint64_t end = 0;
+  for (const NamedLeaf& named : leaves) {
+    LeafWrite write;
+    write.leaf = &named.leaf;
+    write.file = &file;
+    write.file_offset_bytes = base::align_up(end, kLeafAlignment);
+    write.size_bytes = named.leaf.nbytes();
+    end = write.file_offset_bytes + write.size_bytes;
+    writes.push_back(std::move(write));
+  }
+  if (end > 0) file.truncate(end);
+  std::vector<std::uint64_t> offsets;
+  for (const LeafWrite& write : writes) offsets.push_back(write.file_offset_bytes);
+  Progress progress(options.monitor, end, "memmap");
+  if (!options.zeros) write_leaves(writes, BlockChecksum::none, options.num_threads, progress);
+  progress.finish();
+  const Buffer whole = os::map_file(file, 0, end, os::MapKind::shared_write);
+  std::size_t next = 0;
+  return map_leaves(tree, [&](const Leaf& leaf) {
+    const std::uint64_t offset = offsets[next++];
+    const std::uint64_t size_bytes = leaf.nbytes();
+    Buffer bytes = size_bytes == 0 ? Buffer() : whole.slice(offset, size_bytes);
+    if (leaf.is_nested()) {
+      const auto numel = static_cast<std::int64_t>(size_bytes / itemsize(leaf.dtype()));
+      return Leaf::nested(Tensor(leaf.dtype(), {numel}, std::move(bytes)), leaf.sizes());
+    }
+    Leaf made(Tensor(leaf.dtype(), leaf.shape(), std::move(bytes)));
+    made.mark_unbatched(leaf.is_unbatched());
+    return made;
+  });
+}
+
+Path add_memmap_leaf(const Path& folder_path, const NewLeaf& leaf) {
+  return folder::add_leaf(folder_path, leaf);
+}
+
+Path add_memmap_node(const Path& folder_path, std::string_view key, const Shape& batch_size,
+                     bool robust_names) {
+  return folder::add_node(folder_path, key, batch_size, robust_names);
+}
+
+void write_memmap_value(const Path& folder_path, const NonTensor& value) {
+  folder::write_value(folder_path, value);
+}
+
+void append_memmap(const Path& path, const TensorDict& rows) { folder::append_rows(path, rows); }
+
+namespace {
+
+TensorDict written(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
+  write_memmap(tree, path, options);
+  return open_memmap(path);
+}
+
+}  // namespace
+
+TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads) {
+  return written(tree, path, {.num_threads = num_threads});
+}
+
+TensorDict memmap_like(const TensorDict& tree, const Path& path) {
+  return written(tree, path, {.zeros = true});
+}
+
+}  // namespace tenfold

@@ -1,0 +1,216 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <tenfold/tenfold.hpp>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+namespace fs = std::filesystem;
+using test::bytes_of;
+using test::counting;
+using test::thrown_by;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TensorDict sample() {
+  TensorDict below;
+  below.info().batch_size = {4};
+  below.set("c", counting({4, 2}));
+  TensorDict tree;
+  tree.info().batch_size = {4};
+  tree.set("a", counting({4}));
+  tree.set("b", std::move(below));
+  tree.set("s", Value("text"));
+  return tree;
+}
+
+std::uint64_t inode_of(const fs::path& path) {
+  struct stat status{};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_ino;
+}
+
+class Memmap : public testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  Path path_ = folder_ / "p";
+};
+
+TEST_F(Memmap, ReplacesAFolderWhole) {
+  write_memmap(sample(), path_);
+  TensorDict other;
+  other.set("z", counting({2}));
+  write_memmap(other, path_);
+  EXPECT_EQ(open(path_).keys(), std::vector<std::string>{"z"});
+  EXPECT_FALSE(fs::exists(path_ / "a.memmap"));
+}
+
+TEST_F(Memmap, KeepsFilesThatAreMappedThereAndRemovesWhatIsNoLongerNamed) {
+  write_memmap(sample(), path_);
+  const auto inode = inode_of(path_ / "a.memmap");
+  TensorDict changed;
+  changed.set("a", open_memmap(path_).at("a"));
+  changed.set("new", counting({3}));
+  write_memmap(changed, path_, {.mapped_there = {"a.memmap"}});
+  EXPECT_EQ(inode_of(path_ / "a.memmap"), inode);
+  EXPECT_THAT(open(path_).keys(), ElementsAre("a", "new"));
+  EXPECT_FALSE(fs::exists(path_ / "b"));
+  EXPECT_THAT(foreign_entries(path_), IsEmpty());
+}
+
+TEST_F(Memmap, WritesInPlaceIntoTheFilesThatAreThere) {
+  write_memmap(sample(), path_);
+  const TensorDict old = open_memmap(path_);
+  const auto inode = inode_of(path_ / "a.memmap");
+  std::ofstream(path_ / "mine") << "kept";
+  TensorDict changed = sample();
+  changed.set("a", counting({4}, 50));
+  write_memmap(changed, path_, {.in_place = true});
+  EXPECT_EQ(inode_of(path_ / "a.memmap"), inode);
+  EXPECT_EQ(bytes_of(old.at("a")), bytes_of(counting({4}, 50)));
+  EXPECT_TRUE(fs::exists(path_ / "mine"));
+}
+
+TEST_F(Memmap, NeverShrinksAFileInPlace) {
+  TensorDict large;
+  large.set("x", counting({100}));
+  write_memmap(large, path_);
+  TensorDict small;
+  small.set("x", counting({3}));
+  write_memmap(small, path_, {.in_place = true});
+  EXPECT_EQ(fs::file_size(path_ / "x.memmap"), 400U);
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{3});
+}
+
+TEST_F(Memmap, RefusesToReplaceWhatNoMetadataNames) {
+  write_memmap(sample(), path_);
+  std::ofstream(path_ / "b/mine") << "kept";
+  const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("\"b/mine\""));
+  EXPECT_TRUE(fs::exists(path_ / "b/mine"));
+}
+
+TEST_F(Memmap, DoesNotWriteThroughLinks) {
+  write_memmap(sample(), path_);
+  fs::create_directory(folder_ / "outside");
+  fs::remove_all(path_ / "b");
+  fs::create_directory_symlink(folder_ / "outside", path_ / "b");
+  EXPECT_EQ(thrown_by([&] { write_memmap(sample(), path_, {.in_place = true}); }).system_errno,
+            ELOOP);
+  EXPECT_TRUE(fs::is_empty(folder_ / "outside"));
+}
+
+TEST_F(Memmap, RefusesExistingFilesOnRequest) {
+  write_memmap(sample(), path_, {.existing_ok = false});
+  EXPECT_EQ(thrown_by([&] { write_memmap(sample(), path_, {.existing_ok = false}); }).system_errno,
+            EEXIST);
+}
+
+TEST_F(Memmap, KeepsKeysThatNeedNotesAndNoTies) {
+  const Tensor tied = counting({3});
+  TensorDict tree;
+  tree.set("shape", tied);
+  tree.set("x", tied);
+  write_memmap(tree, path_);
+  EXPECT_EQ(bytes_of(open(path_).at("shape")), bytes_of(tied));
+  EXPECT_NE(inode_of(path_ / "shape.memmap"), inode_of(path_ / "x.memmap"));
+}
+
+TEST_F(Memmap, OpensWithoutALockSoThatTheFolderMayBeReplaced) {
+  write_memmap(sample(), path_);
+  const Tensor mapped = open_memmap(path_).at("a");
+  write_memmap(sample(), path_);
+  EXPECT_EQ(bytes_of(mapped), bytes_of(counting({4})));
+  EXPECT_EQ(thrown_by([&] { open_memmap(folder_ / "nothing"); }).code, ErrorCode::file_not_found);
+  EXPECT_EQ(thrown_by([&] { open_memmap(folder_.path()); }).code, ErrorCode::file_not_found);
+}
+
+TEST_F(Memmap, PutsATreeIntoOneFile) {
+  std::ofstream(folder_ / "shared") << "";
+  TensorDict tree = sample();
+  tree.set("none", Tensor::zeros(DType::int8, {0, 3}));
+  const TensorDict mapped = memmap_into(tree, folder_ / "shared");
+  EXPECT_EQ(test::difference(tree, mapped), "");
+  mapped.at("b", "c").mutable_data<float>()[0] = -1;
+  std::ifstream file(folder_ / "shared", std::ios::binary);
+  file.seekg(64);
+  float found = 0;
+  file.read(reinterpret_cast<char*>(&found), sizeof found);
+  EXPECT_EQ(found, -1);
+}
+
+TEST_F(Memmap, AddsATensorAndANodeToASavedOne) {
+  write_memmap(sample(), path_);
+  const Path node = add_memmap_node(path_, "n/1", {4});
+  EXPECT_EQ(node, path_ / "n%2F1");
+  NewLeaf leaf;
+  leaf.key = "new";
+  leaf.dtype = DType::int16;
+  leaf.shape = {4, 2};
+  EXPECT_EQ(add_memmap_leaf(node, leaf), node / "new.memmap");
+  const TensorDict tree = open(path_);
+  EXPECT_THAT(tree.keys(), ElementsAre("a", "b", "s", "n/1"));
+  EXPECT_EQ(tree.at("n/1", "new").shape(), (Shape{4, 2}));
+}
+
+TEST_F(Memmap, RefusesToAddWhatIsThereOrCannotBe) {
+  write_memmap(sample(), path_);
+  std::ofstream(path_ / "stray.memmap") << "mine";
+  const auto code_of = [&](const std::string& key) {
+    NewLeaf leaf;
+    leaf.key = key;
+    leaf.shape = {4};
+    return thrown_by([&] { add_memmap_leaf(path_, leaf); });
+  };
+  EXPECT_EQ(code_of("a").code, ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of("shape").code, ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of(std::string(300, 'k')).code, ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of("stray").system_errno, EEXIST);
+  EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
+}
+
+TEST_F(Memmap, ReplacesAValue) {
+  write_memmap(sample(), path_);
+  write_memmap_value(path_ / "s", {Value("other")});
+  EXPECT_EQ(open(path_).value("s"), Value("other"));
+  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_, {Value(1)}); }).code,
+            ErrorCode::invalid_argument);
+}
+
+TEST_F(Memmap, AppendsRowsToEveryTensor) {
+  TensorDict rows = sample();
+  write_memmap(rows, path_);
+  append_memmap(path_, rows.narrow_rows(1, 3));
+  const TensorDict tree = open(path_);
+  EXPECT_EQ(tree.batch_size(), Shape{6});
+  EXPECT_EQ(bytes_of(tree.at("a")), bytes_of(counting({4})) + bytes_of(counting({4})).substr(4, 8));
+  EXPECT_EQ(tree.at("b", "c").shape(), (Shape{6, 2}));
+  EXPECT_EQ(tree["b"].batch_size(), Shape{6});
+}
+
+TEST_F(Memmap, AppendsNothingOfRowsThatDoNotFit) {
+  write_memmap(sample(), path_);
+  TensorDict rows = sample();
+  rows.set("a", counting({4, 1}));
+  const auto thrown = thrown_by([&] { append_memmap(path_, rows); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("expected float32 [4], found float32 [4, 1]"));
+  EXPECT_EQ(fs::file_size(path_ / "b/c.memmap"), 32U);
+  EXPECT_EQ(open(path_).batch_size(), Shape{4});
+}
+
+}  // namespace
+}  // namespace tenfold
