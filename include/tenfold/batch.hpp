@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tenfold/schema.hpp>
+#include <tenfold/tensor.hpp>
+
+namespace tenfold {
+
+/// The values of one column in a batch of B rows.
+struct BatchColumn {
+  Column column;
+  /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Otherwise of unequal length: the rows'
+  /// elements one after the other, [total, *shape]; of text its bytes.
+  Tensor values;
+  /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
+  /// Of ragged text: in items.
+  Tensor offsets;
+  Tensor item_offsets;  ///< of ragged text: int64 [items + 1], in bytes
+  Tensor lengths;       ///< int64 [B], if padded
+  Tensor valid;         ///< bool [B], if nullable
+  bool is_padded = false;
+};
+
+/// Rows of a data set, copied. Its tensors keep their memory until the last of them is gone; it is
+/// never written to again.
+class Batch {
+ public:
+  Batch(std::int64_t num_rows, std::vector<BatchColumn> columns)
+      : num_rows_(num_rows), columns_(std::move(columns)) {}
+
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  const std::vector<BatchColumn>& columns() const noexcept TENFOLD_LIFETIMEBOUND {
+    return columns_;
+  }
+  /// The column of that (dotted) name. Throws Error(key_not_found).
+  const BatchColumn& column(std::string_view name) const TENFOLD_LIFETIMEBOUND;
+  /// Its values.
+  const Tensor& at(std::string_view name) const TENFOLD_LIFETIMEBOUND {
+    return column(name).values;
+  }
+  /// The text of one row. Throws Error(invalid_argument) if the column is no text or the row out of
+  /// range.
+  std::string_view text(std::string_view name, std::int64_t row) const TENFOLD_LIFETIMEBOUND;
+
+ private:
+  std::int64_t num_rows_;
+  std::vector<BatchColumn> columns_;
+};
+
+/// What rows that are too short are filled with.
+using PadValue = std::variant<std::int64_t, double>;
+
+}  // namespace tenfold

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/batch.hpp>
+#include <tenfold/dataset.hpp>
+
+namespace tenfold {
+
+class BatchStream;
+
+struct BatchLoaderOptions {
+  std::int64_t batch_size = 1;  ///< of all ranks together
+  bool shuffle = false;
+  std::uint64_t seed = 0;
+  bool drop_last = false;  ///< leave out the last batch of an epoch if it is not full
+  /// Rank r gets rows [b * r / world_size, b * (r + 1) / world_size) of each batch of b rows.
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+  std::vector<std::string> columns{};  ///< empty: all
+  std::int64_t prefetch = 2;           ///< batches made ahead
+  int num_threads = 0;  ///< 0: min(8, cores); 1: batches are made by the caller, when asked for
+  /// Shuffle blocks of so many rows, and the rows within windows of 64 blocks: for data larger than
+  /// memory whose rows are small. 0: every row may come anywhere.
+  std::int64_t shuffle_block = 0;
+  BatchOptions batch{};  ///< how ragged columns are padded
+};
+
+/// What an epoch has cost so far.
+struct LoaderStats {
+  std::int64_t batches = 0;
+  std::int64_t rows = 0;
+  std::uint64_t bytes = 0;               ///< of the rows handed out
+  double elapsed_seconds = 0;            ///< since the first batch was asked for
+  double wait_seconds = 0;               ///< of them the caller waited in next()
+  bool from_storage = false;             ///< pages had to be asked for
+  std::int64_t shuffle_window_rows = 0;  ///< how far apart neighbours may come to lie; 0: anywhere
+};
+
+/// Batches of a data set, epoch after epoch, in an order that depends on seed and epoch alone: not
+/// on threads, ranks or where it was resumed.
+///
+///   tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
+///   for (const tenfold::Batch& batch : loader) train(batch.at("x"));
+///
+/// An epoch that was iterated to its end advances the epoch. Not thread-safe; its batches are.
+class BatchLoader {
+ public:
+  /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
+  BatchLoader(Dataset dataset, BatchLoaderOptions options);
+  ~BatchLoader();
+  BatchLoader(BatchLoader&&) noexcept;
+  BatchLoader& operator=(BatchLoader&&) noexcept;
+
+  /// Batches of a whole epoch.
+  std::int64_t size() const noexcept;
+  std::int64_t epoch() const noexcept;
+  /// From the next start on: this epoch, from its first row.
+  void set_epoch(std::int64_t epoch);
+
+  /// {"seed":7,"epoch":2,"position":51200}: position counts the rows, of all ranks, that were
+  /// handed out. After the last batch it is the next epoch's 0.
+  std::string state_dict() const;
+  /// The next start goes on there, at any batch_size and world_size.
+  /// Throws Error(invalid_argument) for what is no such state, or beyond the rows.
+  void load_state_dict(std::string_view json);
+
+  LoaderStats stats() const;
+
+  /// Starts an epoch, at the position of load_state_dict() the first time.
+  std::shared_ptr<BatchStream> start();
+  /// The next batch of the stream that was started last, or nothing at the epoch's end.
+  std::optional<Batch> next(BatchStream& stream);
+
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    Batch& operator*() { return *batch_; }
+    Batch* operator->() { return &*batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next(*stream_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const noexcept { return !batch_.has_value(); }
+
+   private:
+    friend class BatchLoader;
+    Iterator(BatchLoader& loader, std::shared_ptr<BatchStream> stream)
+        : loader_(&loader), stream_(std::move(stream)), batch_(loader.next(*stream_)) {}
+    BatchLoader* loader_;
+    std::shared_ptr<BatchStream> stream_;
+    std::optional<Batch> batch_;
+  };
+  Iterator begin() { return {*this, start()}; }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace tenfold {
+
+/// A shuffled order of the rows [0, size) of an epoch: any position at once, in no memory. The
+/// same on every machine and in every version: `(seed, epoch, size)` is all there is to store.
+///
+///   Permutation order(ds.size(), 7, 0);
+///   order[0];                  // the row that comes first
+///   order.fill(512, batch);    // those at the positions 512, 513, ...
+///
+/// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
+/// of unequal width where they must be, and walked on from what falls outside (M. Luby and
+/// C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
+/// "Ciphers with arbitrary finite domains", 2002). It shuffles well; it is no cipher.
+///
+/// Thread safety: all members may be called from any thread.
+class Permutation {
+ public:
+  /// Throws Error(invalid_argument) for a size below 0 or above 2^62.
+  explicit Permutation(std::int64_t size, std::uint64_t seed = 0, std::uint64_t epoch = 0);
+
+  std::int64_t size() const noexcept { return static_cast<std::int64_t>(size_); }
+  /// The row at `position`, which lies in [0, size).
+  std::int64_t operator[](std::int64_t position) const noexcept;
+  /// The rows at the positions from `begin` on. Throws Error(invalid_argument) if they leave
+  /// [0, size).
+  void fill(std::int64_t begin, std::span<std::int64_t> rows) const;
+
+ private:
+  static constexpr std::size_t kRounds = 6;
+
+  std::uint64_t encrypt(std::uint64_t value) const noexcept;
+
+  std::uint64_t size_ = 0;
+  unsigned low_bits_ = 5;
+  std::uint64_t low_mask_ = 0;
+  std::uint64_t high_mask_ = 0;
+  std::array<std::uint64_t, kRounds> keys_{};
+};
+
+}  // namespace tenfold

@@ -1,0 +1,151 @@
+#include <string>
+#include <utility>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/error.hpp>
+
+#include "stores/batch_stream.hpp"
+
+namespace tenfold {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
+}
+
+void check(const BatchLoaderOptions& options) {
+  const auto positive = [](const char* name, std::int64_t value) {
+    if (value < 1)
+      fail(std::string(name) + ": expected at least 1, found " + std::to_string(value));
+  };
+  positive("batch_size", options.batch_size);
+  positive("world_size", options.world_size);
+  if (options.rank < 0 || options.rank >= options.world_size) {
+    fail("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
+         std::to_string(options.rank));
+  }
+  if (options.prefetch < 0) {
+    fail("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
+  }
+  if (options.shuffle_block < 0) {
+    fail("shuffle_block: expected 0 or more, found " + std::to_string(options.shuffle_block));
+  }
+}
+
+std::int64_t member(const Value::Object& object, const char* key) {
+  const Value* value = object.find(key);
+  const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
+  if (number == nullptr || *number < 0) {
+    fail(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
+         (value == nullptr ? "none" : to_json(*value)));
+  }
+  return *number;
+}
+
+}  // namespace
+
+struct BatchLoader::State {
+  State(Dataset rows, BatchLoaderOptions wanted)
+      : dataset(std::move(rows)), options(std::move(wanted)) {}
+
+  Dataset dataset;
+  BatchLoaderOptions options;
+  std::int64_t epoch = 0;
+  std::int64_t position = 0;  ///< of the newest stream
+  bool resume = false;        ///< the next start goes on at `position`
+  std::weak_ptr<BatchStream> newest;
+  LoaderStats stats;
+
+  EpochOrder order() const {
+    const auto epoch_number = static_cast<std::uint64_t>(epoch);
+    if (!options.shuffle) return EpochOrder::sequential(dataset.size());
+    if (options.shuffle_block == 0) {
+      return EpochOrder::shuffled(dataset.size(), options.seed, epoch_number);
+    }
+    return EpochOrder::shuffled_in_blocks(dataset.size(), options.seed, epoch_number,
+                                          options.shuffle_block);
+  }
+};
+
+BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
+  check(options);
+  if (!options.columns.empty()) dataset = dataset.select(options.columns);
+  state_ = std::make_unique<State>(std::move(dataset), std::move(options));
+}
+
+BatchLoader::~BatchLoader() = default;
+BatchLoader::BatchLoader(BatchLoader&&) noexcept = default;
+BatchLoader& BatchLoader::operator=(BatchLoader&&) noexcept = default;
+
+std::int64_t BatchLoader::size() const noexcept {
+  const std::int64_t rows = state_->dataset.size();
+  const std::int64_t batch = state_->options.batch_size;
+  return rows / batch + (!state_->options.drop_last && rows % batch != 0 ? 1 : 0);
+}
+
+std::int64_t BatchLoader::epoch() const noexcept { return state_->epoch; }
+
+void BatchLoader::set_epoch(std::int64_t epoch) {
+  if (epoch < 0) fail("epoch: expected 0 or more, found " + std::to_string(epoch));
+  state_->epoch = epoch;
+  state_->position = 0;
+  state_->resume = false;
+  state_->newest.reset();
+}
+
+std::string BatchLoader::state_dict() const {
+  return "{\"seed\":" + std::to_string(state_->options.seed) +
+         ",\"epoch\":" + std::to_string(state_->epoch) +
+         ",\"position\":" + std::to_string(state_->position) + "}";
+}
+
+void BatchLoader::load_state_dict(std::string_view json) {
+  Value value;
+  try {
+    value = from_json(json, "state");
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+  const auto* object = value.get_if<Value::Object>();
+  if (object == nullptr) fail("state: expected a dict, found " + to_json(value));
+  const std::int64_t seed = member(*object, "seed");
+  const std::int64_t epoch = member(*object, "epoch");
+  const std::int64_t position = member(*object, "position");
+  if (position > state_->dataset.size()) {
+    fail("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
+         " rows of the data set, found " + std::to_string(position));
+  }
+  state_->options.seed = static_cast<std::uint64_t>(seed);
+  state_->epoch = epoch;
+  state_->position = position;
+  state_->resume = true;
+  state_->newest.reset();
+}
+
+LoaderStats BatchLoader::stats() const { return state_->stats; }
+
+std::shared_ptr<BatchStream> BatchLoader::start() {
+  if (!state_->resume) state_->position = 0;
+  state_->resume = false;
+  auto stream = std::make_shared<BatchStream>(state_->dataset, state_->options, state_->order(),
+                                              state_->position);
+  state_->newest = stream;
+  state_->stats = stream->stats();
+  return stream;
+}
+
+std::optional<Batch> BatchLoader::next(BatchStream& stream) {
+  std::optional<Batch> batch = stream.next();
+  // An older stream goes on, and says nothing of where the loader stands.
+  if (state_->newest.lock().get() != &stream) return batch;
+  state_->stats = stream.stats();
+  state_->position = stream.position();
+  if (stream.is_at_end()) {
+    ++state_->epoch;
+    state_->position = 0;
+    state_->newest.reset();
+  }
+  return batch;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,88 @@
+#include "stores/buffer_pool.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/checked.hpp"
+#include "os/pages.hpp"
+
+namespace tenfold {
+namespace {
+
+/// More than a loader holds at a time: those before go first.
+constexpr std::size_t kMaxFreeBlocks = 16;
+constexpr std::size_t kPageBytes = 4096;
+
+struct Block {
+  std::shared_ptr<std::byte> memory;
+  std::size_t size_bytes = 0;
+};
+
+}  // namespace
+
+struct BufferPool::Blocks {
+  std::mutex mutex;
+  std::vector<Block> free;
+
+  /// A process that was forked while another thread held the mutex finds it locked for ever: so
+  /// nobody waits for it for long, and does without.
+  std::unique_lock<std::mutex> lock_soon() {
+    std::unique_lock lock(mutex, std::try_to_lock);
+    for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
+      std::this_thread::yield();
+      static_cast<void>(lock.try_lock());
+    }
+    return lock;
+  }
+
+  Block take(std::size_t size_bytes) {
+    if (const auto lock = lock_soon()) {
+      // The last that came back is the warmest. One that is much too large stays for its kind.
+      const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
+        return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
+      });
+      if (found != free.rend()) {
+        Block taken = std::move(*found);
+        free.erase(std::next(found).base());
+        return taken;
+      }
+    }
+    return {os::allocate_pages(size_bytes), size_bytes};
+  }
+
+  void give_back(Block block) {
+    Block dropped;
+    const auto lock = lock_soon();
+    if (!lock) return;
+    if (free.size() == kMaxFreeBlocks) {
+      dropped = std::move(free.front());
+      free.erase(free.begin());
+    }
+    free.push_back(std::move(block));
+  }
+};
+
+BufferPool::BufferPool() : blocks_(std::make_shared<Blocks>()) {}
+
+Buffer BufferPool::take(std::size_t size_bytes) const {
+  if (size_bytes == 0) return {};
+  const auto rounded = static_cast<std::size_t>(base::align_up(size_bytes, kPageBytes));
+  Block block = blocks_->take(rounded);
+  std::byte* begin = block.memory.get();
+  std::shared_ptr<const void> owner(begin, [blocks = blocks_, block](const void*) mutable {
+    blocks->give_back(std::move(block));
+  });
+  return {std::span(begin, size_bytes), std::move(owner)};
+}
+
+std::size_t BufferPool::free_bytes() const {
+  const auto lock = blocks_->lock_soon();
+  std::size_t total = 0;
+  for (const Block& block : blocks_->free) total += block.size_bytes;
+  return total;
+}
+
+}  // namespace tenfold

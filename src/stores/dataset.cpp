@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "stores/dataset_state.hpp"
+#include "stores/mix_pattern.hpp"
+
+namespace tenfold {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "data set: " + what);
+}
+
+std::vector<const StoredColumn*> stored_columns(const Table& table) {
+  std::vector<const StoredColumn*> columns;
+  for (std::size_t i = 0; i < table.schema().size(); ++i) columns.push_back(&table.stored(i));
+  return columns;
+}
+
+std::shared_ptr<const DatasetState> state_of(TensorDict tree) {
+  auto state = std::make_shared<DatasetState>();
+  auto table = std::make_shared<const Table>(std::move(tree));
+  state->schema = table->schema();
+  state->order = row_range(0, table->num_rows());
+  state->parts.push_back({table, 0, stored_columns(*table)});
+  return state;
+}
+
+OpenOptions open_options(Mode mode) {
+  OpenOptions options;
+  options.mode = mode;
+  return options;
+}
+
+/// What rows of both must have in common; where they are stored may differ.
+bool alike(const Column& a, const Column& b) {
+  return a.path == b.path && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape &&
+         a.ragged == b.ragged && a.nullable == b.nullable && a.unit == b.unit;
+}
+
+std::string describe(const Column& column) {
+  std::string text(column.dtype_name());
+  if (!column.is_text()) text += " " + base::list_text(column.shape);
+  if (column.ragged) text += ", ragged";
+  if (column.nullable) text += ", nullable";
+  return text;
+}
+
+/// The columns of `from`, in the order of those of `schema`.
+std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from) {
+  std::vector<std::size_t> indices;
+  for (const Column& column : schema.columns()) {
+    const Column* found = from.find(column.path);
+    if (found == nullptr || found->path != column.path || !alike(column, *found)) {
+      fail("concat: column " + base::quote(column.name()) + ": expected " + describe(column) +
+           " in every part, found " + (found == nullptr ? "none" : describe(*found)));
+    }
+    indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
+  }
+  for (const Column& column : from.columns()) {
+    if (schema.find(column.path) == nullptr) {
+      fail("concat: column " + base::quote(column.name()) + ": expected it in every part, found " +
+           "it in some; select() the columns they share");
+    }
+  }
+  return indices;
+}
+
+/// The tables of all, numbered through, and the order of each moved behind those before.
+struct Joined {
+  std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
+  std::vector<RowOrderPtr> orders;
+};
+
+/// An order over rows that begin at `first_row` now.
+class MovedOrder final : public RowOrder {
+ public:
+  MovedOrder(RowOrderPtr base, std::int64_t first_row)
+      : base_(std::move(base)), first_row_(first_row) {}
+  std::int64_t size() const noexcept override { return base_->size(); }
+  void map(std::span<std::int64_t> positions) const override {
+    base_->map(positions);
+    for (std::int64_t& position : positions) position += first_row_;
+  }
+  std::optional<std::int64_t> contiguous_from() const override {
+    const auto first = base_->contiguous_from();
+    if (!first) return std::nullopt;
+    return *first + first_row_;
+  }
+
+ private:
+  RowOrderPtr base_;
+  std::int64_t first_row_;
+};
+
+Joined join(std::span<const Dataset> sources) {
+  if (sources.empty()) fail("concat: expected at least one data set, found none");
+  Joined joined;
+  joined.state->schema = sources[0].schema();
+  std::int64_t first_row = 0;
+  for (const Dataset& source : sources) {
+    const auto indices = matching_columns(joined.state->schema, source.schema());
+    std::int64_t end = first_row;
+    for (const DatasetPart& part : source.state()->parts) {
+      DatasetPart moved{part.table, first_row + part.first_row, {}};
+      for (const std::size_t index : indices) moved.columns.push_back(part.columns[index]);
+      end = moved.first_row + part.table->num_rows();
+      joined.state->parts.push_back(std::move(moved));
+    }
+    joined.orders.push_back(first_row == 0
+                                ? source.state()->order
+                                : std::make_shared<MovedOrder>(source.state()->order, first_row));
+    first_row = end;
+  }
+  return joined;
+}
+
+Dataset with_order(const DatasetState& state, RowOrderPtr order) {
+  auto made = std::make_shared<DatasetState>(state);
+  made->order = std::move(order);
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+}
+
+void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {
+  for (const std::int64_t position : positions) {
+    if (position >= 0 && position < size) continue;
+    fail("row: expected an index in [0, " + std::to_string(size) + "), found " +
+         std::to_string(position));
+  }
+}
+
+}  // namespace
+
+Dataset::Dataset(const Path& path, Mode mode) : Dataset(open(path, open_options(mode))) {}
+
+Dataset::Dataset(TensorDict tree) : state_(state_of(std::move(tree))) {}
+
+std::int64_t Dataset::size() const noexcept { return state_->order->size(); }
+
+const Schema& Dataset::schema() const noexcept { return state_->schema; }
+
+const TensorDict& Dataset::tree() const noexcept { return state_->parts[0].table->tree(); }
+
+Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions& options) const {
+  check_positions(positions, size());
+  std::vector<std::int64_t> rows(positions.begin(), positions.end());
+  state_->order->map(rows);
+  return gather(*state_, rows, options);
+}
+
+Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& options) const {
+  if (begin < 0 || begin > end || end > size()) {
+    fail("rows: expected a range inside [0, " + std::to_string(size()) + "), found [" +
+         std::to_string(begin) + ", " + std::to_string(end) + ")");
+  }
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  state_->order->map(rows);
+  return gather(*state_, rows, options);
+}
+
+Tensor Dataset::column(std::string_view name) const {
+  const Dataset selected = select({std::string(name)});
+  if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
+    fail("column " + base::quote(name) +
+         ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
+         "found " +
+         describe(selected.schema().columns()[0]) + "; take its rows()");
+  }
+  const auto first = state_->order->contiguous_from();
+  if (first && state_->parts.size() == 1) {
+    return selected.state()->parts[0].columns[0]->values.narrow(*first, *first + size());
+  }
+  BatchOptions options;
+  options.num_threads = 0;
+  return selected.rows(0, size(), options).columns()[0].values;
+}
+
+Dataset Dataset::range(std::int64_t begin, std::int64_t end) const {
+  begin = std::clamp<std::int64_t>(begin, 0, size());
+  end = std::clamp<std::int64_t>(end, begin, size());
+  return with_order(*state_, sub_order(state_->order, begin, end - begin));
+}
+
+Dataset Dataset::select(const std::vector<std::string>& names) const {
+  auto made = std::make_shared<DatasetState>(*state_);
+  std::vector<Column> columns;
+  for (DatasetPart& part : made->parts) part.columns.clear();
+  for (const std::string& name : names) {
+    const std::size_t before = columns.size();
+    const Column* exact = schema().find(name);
+    for (std::size_t i = 0; i < schema().size(); ++i) {
+      const Column& column = schema().columns()[i];
+      const bool inside = column.path.size() > 1 &&
+                          (column.path[0] == name || column.name().starts_with(name + "."));
+      if (exact != nullptr ? exact != &column : !inside) continue;
+      columns.push_back(column);
+      for (std::size_t k = 0; k < made->parts.size(); ++k) {
+        made->parts[k].columns.push_back(state_->parts[k].columns[i]);
+      }
+    }
+    if (columns.size() > before) continue;
+    std::string known;
+    for (const Column& column : schema().columns()) {
+      known += (known.empty() ? "" : ", ") + base::quote(column.name());
+    }
+    throw Error(ErrorCode::key_not_found, "data set: no column " + base::quote(name) +
+                                              ": expected one of " + known + ", found " +
+                                              base::quote(name));
+  }
+  made->schema = Schema(std::move(columns));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+}
+
+Dataset Dataset::take(Tensor positions) const {
+  if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
+    fail("take: expected int64 positions of one dimension, found " +
+         std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
+  }
+  Tensor kept = positions.contiguous();
+  check_positions(kept.span<std::int64_t>(), size());
+  return with_order(*state_, taken_order(state_->order, std::move(kept)));
+}
+
+Dataset Dataset::filter(const Tensor& mask) const {
+  if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size()) {
+    fail("filter: expected a bool mask of shape [" + std::to_string(size()) + "], found " +
+         std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
+  }
+  const Tensor flags = mask.contiguous();
+  std::vector<std::int64_t> positions;
+  const auto* bytes = flags.raw_data();
+  for (std::int64_t i = 0; i < size(); ++i) {
+    if (bytes[i] != std::byte{0}) positions.push_back(i);
+  }
+  return with_order(
+      *state_, taken_order(state_->order, Tensor::from(std::span<const std::int64_t>(positions))));
+}
+
+std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
+                                    std::optional<std::uint64_t> seed) const {
+  std::int64_t total = 0;
+  for (const std::int64_t part : sizes) {
+    if (part < 0 || part > size() - total) {
+      total = -1;
+      break;
+    }
+    total += part;
+  }
+  if (total != size()) {
+    fail("split: expected sizes that sum to " + std::to_string(size()) + ", found " +
+         base::list_text(sizes));
+  }
+  std::vector<Dataset> parts;
+  std::int64_t begin = 0;
+  const Permutation permutation(size(), seed.value_or(0));
+  for (const std::int64_t part : sizes) {
+    parts.push_back(
+        seed ? with_order(*state_, permuted_order(state_->order, permutation, begin, part))
+             : range(begin, begin + part));
+    begin += part;
+  }
+  return parts;
+}
+
+Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    fail("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) + " of " +
+         std::to_string(world_size));
+  }
+  // The first size() % world_size parts have one row more.
+  const std::int64_t least = size() / world_size;
+  const std::int64_t longer = size() % world_size;
+  const std::int64_t begin = rank * least + std::min(rank, longer);
+  return range(begin, begin + least + (rank < longer ? 1 : 0));
+}
+
+Dataset Dataset::concat(std::span<const Dataset> parts) {
+  Joined joined = join(parts);
+  joined.state->order = joined_order(std::move(joined.orders));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
+}
+
+Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> weights) {
+  if (weights.size() != sources.size()) {
+    fail("mix: expected a weight for each of " + std::to_string(sources.size()) +
+         " data sets, found " + std::to_string(weights.size()));
+  }
+  Joined joined = join(sources);
+  joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
+}
+
+}  // namespace tenfold

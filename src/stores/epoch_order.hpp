@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <tenfold/permutation.hpp>
+
+namespace tenfold {
+
+/// In which order an epoch goes through the positions [0, size) of a data set.
+///
+/// Shuffled by blocks: the blocks of `block_rows` rows come in a shuffled order, and within each
+/// window of kWindowBlocks of them every row may come anywhere; rows after the last whole block
+/// come last, shuffled among themselves.
+///
+/// Thread safety: as of a const object.
+class EpochOrder {
+ public:
+  static constexpr std::int64_t kWindowBlocks = 64;
+
+  static EpochOrder sequential(std::int64_t size);
+  static EpochOrder shuffled(std::int64_t size, std::uint64_t seed, std::uint64_t epoch);
+  static EpochOrder shuffled_in_blocks(std::int64_t size, std::uint64_t seed, std::uint64_t epoch,
+                                       std::int64_t block_rows);
+
+  std::int64_t size() const noexcept { return size_; }
+  /// The positions that come as the begin-th, ...; the range lies inside [0, size()).
+  void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
+
+ private:
+  explicit EpochOrder(std::int64_t size) : size_(size) {}
+  void fill_window(std::int64_t window, std::int64_t inside,
+                   std::span<std::int64_t> positions) const;
+
+  std::int64_t size_;
+  std::int64_t block_rows_ = 0;
+  std::int64_t num_blocks_ = 0;  ///< whole ones
+  std::uint64_t seed_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::optional<Permutation> permutation_;  ///< of rows, or of blocks
+};
+
+}  // namespace tenfold

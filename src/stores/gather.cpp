@@ -1,0 +1,373 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/cast.hpp"
+#include "io/cast_source.hpp"
+#include "os/thread_pool.hpp"
+#include "stores/dataset_state.hpp"
+#include "stores/gather_rows.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Of every tensor in a batch: no two threads write into one cache line, and vector loads are
+/// whole.
+constexpr std::uint64_t kAlignment = 64;
+/// To wake another thread takes as long as copying some hundred KiB.
+constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
+
+/// The rows of a batch, each as the part it lies in and its number there. Rows of one part next to
+/// each other make a run.
+class RowPlaces {
+ public:
+  struct Run {
+    std::size_t part;
+    std::size_t begin;  ///< of rows()
+    std::size_t end;
+  };
+
+  RowPlaces(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
+      : rows_(rows) {
+    if (parts.size() == 1) {
+      runs_.push_back({0, 0, rows.size()});
+      return;
+    }
+    local_.resize(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto after = std::upper_bound(
+          parts.begin(), parts.end(), rows[i],
+          [](std::int64_t row, const DatasetPart& part) { return row < part.first_row; });
+      const auto part = static_cast<std::size_t>(after - parts.begin()) - 1;
+      local_[i] = rows[i] - parts[part].first_row;
+      if (runs_.empty() || runs_.back().part != part) runs_.push_back({part, i, i});
+      runs_.back().end = i + 1;
+    }
+    rows_ = local_;
+  }
+
+  std::size_t size() const noexcept { return rows_.size(); }
+  /// Calls use(part, rows in it, position of the first) for the runs within [begin, end).
+  template <class Use>
+  void for_each(std::size_t begin, std::size_t end, const Use& use) const {
+    for (const Run& run : runs_) {
+      const std::size_t first = std::max(run.begin, begin);
+      const std::size_t last = std::min(run.end, end);
+      if (first < last) use(run.part, rows_.subspan(first, last - first), first);
+    }
+  }
+
+ private:
+  std::span<const std::int64_t> rows_;
+  std::vector<std::int64_t> local_;
+  std::vector<Run> runs_;
+};
+
+/// A part of a batch that has its place: rows of a fixed size to be copied.
+struct Copy {
+  std::vector<std::pair<const std::byte*, std::uint64_t>> sources;  ///< of each part: base, stride
+  std::uint64_t row_bytes = 0;
+  std::byte* out = nullptr;
+};
+
+/// A row of unequal length: elements [begin, end) of its part's values.
+struct Extent {
+  std::size_t part;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+class Gatherer {
+ public:
+  Gatherer(const DatasetState& state, std::span<const std::int64_t> rows,
+           const BatchOptions& options)
+      : state_(state), options_(options), places_(state.parts, rows) {}
+
+  Batch run() {
+    std::vector<BatchColumn> columns;
+    columns.reserve(state_.schema.size());
+    for (const Column& column : state_.schema.columns()) {
+      BatchColumn made;
+      made.column = column;
+      columns.push_back(std::move(made));
+    }
+    take_fixed(columns);
+    copy_fixed();
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].column.has_ends()) gather_unequal(i, columns[i]);
+    }
+    return {num_rows(), std::move(columns)};
+  }
+
+ private:
+  std::int64_t num_rows() const { return static_cast<std::int64_t>(places_.size()); }
+
+  static bool tells_validity(const Column& column) {
+    // A float says so itself: NaN.
+    return column.nullable && (column.is_text() || !is_floating(column.dtype));
+  }
+
+  /// One block for all columns of fixed rows.
+  void take_fixed(std::vector<BatchColumn>& columns) {
+    std::uint64_t total_bytes = 0;
+    std::vector<std::uint64_t> offsets;
+    const auto reserve = [&](std::uint64_t row_bytes) {
+      offsets.push_back(total_bytes);
+      total_bytes = base::align_up(total_bytes + row_bytes * places_.size(), kAlignment);
+    };
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (!columns[i].column.has_ends()) reserve(state_.parts[0].columns[i]->row_bytes);
+      if (tells_validity(columns[i].column)) reserve(1);
+    }
+    const Buffer block = state_.pool.take(static_cast<std::size_t>(total_bytes));
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const Column& column = columns[i].column;
+      if (!column.has_ends()) {
+        Shape shape = column.shape;
+        shape.insert(shape.begin(), num_rows());
+        columns[i].values = place(column.dtype, std::move(shape), block, offsets[next++]);
+        add_copy(columns[i].values, state_.parts[0].columns[i]->row_bytes, [&](const auto& part) {
+          return std::pair<const std::byte*, std::uint64_t>(part.columns[i]->values.raw_data(),
+                                                            part.columns[i]->stride_bytes);
+        });
+      }
+      if (tells_validity(column)) {
+        columns[i].valid = place(DType::bool_, {num_rows()}, block, offsets[next++]);
+        add_copy(columns[i].valid, 1, [&](const auto& part) {
+          return std::pair<const std::byte*, std::uint64_t>(part.columns[i]->valid.raw_data(), 1);
+        });
+      }
+    }
+  }
+
+  static Tensor place(DType dtype, Shape shape, const Buffer& block, std::uint64_t offset_bytes) {
+    if (nbytes_of(dtype, shape) == 0) return Tensor::zeros(dtype, std::move(shape));
+    Shape strides = contiguous_strides(shape);
+    return {dtype, std::move(shape), std::move(strides), block, offset_bytes};
+  }
+
+  template <class SourceOf>
+  void add_copy(const Tensor& into, std::uint64_t row_bytes, const SourceOf& source_of) {
+    if (into.numel() == 0) return;
+    Copy copy;
+    copy.row_bytes = row_bytes;
+    copy.out = into.raw_data();
+    for (const DatasetPart& part : state_.parts) copy.sources.push_back(source_of(part));
+    fixed_bytes_ += row_bytes * places_.size();
+    copies_.push_back(std::move(copy));
+  }
+
+  void copy_fixed() {
+    const auto copy_rows = [&](std::size_t begin, std::size_t end) {
+      for (const Copy& copy : copies_) {
+        places_.for_each(begin, end, [&](std::size_t part, auto rows, std::size_t first) {
+          const auto& [base, stride_bytes] = copy.sources[part];
+          gather_rows(base, copy.row_bytes, stride_bytes, rows, copy.out + first * copy.row_bytes);
+        });
+      }
+    };
+    in_pieces(fixed_bytes_, copy_rows);
+  }
+
+  /// Calls work(begin, end) for pieces of the rows, on several threads if the bytes are worth it.
+  template <class Work>
+  void in_pieces(std::uint64_t total_bytes, const Work& work) const {
+    const auto pieces = static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(total_bytes / kMinBytesAThread, 1,
+                                  static_cast<std::uint64_t>(std::max(options_.num_threads, 1))));
+    if (pieces == 1) return work(0, places_.size());
+    os::parallel_for(pieces, options_.num_threads, [&](std::size_t piece) {
+      work(places_.size() * piece / pieces, places_.size() * (piece + 1) / pieces);
+    });
+  }
+
+  [[noreturn]] void fail(const Column& column, const std::string& part, std::int64_t begin,
+                         std::int64_t end, std::int64_t limit) const {
+    const std::string& where = state_.parts[0].table->tree().where();
+    throw Error(ErrorCode::corrupt,
+                (where.empty() ? "data set" : where) + ": column " + base::quote(column.name()) +
+                    ": " + part + ": expected ends that rise from 0 to " + std::to_string(limit) +
+                    ", found " + std::to_string(begin) + " before " + std::to_string(end) +
+                    "; the data set is damaged");
+  }
+
+  /// Element range `index` of a column of ends.
+  std::pair<std::int64_t, std::int64_t> range_at(const Column& column, const Tensor& ends,
+                                                 std::int64_t index, std::int64_t limit) const {
+    const auto* values = ends.data<std::int64_t>();
+    const std::int64_t begin = index == 0 ? 0 : values[index - 1];
+    const std::int64_t end = values[index];
+    if (begin < 0 || end < begin || end > limit) fail(column, "ends", begin, end, limit);
+    return {begin, end};
+  }
+
+  std::vector<Extent> extents_of(std::size_t index, const Column& column) const {
+    std::vector<Extent> extents;
+    extents.reserve(places_.size());
+    const bool in_items = column.ragged && column.is_text();
+    places_.for_each(0, places_.size(), [&](std::size_t part, auto rows, std::size_t) {
+      const StoredColumn& stored = *state_.parts[part].columns[index];
+      const Tensor& counted = in_items ? stored.item_ends : stored.values;
+      for (const std::int64_t row : rows) {
+        const auto [begin, end] = range_at(column, stored.ends, row, counted.shape()[0]);
+        extents.push_back({part, begin, end});
+      }
+    });
+    return extents;
+  }
+
+  static std::int64_t total_of(const std::vector<Extent>& extents) {
+    std::int64_t total = 0;
+    for (const Extent& extent : extents) total += extent.end - extent.begin;
+    return total;
+  }
+
+  Tensor take(DType dtype, Shape shape) const {
+    const Buffer block = state_.pool.take(static_cast<std::size_t>(nbytes_of(dtype, shape)));
+    return place(dtype, std::move(shape), block, 0);
+  }
+
+  Tensor offsets_of(const std::vector<Extent>& extents) const {
+    Tensor offsets = take(DType::int64, {static_cast<std::int64_t>(extents.size()) + 1});
+    auto* into = offsets.mutable_data<std::int64_t>();
+    *into = 0;
+    for (const Extent& extent : extents) {
+      const std::int64_t next = *into + extent.end - extent.begin;
+      *++into = next;
+    }
+    return offsets;
+  }
+
+  const PadValue* pad_of(const Column& column) const {
+    if (column.is_text()) return nullptr;
+    const auto found = options_.pad.find(column.name());
+    if (found != options_.pad.end()) return &found->second;
+    return options_.pad_all ? &*options_.pad_all : nullptr;
+  }
+
+  void gather_unequal(std::size_t index, BatchColumn& into) const {
+    const Column& column = into.column;
+    std::vector<Extent> extents = extents_of(index, column);
+    if (const PadValue* pad = pad_of(column)) {
+      gather_padded(index, extents, *pad, into);
+      return;
+    }
+    into.offsets = offsets_of(extents);
+    if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
+    Shape shape = column.shape;
+    shape.insert(shape.begin(), total_of(extents));
+    into.values = take(column.dtype, std::move(shape));
+    const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
+    std::byte* out = into.values.raw_data();
+    for (const Extent& extent : extents) {
+      const std::uint64_t size = static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes;
+      if (size != 0) std::memcpy(out, source(index, extent), static_cast<std::size_t>(size));
+      out += size;
+    }
+  }
+
+  /// Rows counted in items become rows counted in bytes; the items' own ends go to the batch.
+  std::vector<Extent> extents_of_items(std::size_t index, const std::vector<Extent>& rows,
+                                       BatchColumn& into) const {
+    std::vector<Extent> items;
+    items.reserve(static_cast<std::size_t>(total_of(rows)));
+    for (const Extent& row : rows) {
+      const StoredColumn& stored = *state_.parts[row.part].columns[index];
+      for (std::int64_t item = row.begin; item < row.end; ++item) {
+        const auto [begin, end] =
+            range_at(into.column, stored.item_ends, item, stored.values.shape()[0]);
+        items.push_back({row.part, begin, end});
+      }
+    }
+    into.item_offsets = offsets_of(items);
+    return items;
+  }
+
+  const std::byte* source(std::size_t index, const Extent& extent) const {
+    const StoredColumn& stored = *state_.parts[extent.part].columns[index];
+    return stored.values.raw_data() + static_cast<std::uint64_t>(extent.begin) * stored.row_bytes;
+  }
+
+  void gather_padded(std::size_t index, const std::vector<Extent>& extents, const PadValue& pad,
+                     BatchColumn& into) const {
+    const Column& column = into.column;
+    std::int64_t longest = 0;
+    into.lengths = take(DType::int64, {num_rows()});
+    auto* lengths = num_rows() == 0 ? nullptr : into.lengths.mutable_data<std::int64_t>();
+    for (const Extent& extent : extents) {
+      *lengths = extent.end - extent.begin;
+      longest = std::max(longest, *lengths++);
+    }
+    Shape shape = column.shape;
+    shape.insert(shape.begin(), {num_rows(), longest});
+    into.values = take(column.dtype, std::move(shape));
+    into.is_padded = true;
+    const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
+    const auto padded_bytes = static_cast<std::uint64_t>(longest) * row_bytes;
+    const std::vector<std::byte> filler = filler_of(column, pad);
+    std::byte* out = into.values.raw_data();
+    for (const Extent& extent : extents) {
+      const std::uint64_t size = static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes;
+      if (size != 0) std::memcpy(out, source(index, extent), static_cast<std::size_t>(size));
+      fill(std::span(out + size, static_cast<std::size_t>(padded_bytes - size)), filler);
+      out += padded_bytes;
+    }
+  }
+
+  /// One element of the column's dtype that holds the value exactly.
+  static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
+    std::vector<std::byte> filler(itemsize(column.dtype));
+    const bool held = std::visit(
+        [&](auto value) {
+          const DType from = dtype_of<decltype(value)>();
+          if (!can_cast(from, column.dtype) || !can_cast(column.dtype, from)) return false;
+          cast_elements(from, reinterpret_cast<const std::byte*>(&value), column.dtype,
+                        filler.data(), 1);
+          decltype(value) back{};
+          cast_elements(column.dtype, filler.data(), from, reinterpret_cast<std::byte*>(&back), 1);
+          // A float is rounded as torch rounds it; an integer must be the one that was asked for.
+          return is_floating(column.dtype) || back == value;
+        },
+        pad);
+    if (held) return filler;
+    throw Error(ErrorCode::invalid_argument,
+                "pad: column " + base::quote(column.name()) + ": expected a value that " +
+                    std::string(column.dtype_name()) + " holds, found " +
+                    std::visit([](auto value) { return std::to_string(value); }, pad));
+  }
+
+  static void fill(std::span<std::byte> into, std::span<const std::byte> filler) {
+    if (into.empty()) return;
+    const bool uniform = std::all_of(filler.begin(), filler.end(),
+                                     [&](std::byte byte) { return byte == filler[0]; });
+    if (uniform) {
+      std::memset(into.data(), std::to_integer<int>(filler[0]), into.size());
+      return;
+    }
+    for (std::size_t done = 0; done < into.size(); done += filler.size()) {
+      std::memcpy(into.data() + done, filler.data(), filler.size());
+    }
+  }
+
+  const DatasetState& state_;
+  const BatchOptions& options_;
+  RowPlaces places_;
+  std::vector<Copy> copies_;
+  std::uint64_t fixed_bytes_ = 0;
+};
+
+}  // namespace
+
+Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
+             const BatchOptions& options) {
+  return Gatherer(state, rows, options).run();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tenfold/schema.hpp>
+#include <tenfold/tensor.hpp>
+#include <tenfold/tensordict.hpp>
+
+namespace tenfold {
+
+/// The rows that `tree` has. Throws Error(invalid_argument) if it is no table.
+std::int64_t num_rows_of(const TensorDict& tree);
+
+/// Checks, on the metadata alone, that every part of every column is there, of the right dtype and
+/// length. Throws Error(corrupt) naming column and part.
+void check_table(const TensorDict& tree, const Schema& schema);
+
+/// Where one column lies in memory (mapped).
+struct StoredColumn {
+  Tensor values;                   ///< contiguous rows: [N, *shape], or of unequal ones [M, *shape]
+  Tensor ends;                     ///< int64 [N] or empty
+  Tensor item_ends;                ///< int64 [M] or empty
+  Tensor valid;                    ///< bool [N] or empty
+  std::uint64_t row_bytes = 0;     ///< of one row (or element) of `values`
+  std::uint64_t stride_bytes = 0;  ///< from one to the next
+};
+
+/// A tree as rows: its columns mapped and checked.
+///
+/// Thread safety: as of a const object.
+class Table {
+ public:
+  explicit Table(TensorDict tree);
+
+  const TensorDict& tree() const noexcept { return tree_; }
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  const Schema& schema() const noexcept { return schema_; }
+  /// The column at `index` of the schema.
+  const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
+
+ private:
+  TensorDict tree_;
+  std::int64_t num_rows_ = 0;
+  Schema schema_;
+  std::vector<StoredColumn> stored_;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,231 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/permutation.hpp>
+
+#include "stores/batch_stream.hpp"
+#include "stores/table_of.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::int64_t> ids_of(const Batch& batch) {
+  const auto ids = batch.at("id").span<std::int64_t>();
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<std::int64_t> epoch_of(BatchLoader& loader) {
+  std::vector<std::int64_t> all;
+  for (const Batch& batch : loader) {
+    const auto ids = ids_of(batch);
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
+}
+
+std::vector<std::int64_t> first_numbers(std::int64_t size) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(size));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+TEST(BatchLoader, GoesThroughTheRowsInOrder) {
+  BatchLoader loader(Dataset(test::numbers(10)), {.batch_size = 4});
+  EXPECT_EQ(loader.size(), 3);
+  EXPECT_EQ(epoch_of(loader), first_numbers(10));
+  BatchLoader whole(Dataset(test::numbers(10)), {.batch_size = 4, .drop_last = true});
+  EXPECT_EQ(whole.size(), 2);
+  EXPECT_EQ(epoch_of(whole), first_numbers(8));
+}
+
+TEST(BatchLoader, ShufflesAsThePermutationOfItsEpoch) {
+  BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 64, .shuffle = true, .seed = 9});
+  for (const std::uint64_t epoch : {0U, 1U, 2U}) {
+    std::vector<std::int64_t> expected(1000);
+    Permutation(1000, 9, epoch).fill(0, expected);
+    EXPECT_EQ(epoch_of(loader), expected);
+  }
+  EXPECT_EQ(loader.epoch(), 3);
+}
+
+TEST(BatchLoader, GivesTheSameBatchesOnAnyNumberOfThreads) {
+  std::vector<std::int64_t> expected;
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const std::int64_t prefetch : {0, 1, 5}) {
+      BatchLoader loader(Dataset(test::numbers(997)), {.batch_size = 10,
+                                                       .shuffle = true,
+                                                       .seed = 4,
+                                                       .prefetch = prefetch,
+                                                       .num_threads = threads});
+      const std::vector<std::int64_t> found = epoch_of(loader);
+      if (expected.empty()) expected = found;
+      EXPECT_EQ(found, expected) << threads << " threads, " << prefetch << " ahead";
+    }
+  }
+}
+
+TEST(BatchLoader, DealsEachBatchToTheRanksInTurn) {
+  for (const std::int64_t world_size : {1, 2, 3, 7, 64}) {
+    std::vector<std::vector<std::int64_t>> steps(11);
+    for (std::int64_t rank = 0; rank < world_size; ++rank) {
+      BatchLoader loader(
+          Dataset(test::numbers(103)),
+          {.batch_size = 10, .shuffle = true, .rank = rank, .world_size = world_size});
+      EXPECT_EQ(loader.size(), 11);
+      std::size_t step = 0;
+      for (const Batch& batch : loader) {
+        const auto ids = ids_of(batch);
+        steps[step].insert(steps[step].end(), ids.begin(), ids.end());
+        ++step;
+      }
+      EXPECT_EQ(step, 11U) << "every rank makes as many steps";
+    }
+    std::vector<std::int64_t> all;
+    for (const auto& ids : steps) all.insert(all.end(), ids.begin(), ids.end());
+    std::vector<std::int64_t> expected(103);
+    Permutation(103, 0, 0).fill(0, expected);
+    EXPECT_EQ(all, expected) << world_size;
+  }
+}
+
+TEST(BatchLoader, ResumesInTheMiddleOfAnEpochWithAnotherBatchSize) {
+  BatchLoader first(Dataset(test::numbers(100)), {.batch_size = 8, .shuffle = true, .seed = 5});
+  epoch_of(first);
+  std::vector<std::int64_t> seen;
+  auto stream = first.start();
+  for (int i = 0; i < 5; ++i) {
+    const auto ids = ids_of(*first.next(*stream));
+    seen.insert(seen.end(), ids.begin(), ids.end());
+  }
+  EXPECT_EQ(first.state_dict(), R"({"seed":5,"epoch":1,"position":40})");
+
+  BatchLoader second(Dataset(test::numbers(100)), {.batch_size = 7, .shuffle = true, .seed = 99});
+  second.load_state_dict(first.state_dict());
+  const auto rest = epoch_of(second);
+  seen.insert(seen.end(), rest.begin(), rest.end());
+  std::vector<std::int64_t> expected(100);
+  Permutation(100, 5, 1).fill(0, expected);
+  EXPECT_EQ(seen, expected);
+  EXPECT_EQ(second.state_dict(), R"({"seed":5,"epoch":2,"position":0})");
+}
+
+TEST(BatchLoader, StartsTheSameEpochAgainAfterABreak) {
+  BatchLoader loader(Dataset(test::numbers(100)), {.batch_size = 10, .shuffle = true});
+  std::vector<std::int64_t> first;
+  for (const Batch& batch : loader) {
+    first = ids_of(batch);
+    break;
+  }
+  EXPECT_EQ(loader.epoch(), 0);
+  EXPECT_EQ(ids_of(*loader.begin()), first);
+}
+
+TEST(BatchLoader, KeepsTwoStreamsApart) {
+  BatchLoader loader(Dataset(test::numbers(50)), {.batch_size = 10});
+  auto a = loader.start();
+  loader.next(*a);
+  auto b = loader.start();
+  loader.next(*b);
+  EXPECT_THAT(ids_of(*loader.next(*a)), testing::Contains(10));
+  EXPECT_EQ(loader.state_dict(), R"({"seed":0,"epoch":0,"position":10})") << "of the newest";
+}
+
+TEST(BatchLoader, EndsAtOnceWithoutRows) {
+  BatchLoader loader(Dataset(test::numbers(0)), {.batch_size = 10, .shuffle = true});
+  EXPECT_EQ(loader.size(), 0);
+  EXPECT_TRUE(epoch_of(loader).empty());
+}
+
+TEST(BatchLoader, HandsOutBatchesThatLiveAsLongAsTheyAreHeld) {
+  BatchLoader loader(Dataset(test::numbers(500)), {.batch_size = 5, .num_threads = 3});
+  std::vector<Batch> held;
+  for (Batch& batch : loader) held.push_back(std::move(batch));
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    ASSERT_EQ(ids_of(held[i])[0], static_cast<std::int64_t>(i * 5));
+  }
+}
+
+TEST(BatchLoader, MayBeDroppedAtAnyMoment) {
+  for (int i = 0; i < 50; ++i) {
+    BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 10, .num_threads = 4});
+    auto stream = loader.start();
+    for (int k = 0; k < i % 4; ++k) loader.next(*stream);
+  }
+}
+
+TEST(BatchLoader, ThrowsWhereTheBatchIsAskedForThatCannotBeMade) {
+  TensorDict tree = test::ragged();
+  tree.set("tokens.end", test::ints({2, 1, 5, 6}));
+  for (const int threads : {1, 3}) {
+    BatchLoader loader(Dataset(tree), {.batch_size = 1, .num_threads = threads});
+    auto stream = loader.start();
+    EXPECT_NO_THROW(loader.next(*stream));
+    EXPECT_THROW(loader.next(*stream), Error);
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWereDoing) {
+  BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 10, .num_threads = 3});
+  for (int i = 0; i < 20; ++i) {
+    auto stream = loader.start();
+    loader.next(*stream);
+    // From threads that are being started to threads that wait for something to do.
+    std::this_thread::sleep_for(std::chrono::microseconds(i * i * 20));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int code = 1;
+      try {
+        loader.next(*stream);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::unsupported) code = 2;
+      }
+      stream.reset();  // does not wait for threads that are not there
+      auto fresh = loader.start();
+      if (code == 2 && ids_of(*loader.next(*fresh))[0] == 0) code = 0;
+      ::_exit(code);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+#endif
+
+TEST(BatchLoader, RefusesOptionsAndStatesThatMakeNoSense) {
+  const auto make = [](BatchLoaderOptions options) {
+    return BatchLoader(Dataset(test::numbers(10)), std::move(options));
+  };
+  EXPECT_THROW(make({.batch_size = 0}), Error);
+  EXPECT_THROW(make({.rank = 2, .world_size = 2}), Error);
+  EXPECT_THROW(make({.world_size = 0}), Error);
+  EXPECT_THROW(make({.prefetch = -1}), Error);
+  EXPECT_THROW(make({.shuffle_block = -1}), Error);
+  EXPECT_THROW(make({.columns = {"nope"}}), Error);
+  BatchLoader loader = make({});
+  for (const char* state :
+       {"", "[]", "{}", R"({"seed":0,"epoch":0,"position":11})",
+        R"({"seed":0,"epoch":-1,"position":0})", R"({"seed":0.5,"epoch":0,"position":0})"}) {
+    EXPECT_THROW(loader.load_state_dict(state), Error) << state;
+  }
+  EXPECT_LE(std::string(R"({"seed":4294967295,"epoch":999999,"position":999999999999})").size(),
+            64U);
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "stores/buffer_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+TEST(BufferPool, LendsABlockAgainOnceItsLastBufferIsGone) {
+  const BufferPool pool;
+  std::optional<Buffer> first = pool.take(10'000);
+  const std::byte* address = first->data();
+  Buffer slice = first->slice(64, 64);
+  first.reset();
+  EXPECT_NE(pool.take(10'000).data(), address) << "a slice still keeps it";
+  slice = {};
+  std::vector<Buffer> held = {pool.take(10'000), pool.take(10'000)};
+  EXPECT_TRUE(held[0].data() == address || held[1].data() == address);
+}
+
+TEST(BufferPool, NeverLendsTheSameMemoryTwice) {
+  const BufferPool pool;
+  std::vector<Buffer> held;
+  for (std::size_t i = 0; i < 40; ++i) held.push_back(pool.take(4096 * (1 + i % 3)));
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    for (std::byte& byte : held[i].bytes()) byte = static_cast<std::byte>(i);
+  }
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    for (const std::byte byte : held[i].bytes()) ASSERT_EQ(byte, static_cast<std::byte>(i));
+  }
+}
+
+TEST(BufferPool, GivesMemoryThatTakesVectorLoads) {
+  const BufferPool pool;
+  for (const std::size_t size : {1U, 4096U, 3U << 20U}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool.take(size).data()) % 64, 0U);
+  }
+  EXPECT_EQ(pool.take(0).size_bytes(), 0U);
+}
+
+TEST(BufferPool, KeepsFewBlocks) {
+  const BufferPool pool;
+  {
+    std::vector<Buffer> held;
+    for (int i = 0; i < 100; ++i) held.push_back(pool.take(4096));
+  }
+  EXPECT_LE(pool.free_bytes(), 16U * 4096U);
+  EXPECT_GT(pool.free_bytes(), 0U);
+}
+
+TEST(BufferPool, KeepsBuffersAliveThatOutliveIt) {
+  Buffer kept;
+  {
+    const BufferPool pool;
+    kept = pool.take(4096);
+  }
+  kept.data()[4095] = std::byte{1};
+  EXPECT_EQ(kept.data()[4095], std::byte{1});
+}
+
+TEST(BufferPool, IsSharedByThreads) {
+  const BufferPool pool;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      for (int i = 0; i < 200; ++i) {
+        const Buffer buffer = pool.take(8192);
+        buffer.data()[0] = static_cast<std::byte>(t);
+        buffer.data()[8191] = static_cast<std::byte>(t);
+        ASSERT_EQ(buffer.data()[0], static_cast<std::byte>(t));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,231 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/permutation.hpp>
+
+#include "stores/table_of.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::int64_t> values_of(const Tensor& tensor) {
+  const auto values = tensor.span<std::int64_t>();
+  return {values.begin(), values.end()};
+}
+
+std::vector<std::int64_t> ids_of(const Dataset& ds) {
+  const Batch batch = ds.rows(0, ds.size());
+  return values_of(batch.at("id"));
+}
+
+TEST(Dataset, GathersRowsOfEveryColumnInTheOrderAsked) {
+  const Dataset ds(test::numbers(10));
+  const Batch batch = ds.rows(std::array<std::int64_t, 4>{7, 0, 7, 9});
+  EXPECT_EQ(batch.num_rows(), 4);
+  EXPECT_THAT(values_of(batch.at("id")), ElementsAre(7, 0, 7, 9));
+  const auto x = batch.at("x").span<float>();
+  EXPECT_THAT(std::vector<float>(x.begin() + 9, x.end()), ElementsAre(90, 91, 92));
+  EXPECT_EQ(batch.at("x").shape(), (Shape{4, 3}));
+}
+
+TEST(Dataset, GathersRowsOfEverySizeAlike) {
+  for (const std::int64_t width : {1, 2, 3, 4, 8, 15, 16, 31, 32, 64, 65, 300, 5000}) {
+    constexpr std::int64_t kRows = 97;
+    NodeInfo info;
+    info.batch_size = {kRows};
+    TensorDict tree(info);
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(kRows * width));
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::uint8_t>(i * 31 % 251);
+    tree.set("x", Tensor::from(std::span<const std::uint8_t>(bytes), {kRows, width}));
+    std::vector<std::int64_t> rows(200);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<std::int64_t>(i * 37 % kRows);
+    const Batch batch = Dataset(tree).rows(rows);
+    const auto found = batch.at("x").span<std::uint8_t>();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::int64_t k = 0; k < width; ++k) {
+        ASSERT_EQ(found[i * static_cast<std::size_t>(width) + static_cast<std::size_t>(k)],
+                  bytes[static_cast<std::size_t>(rows[i] * width + k)]);
+      }
+    }
+  }
+}
+
+TEST(Dataset, GathersOnSeveralThreadsWhatItGathersOnOne) {
+  const Dataset ds(test::numbers(60'000));
+  std::vector<std::int64_t> rows(60'000);
+  Permutation(60'000, 1).fill(0, rows);
+  BatchOptions options;
+  options.num_threads = 4;
+  const Batch several = ds.rows(rows, options);
+  EXPECT_EQ(values_of(several.at("id")), rows);
+  EXPECT_EQ(several.at("x").span<float>()[3], static_cast<float>(rows[1] * 10));
+}
+
+TEST(Dataset, ReadsRowsOfUnequalLength) {
+  const Dataset ds(test::ragged());
+  const Batch batch = ds.rows(std::array<std::int64_t, 3>{2, 1, 0});
+  const auto tokens = batch.at("tokens").span<std::int32_t>();
+  EXPECT_THAT(std::vector<std::int32_t>(tokens.begin(), tokens.end()), ElementsAre(3, 4, 5, 1, 2));
+  EXPECT_THAT(values_of(batch.column("tokens").offsets), ElementsAre(0, 3, 3, 5));
+  EXPECT_EQ(batch.text("name", 0), "");
+  EXPECT_EQ(batch.text("name", 1), "Bobby");
+  EXPECT_EQ(batch.text("name", 2), "Ann");
+  EXPECT_THAT(values_of(batch.column("tags").offsets), ElementsAre(0, 1, 1, 3));
+  EXPECT_THAT(values_of(batch.column("tags").item_offsets), ElementsAre(0, 0, 3, 8));
+  EXPECT_THAT(values_of(batch.at("age")), ElementsAre(50, 0, 30));
+  EXPECT_EQ(batch.column("age").valid.raw_data()[1], std::byte{0});
+  EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
+}
+
+TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
+  const Dataset ds(test::ragged());
+  BatchOptions options;
+  options.pad.emplace("tokens", std::int64_t{-100});
+  const Batch batch = ds.rows(0, 4, options);
+  const BatchColumn& tokens = batch.column("tokens");
+  EXPECT_TRUE(tokens.is_padded);
+  EXPECT_EQ(tokens.values.shape(), (Shape{4, 3}));
+  const auto values = tokens.values.span<std::int32_t>();
+  EXPECT_THAT(std::vector<std::int32_t>(values.begin(), values.end()),
+              ElementsAre(1, 2, -100, -100, -100, -100, 3, 4, 5, 6, -100, -100));
+  EXPECT_THAT(values_of(tokens.lengths), ElementsAre(2, 0, 3, 1));
+  options.pad["tokens"] = std::int64_t{1} << 40;
+  EXPECT_THROW(ds.rows(0, 4, options), Error) << "int32 does not hold it";
+}
+
+TEST(Dataset, RefusesEndsThatMakeNoSense) {
+  for (const std::vector<std::int64_t>& ends :
+       {std::vector<std::int64_t>{2, 1, 5, 6}, {-1, 2, 5, 6}, {2, 2, 5, 7}, {2, 2, INT64_MAX, 6}}) {
+    TensorDict tree = test::ragged();
+    tree.set("tokens.end", test::ints(ends));
+    EXPECT_THROW(Dataset(tree).rows(0, 4), Error);
+    TensorDict items = test::ragged();
+    items.set("tags.item_end", TensorDict::Item(test::unbatched(test::ints({3, 2, 99, -4}))));
+    EXPECT_THROW(Dataset(items).rows(0, 4), Error);
+  }
+}
+
+TEST(Dataset, ComposesViews) {
+  const Dataset ds(test::numbers(100));
+  EXPECT_THAT(ids_of(ds.range(10, 14)), ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(ids_of(ds.range(95, 1000)), ElementsAre(95, 96, 97, 98, 99));
+  EXPECT_THAT(ids_of(ds.range(50, 20)), testing::IsEmpty());
+  EXPECT_THAT(ids_of(ds.range(10, 20).take(test::ints({3, 3, 0})).range(1, 3)),
+              ElementsAre(13, 10));
+  Tensor mask = Tensor::zeros(DType::bool_, {5});
+  mask.raw_data()[1] = mask.raw_data()[4] = std::byte{1};
+  EXPECT_THAT(ids_of(ds.range(20, 25).filter(mask)), ElementsAre(21, 24));
+  const Dataset one = ds.select({"id"});
+  EXPECT_EQ(one.schema().size(), 1U);
+  EXPECT_THAT(ids_of(one.range(1, 3)), ElementsAre(1, 2));
+}
+
+TEST(Dataset, SplitsIntoPartsThatHoldEveryRowOnce) {
+  const Dataset ds(test::numbers(100));
+  for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, {3}}) {
+    std::vector<std::int64_t> all;
+    for (const Dataset& part : ds.split({70, 30, 0}, seed)) {
+      for (const std::int64_t id : ids_of(part)) all.push_back(id);
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<std::int64_t> expected(100);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(all, expected);
+  }
+  EXPECT_EQ(ids_of(ds.split({70, 30}, 3)[1])[0], Permutation(100, 3)[70]);
+  EXPECT_THROW(ds.split({70, 31}), Error);
+  EXPECT_THROW(ds.split({-1, 101}), Error);
+}
+
+TEST(Dataset, ShardsDifferByOneRowAtMost) {
+  const Dataset ds(test::numbers(11));
+  EXPECT_THAT(ids_of(ds.shard(0, 3)), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(ids_of(ds.shard(1, 3)), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(ids_of(ds.shard(2, 3)), ElementsAre(8, 9, 10));
+  EXPECT_THROW(ds.shard(3, 3), Error);
+}
+
+TEST(Dataset, JoinsDataSetsWithoutACopy) {
+  const std::array<Dataset, 3> parts = {Dataset(test::numbers(5)), Dataset(test::numbers(0)),
+                                        Dataset(test::numbers(4, 100)).range(1, 4)};
+  const Dataset joined = Dataset::concat(parts);
+  EXPECT_THAT(ids_of(joined), ElementsAre(0, 1, 2, 3, 4, 101, 102, 103));
+  const Batch batch = joined.rows(std::array<std::int64_t, 3>{7, 0, 5});
+  EXPECT_THAT(values_of(batch.at("id")), ElementsAre(103, 0, 101));
+  const std::array<Dataset, 2> twice = {joined, joined};
+  EXPECT_EQ(Dataset::concat(twice).size(), 16);
+  EXPECT_THAT(ids_of(Dataset::concat(twice).range(7, 10)), ElementsAre(103, 0, 1));
+}
+
+TEST(Dataset, JoinsOnlyWhatHasTheSameColumns) {
+  TensorDict other = test::numbers(3);
+  other.set("id", Tensor::zeros(DType::int32, {3}));
+  const std::array<Dataset, 2> parts = {Dataset(test::numbers(3)), Dataset(other)};
+  try {
+    Dataset::concat(parts);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("column \"id\": expected int64 [] in every part, "
+                                                 "found int32 []"));
+  }
+}
+
+TEST(Dataset, MixesSourcesInTurnUntilOneIsExhausted) {
+  const std::array<Dataset, 2> sources = {Dataset(test::numbers(100)),
+                                          Dataset(test::numbers(3, 100))};
+  const Dataset mixed = Dataset::mix(sources, std::array<double, 2>{0.75, 0.25});
+  const std::vector<std::int64_t> ids = ids_of(mixed);
+  std::vector<std::int64_t> first;
+  std::vector<std::int64_t> second;
+  for (const std::int64_t id : ids) (id < 100 ? first : second).push_back(id);
+  EXPECT_THAT(second, ElementsAre(100, 101, 102));
+  EXPECT_TRUE(std::is_sorted(first.begin(), first.end()));
+  EXPECT_GE(first.size(), 9U);
+  EXPECT_LE(first.size(), 13U);
+}
+
+TEST(Dataset, ReadsWhatWasSavedInAnyFormat) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"rows", "rows.safetensors"}) {
+    save(test::numbers(50), folder / name);
+    const Dataset ds(folder / name);
+    EXPECT_EQ(ds.size(), 50);
+    EXPECT_THAT(values_of(ds.rows(std::array<std::int64_t, 2>{49, 3}).at("id")),
+                ElementsAre(49, 3));
+    EXPECT_EQ(ds.column("id").data<std::int64_t>()[9], 9);
+  }
+  save(test::ragged(), folder / "ragged");
+  EXPECT_EQ(Dataset(folder / "ragged").rows(0, 4).text("name", 3), "Zo\xC3\xAB");
+}
+
+TEST(Dataset, SaysWhichRowOrColumnIsNotThere) {
+  const Dataset ds(test::numbers(10));
+  EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{10}), Error);
+  EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{-1}), Error);
+  EXPECT_THROW(ds.rows(5, 11), Error);
+  EXPECT_THROW(ds.take(test::ints({10})), Error);
+  EXPECT_THROW(ds.filter(Tensor::zeros(DType::bool_, {9})), Error);
+  try {
+    ds.select({"y"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+    EXPECT_THAT(error.what(), testing::HasSubstr("expected one of \"x\", \"id\", \"flag\""));
+  }
+  EXPECT_THROW(Dataset(test::ragged()).column("tokens"), Error);
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/permutation.hpp>
+
+namespace tenfold {
+namespace {
+
+std::vector<std::int64_t> all_of(const Permutation& order) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(order.size()));
+  order.fill(0, rows);
+  return rows;
+}
+
+TEST(Permutation, HoldsEveryRowOnce) {
+  for (const std::int64_t size : {0, 1, 2, 3, 7, 127, 128, 129, 1000, 1023, 1024, 1025, 99'991}) {
+    std::vector<std::int64_t> rows = all_of(Permutation(size, 5));
+    std::sort(rows.begin(), rows.end());
+    std::vector<std::int64_t> expected(static_cast<std::size_t>(size));
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(rows, expected) << size;
+  }
+}
+
+TEST(Permutation, IsTheSameOneByOneAndInAnyPieces) {
+  const Permutation order(10'007, 3, 2);
+  const std::vector<std::int64_t> all = all_of(order);
+  for (const std::size_t piece : {1U, 5U, 128U, 300U}) {
+    std::vector<std::int64_t> rows(all.size());
+    for (std::size_t begin = 0; begin < rows.size(); begin += piece) {
+      order.fill(static_cast<std::int64_t>(begin),
+                 std::span(rows).subspan(begin, std::min(piece, rows.size() - begin)));
+    }
+    EXPECT_EQ(rows, all);
+  }
+  for (const std::int64_t position : {0, 1, 5'000, 10'006}) {
+    EXPECT_EQ(order[position], all[static_cast<std::size_t>(position)]);
+  }
+}
+
+TEST(Permutation, DiffersBySeedAndByEpoch) {
+  const std::vector<std::int64_t> first = all_of(Permutation(1000, 0, 0));
+  EXPECT_NE(first, all_of(Permutation(1000, 1, 0)));
+  EXPECT_NE(first, all_of(Permutation(1000, 0, 1)));
+  EXPECT_NE(all_of(Permutation(1000, 1, 0)), all_of(Permutation(1000, 0, 1)));
+  EXPECT_EQ(first, all_of(Permutation(1000, 0, 0)));
+}
+
+/// States are stored and resumed by other versions: these numbers must never change.
+TEST(Permutation, StaysTheSameInEveryVersion) {
+  std::vector<std::int64_t> rows(5);
+  Permutation(10, 0, 0).fill(0, rows);
+  EXPECT_THAT(rows, testing::ElementsAre(6, 3, 7, 9, 0));
+  Permutation(1'000'000, 42, 3).fill(999'995, rows);
+  EXPECT_THAT(rows, testing::ElementsAre(690615, 632587, 376676, 252590, 476893));
+  Permutation(1'000'000'000'000, 7, 1).fill(0, rows);
+  EXPECT_THAT(rows, testing::ElementsAre(411409842965, 141269388661, 854366798455, 550858433659,
+                                         984869177988));
+}
+
+/// Of many seeds, every row comes as often at every position: chi squared of 12 x 12 cells.
+TEST(Permutation, PutsEveryRowAtEveryPositionAlikeOften) {
+  constexpr std::int64_t kSize = 12;
+  constexpr std::uint64_t kSeeds = 24'000;
+  std::vector<std::int64_t> counts(kSize * kSize);
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const std::vector<std::int64_t> rows = all_of(Permutation(kSize, seed));
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      ++counts[static_cast<std::size_t>(i * kSize + rows[static_cast<std::size_t>(i)])];
+    }
+  }
+  const double expected = static_cast<double>(kSeeds) / kSize;
+  double chi_squared = 0;
+  for (const std::int64_t count : counts) {
+    chi_squared += std::pow(static_cast<double>(count) - expected, 2) / expected;
+  }
+  // 121 degrees of freedom: mean 121, deviation 15.6.
+  EXPECT_LT(chi_squared, 121 + 6 * 15.6);
+}
+
+/// Neighbours come from anywhere: their distance and their order look like chance.
+TEST(Permutation, LeavesNoTraceOfTheOrderBefore) {
+  constexpr std::int64_t kSize = 1'000'003;
+  const std::vector<std::int64_t> rows = all_of(Permutation(kSize, 11));
+  double distance = 0;
+  double product = 0;
+  std::int64_t rising = 0;
+  const double mean = (kSize - 1) / 2.0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const auto a = static_cast<double>(rows[i - 1]);
+    const auto b = static_cast<double>(rows[i]);
+    distance += std::abs(a - b);
+    product += (a - mean) * (b - mean);
+    rising += b > a ? 1 : 0;
+  }
+  const auto pairs = static_cast<double>(kSize - 1);
+  EXPECT_NEAR(distance / pairs / kSize, 1.0 / 3, 0.002);
+  EXPECT_NEAR(product / pairs / (mean * mean / 3), 0, 0.005);
+  EXPECT_NEAR(static_cast<double>(rising) / pairs, 0.5, 0.002);
+}
+
+TEST(Permutation, ReachesTheEndOfTheLargestSize) {
+  const std::int64_t size = std::int64_t{1} << 62;
+  const Permutation order(size, 1);
+  std::vector<std::int64_t> rows(300);
+  order.fill(size - 300, rows);
+  EXPECT_THAT(rows, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(size))));
+}
+
+TEST(Permutation, RefusesSizesAndPositionsThatDoNotFit) {
+  EXPECT_THROW(Permutation(-1), Error);
+  EXPECT_THROW(Permutation((std::int64_t{1} << 62) + 1), Error);
+  std::vector<std::int64_t> rows(3);
+  EXPECT_THROW(Permutation(10).fill(8, rows), Error);
+  EXPECT_THROW(Permutation(10).fill(-1, rows), Error);
+  EXPECT_THROW(Permutation(10).fill(11, std::span<std::int64_t>()), Error);
+}
+
+}  // namespace
+}  // namespace tenfold

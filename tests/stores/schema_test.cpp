@@ -1,0 +1,109 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <tenfold/error.hpp>
+#include <tenfold/schema.hpp>
+
+#include "stores/table_of.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::HasSubstr;
+
+std::string message_of(const auto& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+TEST(Schema, MakesAColumnOfEachTensorWhereNothingElseIsSaid) {
+  TensorDict tree = test::numbers(4);
+  NodeInfo info;
+  info.batch_size = {4};
+  TensorDict inner(info);
+  inner.set("gain", Tensor::zeros(DType::float64, {4}));
+  tree.set("camera", inner);
+  const Schema schema = Schema::of(tree);
+  ASSERT_EQ(schema.size(), 4U);
+  EXPECT_EQ(schema.columns()[0].shape, Shape{3});
+  EXPECT_EQ(schema.columns()[3].path, (KeyPath{"camera", "gain"}));
+  EXPECT_EQ(schema.find("camera.gain"), &schema.columns()[3]);
+  EXPECT_EQ(schema.find("camera"), nullptr);
+}
+
+TEST(Schema, SurvivesItsDocument) {
+  const std::string text =
+      R"({"columns": {"x": {"dtype": "float32", "shape": [3]}, )"
+      R"("name": {"dtype": "string", "nullable": true}, )"
+      R"("camera": {"columns": {"gain": {"dtype": "float64", "unit": "dB"}}}, )"
+      R"("t": {"dtype": "int32", "ragged": true, "end_leaf": "t.end-1"}}})";
+  const Schema schema = Schema::from_json(text, "test");
+  EXPECT_EQ(schema.to_json(), text);
+  EXPECT_EQ(schema.find("t")->end_leaf, KeyPath{"t.end-1"});
+  EXPECT_EQ(schema.find("name")->valid_leaf, KeyPath{"name.valid"});
+  EXPECT_EQ(schema.find("camera.gain")->leaf, KeyPath{"camera.gain"});
+}
+
+TEST(Schema, RefusesDocumentsThatAreNone) {
+  for (const char* text :
+       {"[]", "{}", R"({"columns": []})", R"({"columns": {"x": 1}})", R"({"columns": {"x": {}}})",
+        R"({"columns": {"x": {"dtype": "float31"}}})", R"({"columns": {"x": {"dtype": 3}}})",
+        R"({"columns": {"x": {"dtype": "int8", "shape": [-1]}}})",
+        R"({"columns": {"x": {"dtype": "int8", "shape": 3}}})",
+        R"({"columns": {"x": {"dtype": "string", "shape": [3]}}})",
+        R"({"columns": {"x": {"dtype": "int8", "ragged": 1}}})",
+        R"({"columns": {"x": {"dtype": "int8", "leaf": []}}})",
+        R"({"columns": {"x": {"dtype": "int8", "unit": null}}})"}) {
+    message_of([&] { Schema::from_json(text, "s.json"); }, ErrorCode::corrupt);
+  }
+  EXPECT_THAT(
+      message_of([] { Schema::from_json(R"({"columns": {"x": {"dtype": "float31"}}})", "s"); },
+                 ErrorCode::corrupt),
+      HasSubstr(R"(s: schema: column "x": member "dtype": expected a dtype of torch)"));
+}
+
+TEST(Schema, RefusesTreesThatAreNoTables) {
+  EXPECT_THAT(message_of([] { Schema::of(TensorDict()); }, ErrorCode::invalid_argument),
+              HasSubstr("expected [N], found []"));
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  TensorDict unequal(dict);
+  unequal.set("a", Tensor::zeros(DType::int8, {3}));
+  unequal.set("b", Tensor::zeros(DType::int8, {4}));
+  EXPECT_THAT(message_of([&] { Schema::of(unequal); }, ErrorCode::invalid_argument),
+              HasSubstr("expected 3, found 4"));
+  TensorDict scalar(dict);
+  scalar.set("a", Tensor::zeros(DType::int8, {}));
+  EXPECT_THAT(message_of([&] { Schema::of(scalar); }, ErrorCode::invalid_argument),
+              HasSubstr("found a tensor of shape []"));
+  EXPECT_THROW(Schema::of(TensorDict(dict)), Error);
+}
+
+TEST(Schema, RefusesPartsThatContradictTheDocument) {
+  const auto spoil = [](const char* key, TensorDict::Item item) {
+    TensorDict tree = test::ragged();
+    tree.set(key, std::move(item));
+    return message_of([&] { Schema::of(tree); }, ErrorCode::corrupt);
+  };
+  EXPECT_THAT(spoil("tokens.end", Leaf(Tensor::zeros(DType::int32, {4}))),
+              HasSubstr("dtype: expected int64, found int32"));
+  EXPECT_THAT(spoil("tokens.end", Leaf(test::ints({1, 2, 3}))), HasSubstr("rows: expected 4"));
+  EXPECT_THAT(spoil("tokens", test::unbatched(Tensor::zeros(DType::int32, {4, 2}))),
+              HasSubstr("shape of a row: expected [], found [2]"));
+  EXPECT_THAT(spoil("age.valid", NonTensor{Value(1)}), HasSubstr("another kind of entry"));
+  TensorDict missing = test::ragged();
+  missing.info().schema = from_json(R"({"columns": {"gone": {"dtype": "int8"}}})", "test");
+  EXPECT_THAT(message_of([&] { Schema::of(missing); }, ErrorCode::corrupt),
+              HasSubstr(R"(column "gone": entry "gone": the schema names it and it is not there)"));
+}
+
+}  // namespace
+}  // namespace tenfold
