@@ -1,5 +1,5 @@
 # What `find_package(tenfold)` finds: the headers, the static library and tenfold::tenfold, which
-# depends on threads alone.
+# depends on threads and on libdeflate (found anew: no path of this machine is installed).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -23,6 +23,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tenfold-config-version.cm
 install(FILES
   ${PROJECT_BINARY_DIR}/tenfold-config.cmake
   ${PROJECT_BINARY_DIR}/tenfold-config-version.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/TenfoldLibdeflate.cmake
   DESTINATION ${tenfold_package_dir} COMPONENT cpp)
 
 if(TENFOLD_CLI)

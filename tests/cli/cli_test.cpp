@@ -65,7 +65,7 @@ TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
   const Result result = tenfold_run({});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.out, IsEmpty());
-  for (const char* command : {"ls", "tree", "stat", "head", "verify", "convert"}) {
+  for (const char* command : {"ls", "tree", "stat", "head", "verify", "diff", "convert", "bench"}) {
     EXPECT_THAT(result.err, HasSubstr(std::string("\n  ") + command + " "));
   }
 }
@@ -245,6 +245,51 @@ TEST_F(Cli, SaysSoIfThereAreNoChecksums) {
   const Result result = tenfold_run({"verify", target});
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.out, HasSubstr("0 checksums (none stored: only the structure was checked)"));
+}
+
+TEST_F(Cli, FindsNoDifferenceBetweenTwoFormats) {
+  const Result result = tenfold_run({"diff", ckpt_, file_});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "same: 6 tensors and values, 160 bytes\n");
+  EXPECT_EQ(tenfold_run({"diff", ckpt_, file_, "--json"}).out,
+            "{\"same\": true, \"added\": [], \"removed\": [], \"changed\": []}\n");
+}
+
+TEST_F(Cli, MeasuresHowFastDataIsRead) {
+  for (const std::string& path : {ckpt_, file_}) {
+    const Result result = tenfold_run({"bench", path, "--threads", "1"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, AllOf(StartsWith("what "), HasSubstr("\nread "), HasSubstr("\ngather "),
+                                  HasSubstr("1 thread, rows of 12 bytes")));
+    const Result json = tenfold_run({"bench", path, "--json", "--max-mb", "1"});
+    EXPECT_THAT(json.out, AllOf(StartsWith("{\"threads\": "), HasSubstr("\"row_bytes\": 12"),
+                                HasSubstr("\"warm_limit\": ")));
+  }
+  EXPECT_EQ(tenfold_run({"bench", ckpt_, "--max-mb", "0"}).status, 2);
+}
+
+TEST_F(Cli, TellsWhatDiffersAndExits1) {
+  TensorDict other = sample_checkpoint();
+  other["model"].set("head.bias", counting({4}, 101));
+  other["model"].set("extra", counting({1}));
+  other.set("epoch", Value(4));
+  const std::string path = save(other, folder_ / "other").string();
+  const Result result = tenfold_run({"diff", ckpt_, path});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out,
+            "key              change  what         differ  max abs     rel l2       cosine\n"
+            "model.head.bias  values  float32 [4]       4        1  0.0098516  0.999999994\n"
+            "epoch            json    3 → 4             -        -          -            -\n"
+            "model.extra      added\n"
+            "different: 2 changed, 0 removed, 1 added\n");
+  const Result json = tenfold_run({"diff", path, ckpt_, "--json", "--atol", "1"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_EQ(json.out,
+            "{\"same\": false, \"added\": [], \"removed\": [\"model.extra\"], \"changed\": "
+            "[{\"key\": \"epoch\", \"kind\": \"json\", \"max_abs\": null, \"rel_l2\": null, "
+            "\"cosine\": null}]}\n");
+  EXPECT_EQ(tenfold_run({"diff", ckpt_, folder_ / "nothing"}).status, 2);
+  EXPECT_EQ(tenfold_run({"diff", ckpt_, file_, "--rtol", "-1"}).status, 2);
 }
 
 TEST_F(Cli, Converts) {

@@ -14,10 +14,13 @@ REPOSITORY = HERE.parents[1]
 sys.path.insert(0, str(HERE))  # helpers.py
 
 
-@pytest.fixture(params=["folder", "safetensors"])
+NAMES = {"folder": "saved", "safetensors": "saved.safetensors", "pt": "saved.pt"}
+
+
+@pytest.fixture(params=NAMES)
 def target(request, tmp_path):
     """A path for each format that holds any tree."""
-    return tmp_path / {"folder": "saved", "safetensors": "saved.safetensors"}[request.param]
+    return tmp_path / NAMES[request.param]
 
 
 @pytest.fixture

@@ -44,7 +44,8 @@ def make_tensor(shape, dtype, seed=0):
 
 
 def bytes_of(tensor):
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    plain = tensor.detach().clone(memory_format=torch.contiguous_format)
+    return plain.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def assert_same(found, expected):

@@ -1,8 +1,11 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 TIMED = """
 import sys, time
@@ -61,6 +64,11 @@ def test_every_public_name_is_there():
     assert set(tenfold.__all__) <= set(dir(tenfold))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         tenfold.nothing  # noqa: B018
+
+
+def test_type_checkers_read_the_same_names():
+    tool = [sys.executable, ROOT / "tools" / "make_stub.py", "--check"]
+    assert subprocess.run(tool).returncode == 0
 
 
 def test_the_module_runs_the_command():

@@ -169,30 +169,129 @@ def test_a_folder_opened_for_writing_is_filled(tmp_path):
     assert tenfold.load(tmp_path / "files")["x"].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("source", ["path", "opened"])
-def test_an_optimizer_is_loaded(target, source):
-    model = torch.nn.Linear(3, 2)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
-    model(torch.ones(1, 3)).sum().backward()
+def test_of_tied_names_the_last_of_the_target_stays(target):
+    tenfold.save({"b": torch.ones(1 << 20), "a": torch.zeros(1 << 20)}, target)
+    memory = torch.full((1 << 20,), 5.0)
+    assert sorted(tenfold.load_into({"a": memory, "b": memory}, target).loaded) == ["a", "b"]
+    assert (memory == 1).all()
+    tenfold.load_into({"b": memory, "a": memory}, target)
+    assert (memory == 0).all()
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(5, 3)
+        self.head = torch.nn.Linear(3, 5, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("kept", torch.zeros(2))
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
+
+
+def test_tied_parameters_and_buffers_are_those_of_load_state_dict(target):
+    trained, fresh, expected = Tied(), Tied(), Tied()
+    trained.kept += 1
+    trained.scratch += 1
+    tenfold.save(trained, target)
+    assert tenfold.load_into(fresh, target).ok
+    expected.load_state_dict(trained.state_dict())
+    assert_same(dict(fresh.state_dict()), dict(expected.state_dict()))
+    assert fresh.head.weight is fresh.embed.weight
+    assert fresh.scratch.sum() == 0
+
+
+def test_a_counter_of_batches_is_loaded(module, target):
+    module.train()(torch.randn(4, 3))
+    tenfold.save(module, target)
+    other = fresh()
+    tenfold.load_into(other, target)
+    assert other[1].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
+def test_a_prefix_of_all_names_is_named_with_the_rename_that_works(module, target, prefix):
+    tenfold.save({prefix + name: value for name, value in module.state_dict().items()}, target)
+    other = fresh()
+    with pytest.raises(ValueError, match="without the source's prefix") as caught:
+        tenfold.load_into(other, target)
+    rename = str(caught.value).split("rename=")[1]
+    assert tenfold.load_into(other, target, rename=eval(rename)).ok
+    assert_same(dict(other.state_dict()), dict(module.state_dict()))
+
+
+def test_a_wrapped_module_is_told_to_add_the_prefix(module, saved):
+    wrapped = torch.nn.DataParallel(fresh())
+    with pytest.raises(ValueError, match="with the prefix") as caught:
+        tenfold.load_into(wrapped, saved)
+    rename = str(caught.value).split("rename=")[1]
+    assert tenfold.load_into(wrapped, saved, rename=eval(rename)).ok
+    assert_same(dict(wrapped.module.state_dict()), dict(module.state_dict()))
+
+
+@pytest.mark.parametrize("suffix", ["", ".safetensors", ".pt"])
+def test_a_model_inside_a_checkpoint_is_named(module, tmp_path, suffix):
+    path = tmp_path / f"run{suffix}"
+    optimizer = torch.optim.Adam(module.parameters())
+    module(torch.randn(4, 3)).sum().backward()
     optimizer.step()
-    tenfold.save(optimizer, target)
-    other = torch.optim.Adam(torch.nn.Linear(3, 2).parameters())
-    report = tenfold.load_into(other, target if source == "path" else tenfold.open(target))
-    assert "state.0.exp_avg" in report.loaded
-    assert_same(other.state_dict(), optimizer.state_dict())
+    checkpoint = {"model": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}
+    torch.save(checkpoint, path) if suffix == ".pt" else tenfold.save(checkpoint, path)
+    other = fresh()
+    with pytest.raises(ValueError, match="; pass keys=") as caught:
+        tenfold.load_into(other, path)
+    arguments = eval("dict(" + str(caught.value).split("; pass ")[-1] + ")")
+    assert tenfold.load_into(other, path, **arguments).ok
+    assert_same(dict(other.state_dict()), dict(module.state_dict()))
+    assert tenfold.load_into(fresh(), tenfold.open(path)["model"]).ok
 
 
-def test_a_file_without_optimizer_state_is_refused(target):
-    tenfold.save({"x": torch.zeros(1)}, target)
+def test_a_lazy_module_is_refused(target):
+    tenfold.save(torch.nn.Linear(3, 2), target)
+    with pytest.raises(tenfold.UnsupportedError, match=r'"weight": .*found an uninitialised one'):
+        tenfold.load_into(torch.nn.LazyLinear(2), target)
+
+
+def test_a_module_on_the_meta_device_is_refused_with_two_ways_out(module, saved):
+    with torch.device("meta"):
+        other = fresh()
+    with pytest.raises(tenfold.UnsupportedError, match="on the meta device; module"):
+        tenfold.load_into(other, saved)
+    other.to_empty(device="cpu")
+    assert tenfold.load_into(other, saved).ok
+    assert_same(dict(other.state_dict()), dict(module.state_dict()))
+
+
+class WithExtraState(torch.nn.Linear):
+    def get_extra_state(self):
+        return torch.ones(2)
+
+    def set_extra_state(self, state):
+        raise AssertionError("not reached")
+
+
+def test_state_that_a_module_makes_anew_is_refused_and_not_written_into_the_void(target):
+    module = WithExtraState(3, 2)
+    tenfold.save(module.state_dict(), target)
+    with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*makes of its own'):
+        tenfold.load_into(module, target)
+    report = tenfold.load_into(module, target, strict=False)
+    assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ["_extra_state"])
+
+
+def test_state_that_is_no_tensors_is_refused(tmp_path):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
-    with pytest.raises(ValueError, match="no optimizer state: expected the keys"):
-        tenfold.load_into(optimizer, target)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    path = tenfold.save(scheduler, tmp_path / "saved")
+    with pytest.raises(
+        tenfold.UnsupportedError, match=r"in the state of a StepLR.*load_state_dict"
+    ):
+        tenfold.load_into(scheduler, path)
 
 
-def test_arguments_that_mean_nothing_for_an_optimizer_are_refused(target):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
-    with pytest.raises(ValueError, match="rename: it does not apply to an optimizer"):
-        tenfold.load_into(optimizer, target, rename={})
+def test_an_expanded_target_is_refused(target):
+    tenfold.save({"x": torch.arange(3.0)}, target)
+    with pytest.raises(ValueError, match="found an expanded one"):
+        tenfold.load_into({"x": torch.zeros(1).expand(3)}, target)
 
 
 def test_a_target_of_another_kind_is_refused(target):

@@ -117,7 +117,7 @@ def test_verify_on_load_finds_a_flipped_bit(target):
     tenfold.save({"x": torch.zeros(1000)}, target)
     data_file = target / "x.memmap" if target.is_dir() else target
     data = bytearray(data_file.read_bytes())
-    data[-5] ^= 1
+    data[data.index(bytes(3000)) + 2000] ^= 1
     data_file.write_bytes(data)
     tenfold.load(target)
     with pytest.raises(tenfold.CorruptFileError, match="x"):
@@ -131,5 +131,7 @@ def test_save_options_do_not_change_what_is_read(target, options):
 
 
 def test_without_checksums_there_are_none(target):
+    if target.suffix == ".pt":
+        pytest.skip("a zip archive has them always")
     tenfold.save(TREE, target, checksums=False)
     assert tenfold.verify(target).num_checksums == 0

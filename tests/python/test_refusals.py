@@ -22,16 +22,11 @@ def nested_jagged():
 
 
 REFUSED = {
-    "bytes": (lambda: b"x", "found bytes; store a tensor of uint8"),
-    "set": (lambda: {1}, "found set; store a sorted list"),
-    "dtype": (lambda: torch.float32, "found torch.dtype; store the text 'torch.float32'"),
-    "device": (lambda: torch.device("cpu"), "found torch.device; store the text 'cpu'"),
+    "memoryview": (lambda: memoryview(b"x"), "found memoryview; store bytes"),
+    "set of tensors": (lambda: {torch.zeros(1)}, "expected no tensor in it"),
     "enum": (lambda: Color.RED, "Color; store its value"),
     "dataclass": (Point, "Point"),
     "function": (lambda: len, "found builtin_function_or_method"),
-    "complex": (lambda: 1j, "found complex"),
-    "sparse": (lambda: torch.eye(2).to_sparse(), r"found a sparse tensor \(torch.sparse_coo\)"),
-    "csr": (lambda: torch.eye(2).to_sparse_csr(), r"found a sparse tensor \(torch.sparse_csr\)"),
     "jagged": (nested_jagged, "found a jagged nested tensor"),
     "meta": (lambda: torch.zeros(1, device="meta"), "found a tensor on the meta device"),
     "quantized": (

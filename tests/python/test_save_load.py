@@ -21,7 +21,7 @@ NOT_IN_SAFETENSORS = {torch.complex32, torch.complex128}
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 3), (1,)], ids=str)
 def test_tensors_of_every_dtype_come_back(target, dtype, shape):
     half_a_byte = dtype == torch.float4_e2m1fn_x2 and shape == ()
-    if target.suffix and (dtype in NOT_IN_SAFETENSORS or half_a_byte):
+    if target.suffix == ".safetensors" and (dtype in NOT_IN_SAFETENSORS or half_a_byte):
         with pytest.raises(tenfold.UnsupportedError, match='key "x": '):
             tenfold.save({"x": make_tensor(shape, dtype)}, target)
         return
@@ -91,10 +91,9 @@ def test_a_defaultdict_comes_back_as_dict(target):
     assert_same(round_trip(tree, target), dict(tree))
 
 
-def test_named_tuples_and_sizes_come_back_as_tuples(target):
+def test_named_tuples_come_back_as_tuples(target):
     point = namedtuple("Point", "x y")(torch.zeros(1), 2)
-    found = round_trip({"point": point, "size": torch.Size([1, 2])}, target)
-    assert_same(found, {"point": tuple(point), "size": (1, 2)})
+    assert_same(round_trip({"point": point}, target), {"point": tuple(point)})
 
 
 @pytest.mark.parametrize(

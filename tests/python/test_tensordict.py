@@ -22,8 +22,9 @@ def test_the_batch_size_may_be_an_int():
 
 
 def test_a_tensordict_can_be_made_of_another():
-    td = TensorDict(TensorDict({"a": torch.zeros(2)}, [2]))
+    td = TensorDict(TensorDict({"a": torch.zeros(2)}, [2]), [2])
     assert td.batch_size == (2,)
+    assert td["a"].shape == (2,)
 
 
 def test_a_tensor_that_does_not_fit_the_batch_is_refused():
@@ -115,7 +116,7 @@ def test_stacks_of_values_are_indexed(target):
 
 
 def test_save_is_a_method_too(tmp_path):
-    assert TensorDict({"x": torch.ones(1)}).save(tmp_path / "td") == tmp_path / "td"
+    assert TensorDict({"x": torch.ones(1)}).save(tmp_path / "td").saved_path == tmp_path / "td"
     assert tenfold.load(tmp_path / "td")["x"] == 1
 
 

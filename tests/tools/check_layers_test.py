@@ -63,6 +63,7 @@ ALLOWED = [
     ("cli/convert.cpp", "<CLI/CLI.hpp>"),
     ("cli/convert.cpp", "<tenfold/tenfold.hpp>"),
     ("include/tenfold/torch.hpp", "<ATen/core/Tensor.h>"),
+    ("include/tenfold/torch/optimizer.hpp", "<ATen/core/Tensor.h>"),
     ("include/tenfold/tensor.hpp", "<tenfold/buffer.hpp>"),
     ("include/tenfold/tensor.hpp", "<span>"),
 ]

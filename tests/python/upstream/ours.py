@@ -8,17 +8,20 @@ from describe import describe_tensor, describe_value
 import tenfold
 
 
-def describe_ours(item, mark=None) -> list:
+def describe_ours(item) -> list:
     if isinstance(item, torch.Tensor):
         return describe_tensor(item)
-    if not isinstance(item, tenfold.TensorDict):
-        return ["values", json.dumps(item)] if mark is not None else describe_value(item)
+    if isinstance(item, tenfold.UnbatchedTensor):
+        return describe_tensor(item.data)
+    if isinstance(item, tenfold.NonTensorStack):
+        return ["values", json.dumps(item.tolist())]
+    if isinstance(item, tenfold.NonTensorData):
+        return describe_value(item.data)
     kind, _, batch_size, names, class_name, stack_dim, stack_dim_name, *_ = item._info()
-    items = item.items()
-    entries = {key: describe_ours(value, item._marks.get(key)) for key, value in items}
     if kind == "lazy_stack":
-        assert list(entries) == [str(i) for i in range(len(entries))]
-        return describe_stack(["lazy_stack", stack_dim, stack_dim_name, list(entries.values())])
+        members = [describe_ours(member) for member in item.tensordicts]
+        return describe_stack(["lazy_stack", stack_dim, stack_dim_name, members])
+    entries = {key: describe_ours(value) for key, value in item.items()}
     assert kind in ("tensordict", "tensorclass")
     if not any(name is not None for name in names):
         names = None

@@ -59,12 +59,10 @@ def test_save_adds_only_names_that_no_key_can_have(name, save_of, memmap_of):
 
 
 def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
-    """Of a value the tree keeps no class (MetaData) and no device (of a stack of values)."""
+    """Of a value the tree keeps no class (MetaData)."""
     theirs = files(memmap_of(name))
     if name == "json_meta_data":
         return {path: data.replace(b"MetaData", b"NonTensorData") for path, data in theirs.items()}
-    if name == "stack_of_texts_with_a_device":
-        theirs["s/meta.json"] = theirs["s/meta.json"].replace(b'"device":"cpu"', b'"device":null')
     return theirs
 
 
@@ -227,7 +225,7 @@ def test_keys_that_need_the_same_file_are_both_kept(tmp_path):
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", torch.float32, {(1, 2): "key"}, object()])
+@pytest.mark.parametrize("value", [{(1, 2): "key"}, object()])
 def test_a_value_that_tensordict_would_pickle_is_refused_by_key_and_type(value, tmp_path):
     td = TensorDict({"n": {"bad": tensordict.NonTensorData(value)}, "x": trees.numbers(2)})
     with pytest.raises((tenfold.UnsupportedError, ValueError), match=r'"n\.bad"'):

@@ -1,0 +1,102 @@
+// Goes on with a training that Python began and saved by torch.save, compares the losses with those
+// that Python would have had, and saves what Python goes on with. The Python side is resume.py.
+//
+//   python resume.py folder adam && build/resume folder adam && python resume.py folder adam --back
+
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <tenfold/tenfold.hpp>
+#include <tenfold/torch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kSteps = 10;
+constexpr double kTolerance = 1e-6;
+
+/// The members are named as in resume.py, so that the tensors are too.
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("first", first);
+    register_module("second", second);
+    to(torch::kFloat64);
+  }
+
+  /// inputs: float64 [rows, 4]. Returns float64 [rows, 1].
+  at::Tensor forward(const at::Tensor& inputs) { return second(torch::tanh(first(inputs))); }
+
+  torch::nn::Linear first{4, 16};
+  torch::nn::Linear second{16, 1};
+};
+TORCH_MODULE(Net);
+
+/// Learning rates and all other options come with the state.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name, Net& net) {
+  std::vector<at::Tensor> params = net->parameters();
+  if (name == "adam") return std::make_unique<torch::optim::Adam>(params);
+  if (name == "adamw") return std::make_unique<torch::optim::AdamW>(params);
+  if (name == "sgd") return std::make_unique<torch::optim::SGD>(params, 1.0);
+  if (name == "rmsprop") return std::make_unique<torch::optim::RMSprop>(params);
+  if (name == "adagrad") return std::make_unique<torch::optim::Adagrad>(params);
+  throw std::invalid_argument("unknown optimizer " + name);
+}
+
+int run(const tenfold::Path& folder, const std::string& name) {
+  Net net;
+  const auto optimizer = make_optimizer(name, net);
+  const tenfold::TensorDict saved = tenfold::open(folder / "python.pt");
+  tenfold::load_into(*net, saved["model"]);
+  const tenfold::LoadReport report = tenfold::load_into(*optimizer, saved["optimizer"]);
+  std::cout << "loaded " << report.loaded.size() << " parts of the optimizer\n";
+  for (const std::string& option : report.ignored)
+    std::cout << "LibTorch has no " << option << '\n';
+
+  const tenfold::TensorDict data = tenfold::open(folder / "data.safetensors");
+  const at::Tensor inputs = tenfold::to_torch(data.at("inputs"));
+  const at::Tensor wanted = tenfold::to_torch(data.at("wanted"));
+  const auto begin = *saved.value("step").get_if<std::int64_t>();
+  double largest = 0;
+  for (std::int64_t step = begin; step < begin + kSteps; ++step) {
+    optimizer->zero_grad();
+    const at::Tensor loss = torch::mse_loss(net(inputs), wanted);
+    loss.backward();
+    optimizer->step();
+    const double expected = data.at("losses").data<double>()[step];
+    std::cout << "step " << step << ": loss " << std::setprecision(12) << loss.item<double>()
+              << ", in Python " << expected << '\n';
+    largest = std::max(largest, std::abs(loss.item<double>() - expected));
+  }
+
+  tenfold::TensorDict checkpoint(tenfold::NodeInfo{.kind = tenfold::NodeKind::dict});
+  checkpoint.set("model", tenfold::state_dict(*net));
+  checkpoint.set("optimizer", tenfold::state_dict(*optimizer));
+  checkpoint.set("step", tenfold::Value(begin + kSteps));
+  tenfold::save(checkpoint, folder / "cpp.pt");
+  std::cout << "largest difference from Python: " << largest << '\n';
+  return largest < kTolerance ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: resume FOLDER OPTIMIZER\n";
+    return 2;
+  }
+  try {
+    return run(argv[1], argv[2]);
+  } catch (const std::exception& error) {
+    std::cerr << "resume: " << error.what() << '\n';
+    return 2;
+  }
+}

@@ -1,0 +1,103 @@
+"""Begins a training that resume.cpp goes on with, and goes on with what that saved.
+
+python resume.py folder adam            # trains, saves folder/python.pt by torch.save
+build/resume folder adam                # loads it, trains on in C++, saves folder/cpp.pt
+python resume.py folder adam --back     # loads that, trains on
+
+All three compare their losses with those of a training that never stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import tenfold
+
+STEPS = 10
+TOLERANCE = 1e-6
+OPTIMIZERS = {
+    "adam": lambda params: torch.optim.Adam(params, lr=0.02, amsgrad=True),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=0.02, weight_decay=0.1),
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.05, momentum=0.9, nesterov=True),
+    "rmsprop": lambda params: torch.optim.RMSprop(params, lr=0.01, momentum=0.5, centered=True),
+    "adagrad": lambda params: torch.optim.Adagrad(params, lr=0.1, lr_decay=0.01),
+}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 16, dtype=torch.float64)
+        self.second = nn.Linear(16, 1, dtype=torch.float64)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """inputs: float64 ``(rows, 4)``. Returns float64 ``(rows, 1)``."""
+        return self.second(torch.tanh(self.first(inputs)))
+
+
+def train(
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data: dict[str, torch.Tensor],
+    steps: int = STEPS,
+) -> list[float]:
+    """Returns the loss before each step."""
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(data["inputs"]), data["wanted"])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def begin(folder: Path, name: str) -> None:
+    """Trains 3 x STEPS steps, and saves what was after the first STEPS."""
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    inputs = torch.randn(64, 4, dtype=torch.float64)
+    data = {"inputs": inputs, "wanted": inputs.prod(1, keepdim=True)}
+    losses = train(net, optimizer, data)
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": STEPS}
+    torch.save(checkpoint, folder / "python.pt")
+    losses += train(net, optimizer, data, 2 * STEPS)
+    losses = torch.tensor(losses, dtype=torch.float64)
+    tenfold.save({**data, "losses": losses}, folder / "data.safetensors")
+
+
+def go_on(folder: Path, name: str) -> float:
+    """Trains STEPS steps from what C++ saved; returns the largest difference of a loss."""
+    saved = tenfold.open(folder / "cpp.pt")
+    net = Net()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    tenfold.load_into(net, saved["model"])
+    tenfold.load_into(optimizer, saved["optimizer"])
+    data = tenfold.load(folder / "data.safetensors")
+    losses = torch.tensor(train(net, optimizer, data), dtype=torch.float64)
+    step = saved["step"]
+    difference = (losses - data["losses"][step : step + STEPS]).abs().max().item()
+    print(f"largest difference from a training that never stopped: {difference}")
+    return difference
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("optimizer", choices=OPTIMIZERS)
+    parser.add_argument("--back", action="store_true", help="go on with what C++ saved")
+    options = parser.parse_args()
+    if options.back:
+        return int(go_on(options.folder, options.optimizer) >= TOLERANCE)
+    begin(options.folder, options.optimizer)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

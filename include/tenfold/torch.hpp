@@ -1,0 +1,474 @@
+#pragma once
+
+/// LibTorch and tenfold, without a copy: tensors both ways, and the state of modules.
+///
+///     torch::nn::Linear layer(512, 512);
+///     tenfold::load_into(*layer, "model.safetensors");      // file into parameters
+///     tenfold::save(tenfold::state_dict(*layer), "model");  // Python's state_dict
+///     tenfold::load_into(optimizer, tenfold::open("run.pt")["optimizer"]);
+///     tenfold::TensorDict model = tenfold::open("model");
+///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
+///
+/// Header-only: a program that includes it links LibTorch, the library tenfold does not. Only
+/// ATen's tensor is included here; the module is a template parameter, so that who has no module
+/// does not pay for torch/torch.h.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/tensor.hpp>
+#include <tenfold/tensordict.hpp>
+
+namespace tenfold {
+
+/// The dtype under torch's name. Throws Error(unsupported) if this LibTorch is too old to have it.
+inline c10::ScalarType to_torch(DType dtype);
+/// Throws Error(unsupported) for quantized and sub-byte dtypes.
+inline DType from_torch(c10::ScalarType dtype);
+
+/// The same bytes as a tensor on the CPU of the same shape and strides, without gradient. They (a
+/// mapping, say) are kept alive by its storage; writes go where writes to `tensor` go.
+/// Throws Error(invalid_argument) if the bytes may only be read: torch would crash on a write.
+inline at::Tensor to_torch(const Tensor& tensor);
+
+/// The same bytes, kept alive. Strided tensors on the CPU are shared without a copy; gradients and
+/// graph stay behind. Throws Error(unsupported) for tensors of other devices (`cpu()` copies them),
+/// conjugate and negative views (`resolve_conj()`, `resolve_neg()`), sparse, nested, quantized,
+/// meta and undefined ones, and those whose storage was released.
+inline Tensor from_torch(const at::Tensor& tensor);
+
+/// torch::nn::Module, torch::jit::Module, or anything with lists of named tensors like theirs:
+/// items have key() and value(), or name and value, or first and second.
+template <class Module>
+concept TorchModule = requires(Module& module) {
+  module.named_parameters();
+  module.named_buffers();
+};
+
+/// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
+/// the module's own memory. Tied tensors stay tied. What is undefined (the bias of a layer without
+/// one) is left out, as in Python. Tensors of other devices are copied to main memory, tied ones
+/// once. C++ modules do not know which buffers Python calls not persistent: they are all here.
+/// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta.
+template <TorchModule Module>
+TensorDict state_dict(Module& module);
+
+/// Copies tensors straight from the file into the parameters and buffers of `module`, which keep
+/// their identity: optimizers, tied parameters and flattened weights of RNNs see the new values.
+/// Names, dtypes and shapes are compared first; unless `options.strict` is false a difference is
+/// thrown as Error(invalid_argument) that lists all of them, and nothing has changed.
+///
+/// Memory: no second copy, except at most 64 MiB (or one tensor) at a time for tensors of other
+/// devices. Of names that are tied in the module the last in its order is read, as in Python. A
+/// backward over values from before is an error, as after copy_(). `options.monitor` watches the
+/// tensors on the CPU. Throws Error(unsupported) naming a tensor of the module that cannot be
+/// written in place.
+template <TorchModule Module>
+LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
+template <TorchModule Module>
+LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
+
+/// torch::optim::Adam, AdamW, SGD, RMSprop and Adagrad, and references to their base Optimizer.
+template <class Optimizer>
+concept TorchOptimizer = requires(Optimizer& optimizer) {
+  optimizer.param_groups();
+  optimizer.state();
+};
+
+/// What Python's Optimizer.state_dict() gives, by the same names: {"state": {0: {...}},
+/// "param_groups": [...]}. Tensors are the optimizer's own memory, as those of a module. Options
+/// that only Python has say what LibTorch does (maximize is false).
+/// Throws Error(unsupported) if it is another optimizer.
+template <TorchOptimizer Optimizer>
+TensorDict state_dict(Optimizer& optimizer);
+
+/// Loads the state that state_dict() gave, here or in Python: td["optimizer"]. Parameters are
+/// matched by their order in the groups. Tensors of the state that exist are filled in place,
+/// others are made like their parameters; options of the groups are loaded. All is compared first:
+/// unless `options.strict` is false, a difference is thrown as Error(invalid_argument) that lists
+/// all of them, and nothing has changed. If it is false, the state of a parameter is loaded whole
+/// or not at all.
+///
+/// Of Python's options that LibTorch does not have, those that change no result (foreach, fused,
+/// capturable, differentiable) are listed in LoadReport::ignored; one that LibTorch cannot follow
+/// (maximize) is a difference. `options.keys` and `options.rename` do not apply.
+template <TorchOptimizer Optimizer>
+LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
+                     const LoadIntoOptions& options = {});
+template <TorchOptimizer Optimizer>
+LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
+
+// --- what follows is not to be called ----------------------------------------------------------
+
+namespace torch_detail {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+using NamedTensors = std::vector<NamedTensor>;
+
+/// c10's names in the order of DType. By name and not by enumerator, which an older LibTorch lacks.
+inline constexpr std::array<std::string_view, kNumDTypes> kScalarNames = {
+    "Bool",           "Byte",
+    "UInt16",         "UInt32",
+    "UInt64",         "Char",
+    "Short",          "Int",
+    "Long",           "Half",
+    "BFloat16",       "Float",
+    "Double",         "ComplexHalf",
+    "ComplexFloat",   "ComplexDouble",
+    "Float8_e4m3fn",  "Float8_e4m3fnuz",
+    "Float8_e5m2",    "Float8_e5m2fnuz",
+    "Float8_e8m0fnu", "Float4_e2m1fn_x2"};
+static_assert(!kScalarNames.back().empty(), "one name a dtype");
+
+using ScalarTypes = std::array<std::optional<c10::ScalarType>, kNumDTypes>;
+
+inline ScalarTypes find_scalar_types() {
+  ScalarTypes found;
+  for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i) {
+    const auto candidate = static_cast<c10::ScalarType>(i);
+    for (std::size_t dtype = 0; dtype < kNumDTypes; ++dtype) {
+      if (kScalarNames[dtype] == c10::toString(candidate)) found[dtype] = candidate;
+    }
+  }
+  return found;
+}
+
+inline const ScalarTypes& scalar_types() {
+  static const ScalarTypes found = find_scalar_types();
+  return found;
+}
+
+inline std::optional<DType> dtype_of_scalar(c10::ScalarType wanted) noexcept {
+  const ScalarTypes& types = scalar_types();
+  for (std::size_t i = 0; i < kNumDTypes; ++i) {
+    if (types[i] == wanted) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+/// What keeps a tensor from being shape, strides and bytes of some device; empty if nothing does.
+/// The order matters: who is asked later may not be asked of those refused before.
+inline std::string obstacle(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined one";
+  if (tensor.is_nested()) return "a nested one";
+  if (tensor.layout() != c10::kStrided) {
+    std::ostringstream text;
+    text << "one of layout " << tensor.layout();
+    return text.str();
+  }
+  if (tensor.is_quantized()) return "a quantized one";
+  if (tensor.is_meta()) return "one on the meta device, which has no bytes";
+  if (!tensor.has_storage()) return "one without a storage of its own";
+  if (!dtype_of_scalar(tensor.scalar_type())) {
+    return std::string("one of dtype ") + c10::toString(tensor.scalar_type());
+  }
+  return {};
+}
+
+/// Why the memory of a tensor without obstacle() is not simply its elements; empty if it is.
+inline std::string indirection(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) {
+    return "one on the device " + tensor.device().str() + "; copy it with cpu()";
+  }
+  if (tensor.is_conj()) return "a conjugate view; copy it with resolve_conj()";
+  if (tensor.is_neg()) return "a negative view; copy it with resolve_neg()";
+  return {};
+}
+
+[[noreturn]] inline void refuse(const std::string& subject, const std::string& problem,
+                                const std::string& found) {
+  throw Error(ErrorCode::unsupported,
+              subject + ": " + problem + ": expected a dense tensor, found " + found);
+}
+
+inline std::string subject_of(std::string_view whose, const std::string& name) {
+  return std::string(whose) + ": tensor \"" + name + "\"";
+}
+
+inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
+  constexpr const char* kProblem = "its bytes cannot be shared";
+  std::string found = obstacle(tensor);
+  if (found.empty()) found = indirection(tensor);
+  if (!found.empty()) refuse(subject, kProblem, found);
+  // The storage and not the tensor is kept: a graph behind the tensor may go.
+  const auto storage = std::make_shared<c10::Storage>(tensor.storage());
+  auto* first = static_cast<std::byte*>(storage->mutable_data());
+  std::uint64_t offset_bytes = 0;
+  if (tensor.numel() != 0) {
+    if (first == nullptr) refuse(subject, kProblem, "one whose storage has no bytes");
+    offset_bytes = static_cast<std::uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  }
+  Buffer buffer({first, storage->nbytes()}, storage);
+  return {*dtype_of_scalar(tensor.scalar_type()), tensor.sizes().vec(), tensor.strides().vec(),
+          std::move(buffer), offset_bytes};
+}
+
+/// Shares tensors of the CPU and copies others to it; those that are tied stay so.
+class MainMemory {
+ public:
+  Tensor tensor(const NamedTensor& named, std::string_view whose) {
+    const std::string subject = subject_of(whose, named.name);
+    const std::string found = obstacle(named.tensor);
+    if (!found.empty()) refuse(subject, "it cannot be saved", found);
+    if (indirection(named.tensor).empty()) return share(named.tensor, subject);
+    return share(copy_of(named.tensor), subject);
+  }
+
+ private:
+  struct Copy {
+    at::Tensor of;
+    at::Tensor copy;
+  };
+
+  static bool same(const at::Tensor& a, const at::Tensor& b) {
+    return a.device() == b.device() && a.scalar_type() == b.scalar_type() &&
+           a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() &&
+           a.is_neg() == b.is_neg();
+  }
+
+  const at::Tensor& copy_of(const at::Tensor& tensor) {
+    std::vector<Copy>& there = copies_[tensor.const_data_ptr()];
+    for (const Copy& known : there) {
+      if (same(known.of, tensor)) return known.copy;
+    }
+    there.push_back({tensor, tensor.detach().cpu().resolve_conj().resolve_neg()});
+    return there.back().copy;
+  }
+
+  std::unordered_map<const void*, std::vector<Copy>> copies_;
+};
+
+// --- the tensors of a module ---
+
+template <class Item>
+NamedTensor named_tensor(const Item& item) {
+  if constexpr (requires { item.key(); }) {
+    return {item.key(), item.value()};
+  } else if constexpr (requires { item.name; }) {
+    return {item.name, item.value};
+  } else {
+    return {item.first, item.second};
+  }
+}
+
+template <class List>
+void add_all(const List& list, const std::string& prefix, NamedTensors& tensors) {
+  for (const auto& item : list) {
+    NamedTensor named = named_tensor(item);
+    if (!named.tensor.defined()) continue;
+    named.name.insert(0, prefix);
+    tensors.push_back(std::move(named));
+  }
+}
+
+/// A module whose own tensors can be told from those of its children.
+template <class Module>
+concept HasChildren = requires(Module& module) {
+  module.named_parameters(false);
+  module.named_buffers(false);
+  module.named_children();
+};
+
+/// Python's order, which named_parameters() of the whole is not: the parameters of a module, its
+/// buffers, and then its children in turn.
+template <class Module>
+void collect(Module& module, const std::string& prefix, NamedTensors& tensors) {
+  if constexpr (HasChildren<Module>) {
+    add_all(module.named_parameters(false), prefix, tensors);
+    add_all(module.named_buffers(false), prefix, tensors);
+    for (const auto& item : module.named_children()) {
+      if constexpr (requires { item.key(); }) {
+        collect(*item.value(), prefix + item.key() + '.', tensors);  // a shared_ptr
+      } else {
+        collect(item.value, prefix + item.name + '.', tensors);
+      }
+    }
+  } else {
+    add_all(module.named_parameters(), prefix, tensors);
+    add_all(module.named_buffers(), prefix, tensors);
+  }
+}
+
+template <class Module>
+NamedTensors tensors_of(Module& module) {
+  NamedTensors tensors;
+  collect(module, "", tensors);
+  return tensors;
+}
+
+// --- loading ---
+
+/// Main memory for tensors of other devices at a time.
+inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
+
+/// dtype and shape without memory, to be compared and not to be written.
+inline Tensor stand_in(const NamedTensor& target) {
+  const std::string found = obstacle(target.tensor);
+  if (!found.empty()) {
+    refuse(subject_of("target", target.name), "it cannot be written in place", found);
+  }
+  Shape shape = target.tensor.sizes().vec();
+  Shape strides(shape.size(), 0);  // every element is the same one
+  const DType dtype = *dtype_of_scalar(target.tensor.scalar_type());
+  return {dtype, std::move(shape), std::move(strides), Buffer::allocate(itemsize(dtype)), 0};
+}
+
+inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors tensors) {
+  const std::unordered_set<std::string_view> wanted(names.begin(), names.end());
+  std::erase_if(tensors, [&](const NamedTensor& named) { return !wanted.contains(named.name); });
+  return tensors;
+}
+
+/// Each memory once: of tied tensors the last, so that two threads never write the same bytes and
+/// the result is Python's.
+inline NamedTensors without_ties(NamedTensors tensors) {
+  std::set<std::pair<const void*, std::size_t>> seen;
+  NamedTensors last;
+  for (std::size_t i = tensors.size(); i-- > 0;) {
+    const at::Tensor& tensor = tensors[i].tensor;
+    const bool first = seen.emplace(tensor.const_data_ptr(), tensor.nbytes()).second;
+    if (first || tensor.numel() == 0) last.push_back(std::move(tensors[i]));
+  }
+  return last;
+}
+
+/// Before the write: one that fails half-way has changed the tensors too.
+inline void note_write(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+/// Reads `group` into main memory and hands it to its devices.
+inline void load_group(const NamedTensors& group, const TensorDict& source,
+                       const LoadIntoOptions& options) {
+  TensorDict host;
+  for (const auto& [name, tensor] : group) {
+    host.set(name, Tensor::zeros(*dtype_of_scalar(tensor.scalar_type()), tensor.sizes().vec()));
+  }
+  load_into(host, source, options);
+  for (const auto& [name, tensor] : group) tensor.detach().copy_(to_torch(host.at(name)));
+}
+
+inline void load_indirect(const NamedTensors& tensors, const TensorDict& source,
+                          LoadIntoOptions options) {
+  options.monitor = nullptr;  // it has seen the end
+  NamedTensors group;
+  std::uint64_t size_bytes = 0;
+  for (const NamedTensor& named : tensors) {
+    if (!group.empty() && size_bytes + named.tensor.nbytes() > kGroupBytes) {
+      load_group(group, source, options);
+      group.clear();
+      size_bytes = 0;
+    }
+    group.push_back(named);
+    size_bytes += named.tensor.nbytes();
+  }
+  if (!group.empty()) load_group(group, source, options);
+}
+
+inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDict& source,
+                                    const LoadIntoOptions& options) {
+  TensorDict everything;
+  for (const NamedTensor& target : targets) everything.set(target.name, stand_in(target));
+  LoadIntoOptions checking = options;
+  checking.dry_run = true;
+  LoadReport report = load_into(everything, source, checking);
+  if (options.dry_run) return report;
+
+  NamedTensors loaded = named_by(report.loaded, targets);
+  for (const NamedTensor& named : loaded) note_write(named.tensor);
+  TensorDict direct;
+  NamedTensors indirect;
+  for (NamedTensor& named : without_ties(std::move(loaded))) {
+    if (indirection(named.tensor).empty()) {
+      direct.set(named.name, share(named.tensor, subject_of("target", named.name)));
+    } else {
+      indirect.push_back(std::move(named));
+    }
+  }
+  LoadIntoOptions copying = options;
+  copying.strict = false;  // the rest of the source is none of theirs
+  load_into(direct, source, copying);
+  load_indirect(indirect, source, std::move(copying));
+  return report;
+}
+
+}  // namespace torch_detail
+
+inline c10::ScalarType to_torch(DType dtype) {
+  const auto found = torch_detail::scalar_types()[static_cast<std::size_t>(dtype)];
+  if (!found) {
+    throw Error(ErrorCode::unsupported, "dtype " + std::string(name(dtype)) +
+                                            ": this version of LibTorch does not have it");
+  }
+  return *found;
+}
+
+inline DType from_torch(c10::ScalarType dtype) {
+  const auto found = torch_detail::dtype_of_scalar(dtype);
+  if (!found) {
+    throw Error(ErrorCode::unsupported, std::string("dtype ") + c10::toString(dtype) +
+                                            ": expected one of whole bytes that is not quantized");
+  }
+  return *found;
+}
+
+inline at::Tensor to_torch(const Tensor& tensor) {
+  if (tensor.numel() != 0 && !tensor.buffer().writable()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "tensor: torch would crash on a write: expected bytes that may be written, found "
+        "read-only ones; a private writable mapping was refused (vm.overcommit_memory=2) or "
+        "the buffer was made so");
+  }
+  return at::from_blob(
+      tensor.raw_data(), tensor.shape(), tensor.strides(),
+      [buffer = tensor.buffer()](void*) {},  // alive as long as the deleter is
+      at::TensorOptions(to_torch(tensor.dtype())), at::Device(at::kCPU));
+}
+
+inline Tensor from_torch(const at::Tensor& tensor) { return torch_detail::share(tensor, "tensor"); }
+
+template <TorchModule Module>
+TensorDict state_dict(Module& module) {
+  NodeInfo info;
+  info.kind = NodeKind::ordered_dict;
+  TensorDict state(std::move(info));
+  torch_detail::MainMemory memory;
+  for (const torch_detail::NamedTensor& named : torch_detail::tensors_of(module)) {
+    state.set(named.name, memory.tensor(named, "module"));
+  }
+  return state;
+}
+
+template <TorchModule Module>
+LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options) {
+  return torch_detail::load_into_tensors(torch_detail::tensors_of(module), source, options);
+}
+
+template <TorchModule Module>
+LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options) {
+  return load_into(module, open(source), options);
+}
+
+}  // namespace tenfold
+
+#include <tenfold/torch/optimizer.hpp>

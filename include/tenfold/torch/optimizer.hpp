@@ -1,0 +1,443 @@
+#pragma once
+
+/// The state of torch::optim's optimizers: part of tenfold/torch.hpp, which declares what is to be
+/// called.
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/torch.hpp>
+#include <tenfold/torch/optimizer_kinds.hpp>
+#include <tenfold/torch/optimizer_source.hpp>
+
+namespace tenfold {
+namespace torch_detail {
+
+// --- saving ---
+
+inline Value value_of(const std::tuple<double, double>& betas) {
+  return Value::Tuple{{Value(std::get<0>(betas)), Value(std::get<1>(betas))}};
+}
+inline Value value_of(double number) { return number; }
+inline Value value_of(bool flag) { return flag; }
+
+/// As Python's optimizers count: a float32 tensor, or float64 if that could not say the number.
+inline Tensor step_tensor(std::int64_t step) {
+  if (step <= std::int64_t{1} << 24) {
+    const auto number = static_cast<float>(step);
+    return Tensor::from(std::span(&number, 1), {});
+  }
+  const auto number = static_cast<double>(step);
+  return Tensor::from(std::span(&number, 1), {});
+}
+
+inline TensorDict dict_node(bool int_keys = false) {
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  info.int_keys = int_keys;
+  return TensorDict(std::move(info));
+}
+
+/// The numbers that Python's state_dict gives parameters: in order, each tensor once.
+template <class Optimizer>
+std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
+  std::unordered_map<const void*, std::int64_t> known;
+  std::vector<std::vector<std::int64_t>> numbers;
+  std::int64_t next = 0;
+  for (auto& group : optimizer.param_groups()) {
+    std::vector<std::int64_t>& of_group = numbers.emplace_back();
+    for (const at::Tensor& param : group.params()) {
+      of_group.push_back(known.emplace(param.unsafeGetTensorImpl(), next).first->second);
+      ++next;
+    }
+  }
+  return numbers;
+}
+
+template <class Options>
+Value group_value(Options& options, const std::vector<std::int64_t>& numbers) {
+  using Kind = OptimizerKind<Options>;
+  Value::Object group;
+  for_each_option(options, [&](std::string_view name, const auto& option) {
+    group.members.emplace_back(name, value_of(option));
+  });
+  for (const std::string_view name : Kind::kPythonOnly) {
+    group.members.emplace_back(name, value_of_libtorch(name, Kind::kDecoupled));
+  }
+  Value::List params;
+  for (const std::int64_t number : numbers) params.items.emplace_back(number);
+  group.members.emplace_back("params", std::move(params));
+  return group;
+}
+
+template <class State>
+TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
+  TensorDict node = dict_node();
+  for_each_state(state, [&]<class Member>(std::string_view name, Member& member) {
+    if constexpr (std::is_same_v<Member, std::int64_t>) {
+      node.set(name, step_tensor(member));
+    } else if (member.defined()) {
+      const std::string path = "state." + std::to_string(number) + '.' + std::string(name);
+      node.set(name, memory.tensor({path, member}, "optimizer"));
+    }
+  });
+  return node;
+}
+
+template <class Options, class Optimizer>
+TensorDict state_of(Optimizer& optimizer) {
+  using State = typename OptimizerKind<Options>::State;
+  const auto numbers = numbers_of(optimizer);
+  TensorDict states = dict_node(true);
+  Value::List groups;
+  MainMemory memory;
+  for (std::size_t g = 0; g < numbers.size(); ++g) {
+    auto& group = optimizer.param_groups()[g];
+    groups.items.push_back(group_value(static_cast<Options&>(group.options()), numbers[g]));
+    for (std::size_t i = 0; i < numbers[g].size(); ++i) {
+      const auto found = optimizer.state().find(group.params()[i].unsafeGetTensorImpl());
+      if (found == optimizer.state().end() || found->second == nullptr) continue;
+      states.set(std::to_string(numbers[g][i]),
+                 state_node(static_cast<State&>(*found->second), numbers[g][i], memory));
+    }
+  }
+  TensorDict tree = dict_node();
+  if (states.empty()) {
+    tree.set("state", Value(Value::Object{}));
+  } else {
+    tree.set("state", std::move(states));
+  }
+  tree.set("param_groups", Value(std::move(groups)));
+  return tree;
+}
+
+// --- loading: the plan ---
+
+inline std::string count_text(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " parameter" : " parameters");
+}
+
+/// "2 groups of 3, 1 parameters"
+inline std::string groups_text(const std::vector<std::size_t>& counts) {
+  std::string text =
+      std::to_string(counts.size()) + (counts.size() == 1 ? " group of " : " groups of ");
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
+  }
+  return text + " parameters";
+}
+
+/// A tensor like `param`, whose numbers are to be loaded.
+inline at::Tensor empty_like_param(const at::Tensor& param) {
+  const at::Tensor values = param.detach();
+  return values.is_non_overlapping_and_dense()
+             ? values.new_empty_strided(values.sizes(), values.strides())
+             : values.new_empty(values.sizes());
+}
+
+/// What is loaded, decided without changing the optimizer; apply() changes it.
+template <class Options, class Optimizer>
+class OptimizerPlan {
+ public:
+  OptimizerPlan(Optimizer& optimizer, const TensorDict& source, const LoadIntoOptions& options)
+      : optimizer_(optimizer), source_(source), load_options_(options) {
+    const std::vector<SourceGroup> groups = source_groups(source);
+    states_ = source["state"];
+    pair(groups);
+    compare_tensors();
+  }
+
+  LoadReport& report() { return report_; }
+
+  void apply() {
+    NamedTensors targets;
+    for (Parameter& parameter : parameters_) {
+      if (!parameter.fits) continue;
+      for (NamedTensor& target : parameter.targets) targets.push_back(std::move(target));
+    }
+    LoadIntoOptions copying = load_options_;
+    copying.strict = false;
+    load_into_tensors(targets, source_, copying);
+    for (auto& [options, planned] : options_) *options = planned;
+    for (Parameter& parameter : parameters_) {
+      if (!parameter.fits) continue;
+      if (parameter.state == nullptr) {
+        optimizer_.state().erase(parameter.key);
+      } else {
+        optimizer_.state()[parameter.key] = std::move(parameter.state);
+      }
+    }
+  }
+
+ private:
+  using State = typename OptimizerKind<Options>::State;
+
+  struct Parameter {
+    void* key;                     // of the optimizer's state
+    std::unique_ptr<State> state;  // the new one
+    NamedTensors targets;          // its tensors, by name in the source
+    std::string name;              // "state.0", in the target
+    std::string source_name;
+    bool fits = true;
+  };
+
+  void mismatch(const std::string& name, std::string expected, std::string found) {
+    report_.mismatched.push_back({name, std::move(expected), std::move(found)});
+  }
+
+  /// By order, as Python does where parameters have no names. LibTorch's have none.
+  void pair(const std::vector<SourceGroup>& groups) {
+    std::vector<std::size_t> expected, found;
+    for (auto& group : optimizer_.param_groups()) expected.push_back(group.params().size());
+    for (const SourceGroup& group : groups) found.push_back(group.numbers.size());
+    if (expected.size() != found.size()) {
+      mismatch("param_groups", groups_text(expected), groups_text(found));
+    }
+    const auto numbers = numbers_of(optimizer_);
+    for (std::size_t g = 0; g < std::min(expected.size(), found.size()); ++g) {
+      const std::string name = "param_groups." + std::to_string(g);
+      if (expected[g] == found[g]) {
+        plan_group(groups[g], optimizer_.param_groups()[g], numbers[g], name);
+      } else if (expected.size() == found.size()) {
+        mismatch(name + ".params", count_text(expected[g]), count_text(found[g]));
+      }
+    }
+    std::unordered_set<std::string> known;
+    for (const SourceGroup& group : groups)
+      known.insert(group.numbers.begin(), group.numbers.end());
+    for (const std::string& number : states_.keys()) {
+      if (!known.contains(number)) report_.unexpected.push_back("state." + number);
+    }
+  }
+
+  template <class Group>
+  void plan_group(const SourceGroup& source, Group& group, const std::vector<std::int64_t>& numbers,
+                  const std::string& name) {
+    auto& options = static_cast<Options&>(group.options());
+    Options planned = options;
+    std::unordered_set<std::string> known = {"params"};
+    for_each_option(planned, [&](std::string_view key, auto& option) {
+      known.emplace(key);
+      plan_option(source.options, key, option, name + '.' + std::string(key));
+    });
+    for (const std::string& key : source.options.keys()) {
+      if (!known.contains(key)) plan_foreign_option(source.options, key, name + '.' + key);
+    }
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      plan_state(group.params()[i], planned, "state." + std::to_string(numbers[i]),
+                 source.numbers[i]);
+    }
+    options_.emplace_back(&options, std::move(planned));
+  }
+
+  template <class Option>
+  void plan_option(const TensorDict& group, std::string_view key, Option& option,
+                   const std::string& name) {
+    if (!group.contains(key)) {
+      if constexpr (std::is_same_v<Option, bool>) {
+        option = false;  // files from before there was the option
+      } else {
+        report_.missing.push_back(name);
+      }
+    } else if (read_option(group, key, option)) {
+      report_.loaded.push_back(name);
+    } else {
+      mismatch(name, expected_text(option), text_of(group.get(key)));
+    }
+  }
+
+  /// An option that LibTorch does not have.
+  void plan_foreign_option(const TensorDict& group, const std::string& key,
+                           const std::string& name) {
+    using Kind = OptimizerKind<Options>;
+    if (key == "param_names" || key == "initial_lr" || changes_no_result(key)) {
+      report_.ignored.push_back(name);
+      return;
+    }
+    if (key != "maximize" && key != "decoupled_weight_decay") {
+      report_.unexpected.push_back(name);
+      return;
+    }
+    const NonTensor does{value_of_libtorch(key, Kind::kDecoupled)};
+    const TensorDict::Item wanted = group.get(key);
+    const auto* json = std::get_if<NonTensor>(&wanted);
+    if (json != nullptr && *json == does) {
+      report_.ignored.push_back(name);
+    } else {
+      mismatch(name, text_of(does) + ", which is all that LibTorch does", text_of(wanted));
+    }
+  }
+
+  void plan_state(const at::Tensor& param, const Options& options, const std::string& name,
+                  const std::string& number) {
+    void* const key = param.unsafeGetTensorImpl();
+    const auto [first, is_new] = position_of_.emplace(number, parameters_.size());
+    if (!is_new) {
+      const Parameter& other = parameters_[first->second];
+      if (other.key != key) mismatch(name, "state of its own", "that of " + other.name);
+      return;
+    }
+    Parameter& planned = parameters_.emplace_back();
+    planned.key = key;
+    planned.name = name;
+    planned.source_name = "state." + number;
+    if (states_.contains(number) && !is_null(states_.get(number))) {
+      fill_state(planned, param, options, states_[number]);
+    } else if constexpr (std::is_same_v<Options, torch::optim::AdagradOptions>) {
+      report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without
+      planned.fits = false;
+    }
+  }
+
+  void fill_state(Parameter& planned, const at::Tensor& param, const Options& options,
+                  const TensorDict& saved) {
+    const auto found = optimizer_.state().find(planned.key);
+    const bool exists = found != optimizer_.state().end() && found->second != nullptr;
+    planned.state = exists ? std::make_unique<State>(static_cast<State&>(*found->second))
+                           : std::make_unique<State>();
+    std::unordered_set<std::string> known;
+    for_each_state(*planned.state, [&](std::string_view key, auto& member) {
+      known.emplace(key);
+      const bool there = saved.contains(key) && !is_null(saved.get(key));
+      if (!there && needs(options, key)) {
+        report_.missing.push_back(planned.name + '.' + std::string(key));
+        planned.fits = false;
+      }
+      fill_member(planned, param, there ? std::optional(saved.get(key)) : std::nullopt,
+                  std::string(key), member);
+    });
+    for (const std::string& key : saved.keys()) {
+      if (!known.contains(key)) report_.unexpected.push_back(planned.name + '.' + key);
+    }
+    // LibTorch's SGD takes a state without momentum for one that has begun.
+    if constexpr (std::is_same_v<Options, torch::optim::SGDOptions>) {
+      if (planned.targets.empty()) planned.state = nullptr;
+    }
+  }
+
+  void fill_member(Parameter& planned, const at::Tensor& /*param*/,
+                   const std::optional<TensorDict::Item>& saved, const std::string& key,
+                   std::int64_t& member) {
+    if (!saved) return;
+    const std::optional<double> number = number_in(*saved);
+    constexpr double kMost = 9007199254740992.0;  // 2^53: every integer up to here is a double
+    if (number && *number >= 0 && *number <= kMost && *number == std::floor(*number)) {
+      member = static_cast<std::int64_t>(*number);
+      loaded_scalars_.emplace_back(parameters_.size() - 1, planned.name + '.' + key);
+      return;
+    }
+    mismatch(planned.name + '.' + key, "a number of steps",
+             number ? to_json(Value(*number)) : text_of(*saved));
+    planned.fits = false;
+  }
+
+  void fill_member(Parameter& planned, const at::Tensor& param,
+                   const std::optional<TensorDict::Item>& saved, const std::string& key,
+                   at::Tensor& member) {
+    if (!saved) {
+      member = at::Tensor();
+    } else if (!std::holds_alternative<Leaf>(*saved)) {
+      mismatch(planned.name + '.' + key, "a tensor", text_of(*saved));
+      planned.fits = false;
+    } else {
+      if (!member.defined() || member.sizes() != param.sizes()) member = empty_like_param(param);
+      planned.targets.push_back({planned.source_name + '.' + key, member});
+    }
+  }
+
+  /// Dtypes and shapes, by the rules of modules.
+  void compare_tensors() {
+    NamedTensors targets;
+    std::unordered_map<std::string, std::pair<std::size_t, std::string>> names;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Parameter& parameter = parameters_[i];
+      for (const NamedTensor& target : parameter.targets) {
+        const std::string key = target.name.substr(parameter.source_name.size());
+        names[target.name] = {i, parameter.name + key};
+        targets.push_back(target);
+      }
+    }
+    LoadIntoOptions checking = load_options_;
+    checking.strict = false;
+    checking.dry_run = true;
+    LoadReport found = load_into_tensors(targets, source_, checking);
+    for (LoadReport::Mismatch& mismatch : found.mismatched) {
+      const auto& [parameter, name] = names.at(mismatch.name);
+      parameters_[parameter].fits = false;
+      mismatch.name = name;
+      report_.mismatched.push_back(std::move(mismatch));
+    }
+    for (const auto& [parameter, name] : loaded_scalars_) {
+      if (parameters_[parameter].fits) report_.loaded.push_back(name);
+    }
+    for (const std::string& loaded : found.loaded) {
+      const auto& [parameter, name] = names.at(loaded);
+      if (parameters_[parameter].fits) report_.loaded.push_back(name);
+    }
+  }
+
+  Optimizer& optimizer_;
+  const TensorDict& source_;
+  TensorDict states_;
+  const LoadIntoOptions& load_options_;
+  LoadReport report_;
+  std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, std::size_t> position_of_;  // in parameters_, by number
+  std::vector<std::pair<std::size_t, std::string>> loaded_scalars_;
+  std::vector<std::pair<Options*, Options>> options_;
+};
+
+inline void refuse_options_of_modules(const LoadIntoOptions& options) {
+  if (!options.rename && options.keys.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(options.rename ? "rename" : "keys") +
+                  ": it does not apply to an optimizer, whose parameters are matched by order: "
+                  "expected none, found one");
+}
+
+}  // namespace torch_detail
+
+template <TorchOptimizer Optimizer>
+TensorDict state_dict(Optimizer& optimizer) {
+  TensorDict state;
+  torch_detail::visit_kind(
+      optimizer, [&]<class Options>() { state = torch_detail::state_of<Options>(optimizer); });
+  return state;
+}
+
+template <TorchOptimizer Optimizer>
+LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
+                     const LoadIntoOptions& options) {
+  torch_detail::refuse_options_of_modules(options);
+  LoadReport report;
+  torch_detail::visit_kind(optimizer, [&]<class Options>() {
+    torch_detail::OptimizerPlan<Options, Optimizer> plan(optimizer, source, options);
+    if (options.strict) require_ok(plan.report(), source.where());
+    if (!options.dry_run) plan.apply();
+    report = std::move(plan.report());
+  });
+  return report;
+}
+
+template <TorchOptimizer Optimizer>
+LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options) {
+  return load_into(optimizer, open(source), options);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,138 @@
+#pragma once
+
+/// Reads a saved optimizer state, Python's or ours: part of tenfold/torch.hpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/tensordict.hpp>
+
+namespace tenfold::torch_detail {
+
+/// One number: JSON, or a tensor without dimensions.
+inline std::optional<double> number_in(const TensorDict::Item& item) {
+  if (std::holds_alternative<Leaf>(item)) {
+    TensorDict from, to;
+    from.set("number", item);
+    to.set("number", Tensor::zeros(DType::float64, {}));
+    const LoadReport report = load_into(to, from, {.strict = false, .cast = true});
+    if (!report.ok()) return std::nullopt;
+    return *to.at("number").data<double>();
+  }
+  const auto* json = std::get_if<NonTensor>(&item);
+  if (json == nullptr) return std::nullopt;
+  if (const auto* integer = json->value.get_if<std::int64_t>()) {
+    return static_cast<double>(*integer);
+  }
+  if (const auto* number = json->value.get_if<double>()) return *number;
+  return std::nullopt;
+}
+
+inline bool is_null(const TensorDict::Item& item) {
+  const auto* json = std::get_if<NonTensor>(&item);
+  return json != nullptr && json->value.is_null();
+}
+
+/// For reports: "0.5", "true", "float32 [3, 4]".
+inline std::string text_of(const TensorDict::Item& item) {
+  if (const auto* json = std::get_if<NonTensor>(&item)) return to_json(json->value);
+  if (const auto* leaf = std::get_if<Leaf>(&item)) {
+    std::string text = std::string(name(leaf->dtype())) + " [";
+    for (std::size_t i = 0; i < leaf->shape().size(); ++i) {
+      text += (i == 0 ? "" : ", ") + std::to_string(leaf->shape()[i]);
+    }
+    return text + ']';
+  }
+  return "a " + std::string(name(std::get<TensorDict>(item).kind()));
+}
+
+/// Reads an option; false if it is of another type.
+inline bool read_option(const TensorDict& group, std::string_view key, double& option) {
+  const std::optional<double> number = number_in(group.get(key));
+  if (number) option = *number;
+  return number.has_value();
+}
+
+inline bool read_option(const TensorDict& group, std::string_view key, bool& option) {
+  const TensorDict::Item item = group.get(key);
+  const auto* json = std::get_if<NonTensor>(&item);
+  if (json == nullptr || !json->value.is<bool>()) return false;
+  option = *json->value.get_if<bool>();
+  return true;
+}
+
+inline bool read_option(const TensorDict& group, std::string_view key,
+                        std::tuple<double, double>& option) {
+  const TensorDict::Item item = group.get(key);
+  const auto* json = std::get_if<NonTensor>(&item);
+  const bool is_list = json == nullptr
+                           ? std::holds_alternative<TensorDict>(item)
+                           : json->value.is<Value::List>() || json->value.is<Value::Tuple>();
+  if (!is_list) return false;
+  const TensorDict pair = group[key];
+  if (pair.keys() != std::vector<std::string>{"0", "1"}) return false;
+  const auto first = number_in(pair.get("0"));
+  const auto second = number_in(pair.get("1"));
+  if (!first || !second) return false;
+  option = {*first, *second};
+  return true;
+}
+
+inline std::string expected_text(const double& /*option*/) { return "a number"; }
+inline std::string expected_text(const bool& /*option*/) { return "true or false"; }
+inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
+  return "two numbers";
+}
+
+/// A group of the source: its options, and the names of its parameters' states.
+struct SourceGroup {
+  TensorDict options;
+  std::vector<std::string> numbers;
+};
+
+[[noreturn]] inline void refuse_source(const TensorDict& source, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument,
+              (source.where().empty() ? "source" : source.where()) + ": " + what);
+}
+
+inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
+  if (!source.contains("state") || !source.contains("param_groups")) {
+    std::string found, remedy;
+    source.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      found += (found.empty() ? "" : ", ") + key;
+      const auto* node = std::get_if<TensorDict>(&item);
+      if (node == nullptr || !node->contains("state") || !node->contains("param_groups")) return;
+      remedy = "; its node \"" + key + "\" has them";
+    });
+    refuse_source(source,
+                  "no optimizer state: expected the keys \"state\" and \"param_groups\", found " +
+                      (found.empty() ? "none" : found) + remedy);
+  }
+  std::vector<SourceGroup> groups;
+  const TensorDict list = source["param_groups"];
+  for (const std::string& key : list.keys()) {
+    SourceGroup group{list[key], {}};
+    const TensorDict params = group.options["params"];
+    for (const std::string& position : params.keys()) {
+      const Value number = params.value(position);
+      if (!number.is<std::int64_t>()) {
+        refuse_source(source, "param_groups." + key + ".params: no state of an optimizer: " +
+                                  "expected integers, found " + to_json(number));
+      }
+      group.numbers.push_back(to_json(number));
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+}  // namespace tenfold::torch_detail

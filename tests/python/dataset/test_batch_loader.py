@@ -1,0 +1,222 @@
+"""`tenfold.BatchLoader` and `tenfold.accumulate`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from tenfold import BatchLoader, Dataset
+
+ROWS = 1000
+
+
+def ids(loader: BatchLoader) -> list[int]:
+    return [row for batch in loader for row in batch["id"].tolist()]
+
+
+def test_batches_are_the_rows_of_the_shuffled_order(ds: Dataset, path: Path) -> None:
+    tree = tenfold.load(path)
+    loader = BatchLoader(ds, 64, shuffle=True, seed=3)
+    for epoch in range(2):
+        order = tenfold.permutation(ROWS, 3, epoch)
+        begin = 0
+        for batch in loader:
+            rows = order[begin : begin + 64]
+            begin += len(rows)
+            for name in ("x", "id", "flag", "half", "frame"):
+                assert torch.equal(batch[name], tree[name][rows])
+            assert torch.equal(batch["camera"]["gain"], tree["camera", "gain"][rows])
+        assert begin == ROWS
+
+
+def test_the_permutation_is_numpys_in_form_only() -> None:
+    order = tenfold.permutation(1000, seed=1)
+    assert sorted(order) == list(range(1000))
+    assert order[3] == order[3:4].item() == order[-997]
+    with pytest.raises(IndexError):
+        order[1000]
+    with pytest.raises(ValueError, match="step of 1"):
+        order[::2]
+    with pytest.raises(ValueError, match="expected 0 to"):
+        tenfold.permutation(-1)
+
+
+@given(
+    rows=st.integers(0, 300),
+    batch_size=st.integers(1, 50),
+    cut=st.integers(0, 10),
+    world_size=st.integers(1, 9),
+    shuffle=st.booleans(),
+    block=st.none() | st.integers(1, 40),
+)
+@settings(max_examples=60, deadline=None)
+def test_resumed_on_other_ranks_the_rest_of_the_epoch_is_the_same(
+    rows: int, batch_size: int, cut: int, world_size: int, shuffle: bool, block: int | None
+) -> None:
+    data = Dataset({"id": torch.arange(rows)})
+    options = {"shuffle": shuffle, "seed": 5, "shuffle_block": block}
+    whole = ids(BatchLoader(data, batch_size, **options))
+    first = BatchLoader(data, batch_size, **options)
+    iterator = iter(first)
+    seen = []
+    for _ in range(min(cut, len(first))):
+        seen += next(iterator)["id"].tolist()
+    state = json.loads(json.dumps(first.state_dict()))
+    if state["epoch"] == 1:
+        assert seen == whole
+        return
+    parts = []
+    for rank in range(world_size):
+        loader = BatchLoader(data, 7, rank=rank, world_size=world_size, **options)
+        loader.load_state_dict(state)
+        parts.append([batch["id"].tolist() for batch in loader])
+    for step in zip(*parts, strict=True):
+        for rows_of_rank in step:
+            seen += rows_of_rank
+    assert seen == whole
+
+
+def test_drop_last_and_len(ds: Dataset) -> None:
+    assert len(BatchLoader(ds, 300)) == 4
+    loader = BatchLoader(ds, 300, drop_last=True)
+    assert len(loader) == 3
+    assert [len(batch["id"]) for batch in loader] == [300] * 3
+
+
+def test_an_epoch_iterated_to_its_end_advances_and_a_break_does_not(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 100, shuffle=True)
+    first = ids(loader)
+    assert loader.epoch == 1
+    assert ids(loader) != first
+    loader.set_epoch(0)
+    for _ in loader:
+        break
+    assert loader.epoch == 0
+    assert ids(loader) == first
+
+
+def test_a_state_of_another_run_is_checked(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 100)
+    with pytest.raises(ValueError, match="position"):
+        loader.load_state_dict({"seed": 0, "epoch": 0, "position": ROWS + 1})
+    with pytest.raises(ValueError, match="seed"):
+        loader.load_state_dict({})
+    assert len(json.dumps(loader.state_dict(), separators=(",", ":"))) <= 64
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"batch_size": 0}, ValueError),
+        ({"rank": 1}, ValueError),
+        ({"seed": -1}, ValueError),
+        ({"prefetch": -1}, ValueError),
+        ({"columns": ["nope"]}, KeyError),
+        ({"pad": "zero"}, ValueError),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, error: type) -> None:
+    with pytest.raises(error):
+        BatchLoader(ds, **options)
+
+
+def test_columns_transform_and_tensordicts(ds: Dataset) -> None:
+    assert list(next(iter(BatchLoader(ds, 4, columns=["id", ("camera", "gain")])))) == [
+        "id",
+        "camera",
+    ]
+    doubled = BatchLoader(ds, 4, transform=lambda batch: batch["id"] * 2)
+    assert next(iter(doubled)).tolist() == [0, 2, 4, 6]
+    td = next(iter(BatchLoader(ds, 4, as_tensordict=True)))
+    assert td.batch_size == torch.Size([4])
+    assert td["camera", "gain"].tolist() == [0, 1, 2, 3]
+    mapped = BatchLoader(ds.map(lambda row: {"n": row["id"] + 1}), 3)
+    assert next(iter(mapped))["n"].tolist() == [1, 2, 3]
+
+
+def test_views_are_loaded_as_themselves(ds: Dataset) -> None:
+    view = tenfold.concat([ds.range(0, 10), ds.take([500, 20])]).select(["id"])
+    assert sorted(ids(BatchLoader(view, 5, shuffle=True))) == sorted([*range(10), 500, 20])
+
+
+def test_held_batches_are_never_written_again(ds: Dataset) -> None:
+    loader = BatchLoader(ds.select(["id"]), 10, num_threads=3)
+    held = [batch["id"] for batch in loader]
+    gc.collect()
+    ids(loader)
+    assert torch.cat(held).tolist() == list(range(ROWS))
+
+
+def test_stats_name_what_limits(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 100)
+    ids(loader)
+    stats = loader.stats()
+    assert stats["batches"] == 10
+    assert stats["rows"] == ROWS
+    assert stats["limit"] in ("consumer", "memory", "storage")
+    assert stats["rows_per_second"] > 0
+
+
+def _sum_of_rows(ds: Dataset) -> int:
+    return sum(ids(BatchLoader(ds, 64, shuffle=True)))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
+    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent must not matter
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(_sum_of_rows, (ds,)) == sum(range(ROWS))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stock_data_loader_takes_whole_batches(ds: Dataset, num_workers: int) -> None:
+    loader = torch.utils.data.DataLoader(
+        ds, batch_size=128, num_workers=num_workers, collate_fn=tenfold.collate
+    )
+    found = [row for batch in loader for row in batch["id"].tolist()]
+    assert found == list(range(ROWS))
+    plain = torch.utils.data.DataLoader(ds, batch_size=128, num_workers=num_workers)
+    assert [row for batch in plain for row in batch["id"].tolist()] == found
+
+
+def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
+    torch.manual_seed(0)
+    rows = 103
+    data = Dataset({"x": torch.rand(rows, 4).double(), "y": torch.rand(rows, 1).double()})
+    model = torch.nn.Linear(4, 1).double()
+    loader = BatchLoader(data, 10)
+    begin = 0
+    windows = list(tenfold.accumulate(loader, steps=4))
+    assert [len(window) for window in windows] == [4, 4, 3]
+    assert [window.rows for window in windows] == [40, 40, 23]
+    for window in windows:
+        model.zero_grad()
+        for batch, weight in window:
+            (torch.nn.functional.mse_loss(model(batch["x"]), batch["y"]) * weight).backward()
+        accumulated = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        whole = data[begin : begin + window.rows]
+        torch.nn.functional.mse_loss(model(whole["x"]), whole["y"]).backward()
+        for gradient, parameter in zip(accumulated, model.parameters(), strict=True):
+            assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-12)
+        begin += window.rows
+    assert begin == rows
+
+
+def test_accumulate_takes_any_iterable_of_batches() -> None:
+    batches = [(torch.zeros(4, 2), torch.zeros(4)), (torch.zeros(2, 2), torch.zeros(2))]
+    (window,) = tenfold.accumulate(batches, steps=5)
+    assert [weight for _, weight in window] == [4 / 6, 2 / 6]
+    with pytest.raises(ValueError, match="at least 1"):
+        tenfold.accumulate(batches, steps=0)
+    with pytest.raises(ValueError, match="expected a tensor"):
+        list(tenfold.accumulate([{"a": 1}], steps=1))

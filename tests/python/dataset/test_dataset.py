@@ -1,0 +1,207 @@
+"""`tenfold.Dataset`: rows, columns and views."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from tenfold import Dataset
+
+ROWS = 1000
+
+
+def ids(ds: Dataset) -> list[int]:
+    return ds[:]["id"].tolist()
+
+
+def test_a_row_is_a_dict_of_tensors_without_the_first_dimension(ds: Dataset) -> None:
+    row = ds[5]
+    assert list(row) == ds.columns == ["x", "id", "flag", "half", "frame", "camera"]
+    assert row["id"].shape == ()
+    assert row["id"] == 5
+    assert row["frame"].shape == (2, 4)
+    assert row["camera"]["gain"] == 5.0
+    assert ds[-1]["id"] == ROWS - 1
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [3, 1, 2],
+        [],
+        [-1, 0],
+        slice(2, 9),
+        slice(None, None, 100),
+        slice(9, 2, -3),
+        slice(990, 5000),
+        range(0, 50, 7),
+        np.array([5, 4]),
+        np.array([5, 4], dtype=np.int32),
+        np.array([[1, 2], [3, 4]]),
+        torch.tensor([7, 7, 0]),
+        torch.tensor([[1, 2, 3]], dtype=torch.int32),
+        torch.tensor([200, 3], dtype=torch.uint8),
+        torch.arange(ROWS) > 990,
+        np.arange(ROWS) % 400 == 0,
+        [i < 2 for i in range(ROWS)],
+    ],
+    ids=str,
+)
+def test_several_rows_are_what_torch_indexing_gives(ds: Dataset, path: Path, index: object) -> None:
+    tree = tenfold.load(path)
+    batch = ds[index]
+    plain = torch.arange(ROWS).numpy()[list(index) if isinstance(index, range) else index]
+    rows = torch.from_numpy(np.ascontiguousarray(plain))
+    for name in ("x", "id", "flag", "half", "frame"):
+        expected = tree[name][rows.long()]
+        assert batch[name].dtype == expected.dtype
+        assert torch.equal(batch[name], expected), name
+    assert torch.equal(batch["camera"]["gain"], tree["camera", "gain"][rows.long()])
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        (ROWS, IndexError),
+        (-ROWS - 1, IndexError),
+        ([0, ROWS], IndexError),
+        (torch.tensor([ROWS]), IndexError),
+        (1.0, TypeError),
+        (None, TypeError),
+        (True, TypeError),
+        (torch.tensor([1.5]), TypeError),
+        ((1, 2), IndexError),
+        (torch.ones(5, dtype=torch.bool), IndexError),
+        ([True, False], IndexError),
+        ("nope", KeyError),
+        (("camera", "nope"), KeyError),
+    ],
+    ids=str,
+)
+def test_an_index_that_is_none_is_an_error(ds: Dataset, index: object, error: type) -> None:
+    with pytest.raises(error):
+        ds[index]
+
+
+def test_a_column_is_a_view_of_what_is_mapped(ds: Dataset, path: Path) -> None:
+    tree = tenfold.load(path)
+    assert torch.equal(ds["x"], tree["x"])
+    assert torch.equal(ds["camera", "gain"], tree["camera", "gain"])
+    assert torch.equal(ds["camera.gain"], tree["camera", "gain"])
+    assert torch.equal(ds["camera"]["gain"], tree["camera", "gain"])
+    part = ds.range(10, 20)["id"]
+    assert part.tolist() == list(range(10, 20))
+    assert ds.take([5, 3])["id"].tolist() == [5, 3]
+
+
+def test_a_batch_is_memory_of_its_own(ds: Dataset) -> None:
+    batch = ds[[1, 2]]
+    batch["id"].zero_()
+    assert ds[[1, 2]]["id"].tolist() == [1, 2]
+
+
+def test_views_compose(ds: Dataset) -> None:
+    view = ds.range(100, 200).take([5, -1, 5]).range(1, 3).select(["id"])
+    assert ids(view) == [199, 105]
+    assert view.columns == ["id"]
+    assert ids(ds.filter(lambda batch: batch["id"] % 250 == 0)) == [0, 250, 500, 750]
+    assert ids(ds.shard(1, 3)) == list(range(334, 667))
+    assert ids(ds.select(["camera", "id"]).range(3, 1)) == []
+    assert list(ds.select([("camera", "gain")])[0]) == ["camera"]
+
+
+@given(
+    fractions=st.lists(st.integers(0, 10), min_size=1, max_size=5).filter(any),
+    seed=st.none() | st.integers(0, 2**32),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_split_holds_every_row_once(fractions: list[int], seed: int | None) -> None:
+    data = Dataset({"id": torch.arange(137)})
+    parts = data.split([part / sum(fractions) for part in fractions], seed=seed)
+    assert sorted(row for part in parts for row in ids(part)) == list(range(137))
+    for part, fraction in zip(parts, fractions, strict=True):
+        assert abs(len(part) - 137 * fraction / sum(fractions)) <= 1
+
+
+def test_a_split_that_does_not_sum_up_is_refused(ds: Dataset) -> None:
+    with pytest.raises(ValueError, match="sum to 1"):
+        ds.split([0.5, 0.4])
+    with pytest.raises(ValueError, match="sum to 1000"):
+        ds.split([500, 400])
+
+
+def test_concat_and_mix_copy_nothing(ds: Dataset) -> None:
+    both = tenfold.concat([ds.range(0, 3), ds.range(500, 502)])
+    assert ids(both) == [0, 1, 2, 500, 501]
+    mixed = tenfold.mix([ds.range(0, 100), ds.range(900, 910)], [0.8, 0.2])
+    late = [row for row in ids(mixed) if row >= 900]
+    assert late == list(range(900, 910))
+    assert 36 <= len(mixed) - len(late) <= 44
+    other = Dataset({"id": torch.arange(3, dtype=torch.int32)})
+    with pytest.raises(ValueError, match=r'column "id".*int64.*int32'):
+        tenfold.concat([ds.select(["id"]), other])
+
+
+def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
+    mapped = ds.map(lambda row: {"double": row["id"] * 2, "name": str(int(row["id"]))})
+    assert mapped[3] == {"double": torch.tensor(6), "name": "3"}
+    batch = mapped[[1, 4]]
+    assert batch["double"].tolist() == [2, 8]
+    assert batch["name"] == ["1", "4"]
+    assert mapped["double"].tolist()[:3] == [0, 2, 4]
+    batched = ds.map(lambda batch: {"sum": batch["x"].sum(1)}, batched=True)
+    assert batched[2]["sum"].shape == ()
+    assert torch.allclose(batched[[2, 3]]["sum"], ds["x"][[2, 3]].sum(1))
+    chained = mapped.map(lambda row: row["double"] + 1)
+    assert chained[1] == 3
+
+    def fail(row: dict) -> dict:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        ds.map(fail)[0]
+
+
+def test_a_transform_is_a_map(path: Path) -> None:
+    assert Dataset(path, transform=lambda row: row["id"])[7] == 7
+
+
+def test_iteration_gives_every_row(ds: Dataset) -> None:
+    assert [int(row["id"]) for row in ds.range(100, 700)] == list(range(100, 700))
+    assert [int(row) for row in ds.range(0, 3).map(lambda row: row["id"])] == [0, 1, 2]
+
+
+def test_a_data_set_pickles_by_its_path_with_its_views(ds: Dataset) -> None:
+    view = ds.range(100, 900).split([0.5, 0.5], seed=3)[1].select(["id"]).take([1, 2])
+    again = pickle.loads(pickle.dumps(view))
+    assert ids(again) == ids(view)
+    assert len(pickle.dumps(ds)) < 1000
+    with pytest.raises(tenfold.UnsupportedError, match="save it first"):
+        pickle.dumps(Dataset({"id": torch.arange(3)}))
+
+
+def test_any_tree_of_equally_long_tensors_is_a_data_set(tmp_path: Path) -> None:
+    columns = {"x": torch.rand(7, 2), "y": torch.arange(7)}
+    for name in ("a.safetensors", "folder"):
+        data = Dataset(tenfold.save(columns, tmp_path / name, durable=False))
+        assert torch.equal(data[[6, 0]]["x"], columns["x"][[6, 0]])
+    with pytest.raises(ValueError, match="as many rows: expected 7, found 6"):
+        Dataset({"x": torch.rand(7), "y": torch.arange(6)})
+    with pytest.raises(ValueError, match=r"batch_size.*expected \[N\], found \[\]"):
+        Dataset(tenfold.TensorDict({"x": torch.rand(7)}))
+
+
+def test_the_schema_is_a_mapping_that_survives_json(ds: Dataset) -> None:
+    schema = ds.schema
+    assert schema["frame"] == tenfold.Column("uint8", (2, 4))
+    assert str(schema).splitlines()[0] == "x: float32[3]"
+    assert str(schema).splitlines()[-1] == "camera.gain: float64"
+    assert tenfold.Schema.from_json(schema.to_json()) == schema
+    assert "1,000 rows" in repr(ds)

@@ -1,0 +1,78 @@
+"""Files that changed under a mapped tree: errors that say what was expected, and no crash."""
+
+import os
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import TensorDict
+
+BIG = 100_000
+
+
+@pytest.fixture
+def td(tmp_path):
+    return TensorDict({"a": torch.ones(BIG), "b": {"c": torch.ones(3)}}).memmap_(tmp_path / "p")
+
+
+@pytest.mark.parametrize("size", [0, 10, BIG * 4 - 1])
+def test_a_file_that_was_cut_under_a_mapped_tree_is_not_saved(td, tmp_path, size):
+    os.truncate(tmp_path / "p" / "a.memmap", size)
+    message = rf"p/a\.memmap: the file is too short: expected {BIG * 4} bytes, found {size}"
+    for save in (
+        lambda: tenfold.save(td, tmp_path / "q"),
+        lambda: td.memmap(tmp_path / "q", copy_existing=True),
+        lambda: td.memmap(tmp_path / "p", atomic=True, copy_existing=True),
+        lambda: TensorDict.load_memmap(tmp_path / "p")["a"],
+    ):
+        with pytest.raises(tenfold.CorruptFileError, match=f"{message}|expected {BIG * 4} bytes"):
+            save()
+    assert not (tmp_path / "q").exists()
+
+
+def test_a_view_of_a_cut_file_within_what_is_left_is_saved(td, tmp_path):
+    os.truncate(tmp_path / "p" / "a.memmap", 4096 * 4)
+    tenfold.save({"part": td["a"][:4096]}, tmp_path / "q")
+    assert tenfold.load(tmp_path / "q")["part"].sum() == 4096
+
+
+def test_a_tree_whose_folder_was_replaced_keeps_its_bytes_and_can_be_saved(td, tmp_path):
+    TensorDict({"a": torch.zeros(2)}).memmap(tmp_path / "p")
+    assert td["a"].sum() == BIG
+    td.memmap(tmp_path / "q", copy_existing=True)
+    assert TensorDict.load_memmap(tmp_path / "q")["a"].sum() == BIG
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 0]
+
+
+def test_a_tree_whose_folder_was_removed_can_be_saved_there_again(td, tmp_path):
+    import shutil
+
+    shutil.rmtree(tmp_path / "p")
+    td.memmap_(tmp_path / "p")
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].sum() == BIG
+    assert td["a"].filename == str(tmp_path / "p" / "a.memmap")
+
+
+def test_damaged_metadata_is_named(td, tmp_path):
+    (tmp_path / "p" / "b" / "meta.json").write_text("{")
+    with pytest.raises(tenfold.CorruptFileError, match=r"p/b/meta\.json"):
+        TensorDict.load_memmap(tmp_path / "p")["b"]
+    with pytest.raises(tenfold.CorruptFileError, match=r"p/b/meta\.json"):
+        td["b"].memmap_refresh_()
+
+
+def test_a_higher_version_is_refused_by_number(td, tmp_path):
+    meta = tmp_path / "p" / "meta.json"
+    meta.write_text(meta.read_text().replace('"_format_version": 1', '"_format_version": 2'))
+    with pytest.raises(tenfold.UnsupportedError, match="2"):
+        TensorDict.load_memmap(tmp_path / "p")
+
+
+def test_a_locked_tree_is_changed_by_mapping_only(td):
+    with pytest.raises(RuntimeError, match="locked"):
+        td["new"] = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="locked"):
+        del td["a"]
+    plain = TensorDict({"a": torch.ones(3)}).lock_()
+    assert plain.memmap_()["a"].sum() == 3

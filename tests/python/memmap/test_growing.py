@@ -1,0 +1,286 @@
+"""make_memmap*, memmap_refresh_, append_memmap, memmap_like: trees that grow on disk."""
+
+import json
+import os
+import time
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import MemoryMappedTensor, TensorDict, append_memmap
+
+
+@pytest.fixture
+def td(tmp_path):
+    td = TensorDict({"a": torch.arange(3.0), "b": {"c": torch.ones(3, 2)}}, [3])
+    return td.memmap_(tmp_path / "p")
+
+
+# --- new tensors ---------------------------------------------------------------------------------
+
+
+def test_a_new_tensor_is_on_disk_and_seen_by_others_after_a_refresh(td, tmp_path):
+    other = TensorDict.load_memmap(tmp_path / "p").memmap_()
+    made = td.make_memmap("new", (3, 4), dtype=torch.int16)
+    assert made.filename == str(tmp_path / "p" / "new.memmap")
+    made[0] = 7
+    assert td["new"] is made
+    assert list(td.keys()) == ["a", "b", "new"]
+    assert td.is_locked
+    assert td.is_memmap()
+    assert other.memmap_refresh_() is other
+    assert other["new"][0].tolist() == [7] * 4
+    assert other.is_memmap()
+
+
+def test_new_nodes_are_made_on_the_way(td, tmp_path):
+    made = td.make_memmap(("x", "y z", "t"), (3,))
+    assert made.filename == str(tmp_path / "p" / "x" / "y%20z" / "t.memmap")
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert loaded["x", "y z", "t"].tolist() == [0, 0, 0]
+    assert loaded["x"].batch_size == torch.Size([3])
+
+
+def test_metadata_that_others_added_survives(td, tmp_path):
+    meta = tmp_path / "p" / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "_mine": [1]}))
+    td.make_memmap("new", (3,))
+    assert json.loads(meta.read_text())["_mine"] == [1]
+    assert list(json.loads(meta.read_text()))[-1] == "new"
+
+
+def test_a_tensor_is_copied_into_a_new_one(td, tmp_path):
+    source = torch.arange(6).view(2, 3).T
+    made = td.make_memmap_from_tensor("t", source)
+    assert torch.equal(made, source)
+    assert torch.equal(TensorDict.load_memmap(tmp_path / "p")["t"], source)
+    assert td.make_memmap_from_tensor("z", source, copy_data=False).sum() == 0
+    copied = td.make_memmap_from_tensor("a2", td["a"])
+    copied.fill_(9)
+    assert td["a"].tolist() == [0, 1, 2]
+
+
+def test_a_storage_of_the_entrys_own_file_is_taken_as_it_is(td, tmp_path):
+    path = tmp_path / "p" / "s.memmap"
+    path.write_bytes(bytes(range(24)))
+    storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
+    made = td.make_memmap_from_storage("s", storage, (3, 2), dtype=torch.int32)
+    assert made.untyped_storage().data_ptr() == storage.data_ptr()
+    assert torch.equal(TensorDict.load_memmap(tmp_path / "p")["s"], made)
+    with pytest.raises(RuntimeError, match="associated filename"):
+        td.make_memmap_from_storage("other", storage, (3, 2), dtype=torch.int32)
+    memory = torch.zeros(3).untyped_storage()
+    with pytest.raises(RuntimeError, match="make_memmap_from_tensor"):
+        td.make_memmap_from_storage("memory", memory, (3,))
+
+
+def test_anonymous_trees_grow_too():
+    td = TensorDict({"a": torch.zeros(3)}, [3]).memmap_()
+    made = td.make_memmap(("x", "y"), (3, 2))
+    assert type(made) is MemoryMappedTensor
+    assert td["x", "y"] is made
+    assert td.make_memmap_from_tensor("t", torch.ones(3)).sum() == 3
+
+
+def test_what_cannot_be_added_changes_nothing(td, tmp_path):
+    before = (tmp_path / "p" / "meta.json").read_bytes()
+    with pytest.raises(RuntimeError, match="already exists within the target tensordict"):
+        td.make_memmap("a", (3,))
+    with pytest.raises(RuntimeError, match=r'key "new": expected a shape that begins with \[3\]'):
+        td.make_memmap(("x", "new"), (4,))
+    with pytest.raises(ValueError, match="tensordict's metadata uses this key itself"):
+        td.make_memmap("shape", (3,))
+    with pytest.raises(ValueError, match="too long: expected at most 255 bytes"):
+        td.make_memmap("k" * 300, (3,))
+    with pytest.raises(RuntimeError, match="Can only make a memmap tensor"):
+        TensorDict({}, [3]).make_memmap("new", (3,))
+    (tmp_path / "p" / "stray.memmap").write_bytes(b"mine")
+    with pytest.raises(RuntimeError, match="already exists"):
+        td.make_memmap("stray", (3,))
+    assert (tmp_path / "p" / "meta.json").read_bytes() == before
+    assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json", "stray.memmap"]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_made_of_their_sizes(td, tmp_path):
+    made = td.make_memmap("ragged", torch.tensor([[2, 3], [1, 3], [0, 3]]))
+    assert [tuple(part.shape) for part in torch.Tensor.unbind(made)] == [(2, 3), (1, 3), (0, 3)]
+    loaded = TensorDict.load_memmap(tmp_path / "p")["ragged"]
+    assert [tuple(part.shape) for part in torch.Tensor.unbind(loaded)] == [(2, 3), (1, 3), (0, 3)]
+
+
+def test_refreshing_drops_what_is_gone_and_rereads_values(tmp_path):
+    td = TensorDict({"a": torch.zeros(2), "b": torch.zeros(2), "s": "old"}, [2])
+    td.memmap_(tmp_path / "p")
+    path = tmp_path / "p" / "meta.json"
+    meta = json.loads(path.read_text())
+    del meta["b"]
+    path.write_text(json.dumps(meta))
+    value = tmp_path / "p" / "s" / "meta.json"
+    value.write_text(value.read_text().replace("old", "new"))
+    td.memmap_refresh_()
+    assert list(td.keys()) == ["a", "s"]
+    assert td["s"] == "new"
+    with pytest.raises(RuntimeError, match="Cannot refresh"):
+        TensorDict.load_memmap(tmp_path / "p").memmap_refresh_()
+
+
+@pytest.mark.parametrize("key", ["s", ("b", "s")], ids=str)
+def test_a_value_set_in_place_reaches_the_disk(tmp_path, key):
+    td = TensorDict({"a": torch.zeros(2), "s": "old", "b": {"s": "old"}}, [2])
+    td.memmap_(tmp_path / "p")
+    other = TensorDict.load_memmap(tmp_path / "p").memmap_()
+    td.set_(key, "new")
+    assert td[key] == "new"
+    assert TensorDict.load_memmap(tmp_path / "p")[key] == "new"
+    assert other[key] == "old"
+    assert other.memmap_refresh_()[key] == "new"
+    value = tenfold.NonTensorData({"n": [1, None]}, [2])
+    td.update_({key: value} if key == "s" else {"b": {"s": value}})
+    assert TensorDict.load_memmap(tmp_path / "p")[key] == {"n": [1, None]}
+    with pytest.raises(tenfold.UnsupportedError, match="found set"):
+        td.set_(key, tenfold.NonTensorData({1, 2}, [2]))
+    assert td[key] == {"n": [1, None]}
+    assert td.is_memmap()
+    with pytest.raises(RuntimeError, match="locked"):
+        td.set(key, "other")
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def rows(n, start=0):
+    a = torch.arange(start, start + n, dtype=torch.float32)
+    return TensorDict({"a": a, "b": {"c": a.view(n, 1).expand(n, 2).to(torch.int16)}}, [n])
+
+
+def test_rows_are_appended_to_every_tensor(tmp_path):
+    rows(4).memmap(tmp_path / "p")
+    for start, n in ((4, 1), (5, 3), (8, 0)):
+        append_memmap(tmp_path / "p", rows(n, start))
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert (loaded == rows(8)).all()
+    assert loaded["b"].batch_size == torch.Size([8])
+
+
+def test_appending_is_what_tensordict_does(tmp_path):
+    upstream = pytest.importorskip("tensordict")
+    for name, append in (("ours", append_memmap), ("theirs", upstream.append_memmap)):
+        rows(4).memmap(tmp_path / name)
+        more = rows(3, 4)
+        if name == "theirs":
+            more = upstream.TensorDict(
+                {"a": more["a"], "b": upstream.TensorDict({"c": more["b", "c"]}, [3])}, [3]
+            )
+        append(tmp_path / name, more)
+    for file in ("meta.json", "a.memmap", "b/meta.json", "b/c.memmap"):
+        assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
+
+
+def test_rows_of_a_saved_tree_void_its_checksums(tmp_path):
+    tenfold.save(rows(4), tmp_path / "p")
+    append_memmap(tmp_path / "p", rows(2, 4))
+    assert tenfold.verify(tmp_path / "p").ok
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda r: r.exclude("a"),
+            'key "a": expected an entry of this key in the rows, found none',
+        ),
+        (lambda r: r.set("z", torch.zeros(2)), 'key "z": expected only keys of the saved tree'),
+        (
+            lambda r: r.set("a", torch.zeros(2, 9)),
+            r"expected float32 \[2\], found float32 \[2, 9\]",
+        ),
+        (lambda r: r.set("a", r["a"].double()), r"expected float32 \[2\], found float64 \[2\]"),
+        (lambda r: r[0], r"expected at least one dimension, found \[\]"),
+    ],
+    ids=["missing", "unknown", "shape", "dtype", "no batch"],
+)
+def test_rows_that_do_not_fit_change_nothing(tmp_path, change, message):
+    rows(4).memmap(tmp_path / "p")
+    before = {path: path.read_bytes() for path in (tmp_path / "p").rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", change(rows(2)))
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_appending_where_it_cannot_be_done_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        append_memmap(tmp_path / "nothing", rows(1))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"meta\.json"):
+        append_memmap(tmp_path / "empty", rows(1))
+    (tmp_path / "x.tdz").write_bytes(b"")
+    with pytest.raises(ValueError, match="an archive cannot grow"):
+        append_memmap(tmp_path / "x.tdz", rows(1))
+    TensorDict({"a": torch.zeros(4), "s": ["a", "b", "c", "d"]}, [4]).memmap(tmp_path / "stack")
+    more = TensorDict({"a": torch.zeros(1), "s": ["e"]}, [1])
+    with pytest.raises(ValueError, match=r'key "s"'):
+        append_memmap(tmp_path / "stack", more)
+
+
+def test_a_short_file_is_not_appended_to(tmp_path):
+    rows(4).memmap(tmp_path / "p")
+    os.truncate(tmp_path / "p" / "a.memmap", 15)
+    with pytest.raises(tenfold.CorruptFileError, match=r"a\.memmap: .*expected 16 bytes, found 15"):
+        append_memmap(tmp_path / "p", rows(1))
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 15
+
+
+# --- preallocation -------------------------------------------------------------------------------
+
+
+def test_a_hundred_gigabytes_are_preallocated_at_once(tmp_path):
+    datum = TensorDict({"image": torch.zeros(3, 64, 64, dtype=torch.int64), "label": 0, "s": "x"})
+    start = time.perf_counter()
+    data = datum.expand(1_000_000).memmap_like(tmp_path / "data")
+    assert time.perf_counter() - start < 10  # to write them would take a minute
+    found = (tmp_path / "data" / "image.memmap").stat()
+    assert found.st_size == 1_000_000 * 3 * 64 * 64 * 8
+    assert found.st_blocks * 512 < 1 << 20
+    data["image"][999_999].fill_(5)
+    data[7] = TensorDict({"image": torch.ones(3, 64, 64, dtype=torch.int64), "label": 3, "s": "x"})
+    again = TensorDict.load_memmap(tmp_path / "data")
+    assert again["image"][-1].float().mean() == 5
+    assert again["label"][7] == 3
+    assert again[3]["s"] == "x"
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_memmap_like_gives_zeros_in_files_of_its_own(tmp_path, prefix):
+    td = TensorDict(
+        {"a": torch.ones(3), "b": {"c": torch.ones(3, dtype=torch.bool)}, "s": "x"}, [3]
+    )
+    td.memmap_(tmp_path / "p")
+    made = td.memmap_like(tmp_path / "q") if prefix else td.memmap_like()
+    assert made.is_memmap()
+    assert made["a"].tolist() == [0, 0, 0]
+    assert made["b", "c"].dtype == torch.bool
+    assert made["s"] == "x"
+    made["a"].fill_(5)
+    assert td["a"].tolist() == [1, 1, 1]
+
+
+def test_memmap_like_over_its_own_folder_keeps_the_bytes(tmp_path):
+    td = TensorDict({"a": torch.ones(3)}, [3]).memmap_(tmp_path / "p")
+    assert td.memmap_like(tmp_path / "p")["a"].tolist() == [1, 1, 1]
+
+
+def test_rows_of_tied_tensors_are_appended_once_or_refused(tmp_path):
+    tensor = torch.arange(8.0).reshape(4, 2)
+    tenfold.save(TensorDict({"x": tensor, "n": {"y": tensor}}, [4]), tmp_path / "tied")
+
+    def rows(x, y):
+        return TensorDict({"x": torch.full((1, 2), x), "n": {"y": torch.full((1, 2), y)}}, [1])
+
+    with pytest.raises(ValueError, match=r'key "(n\.y|x)": tied to another tensor, .*save the'):
+        tenfold.append_memmap(tmp_path / "tied", rows(1.0, 2.0))
+    assert tenfold.load(tmp_path / "tied")["x"].shape == (4, 2)
+    tenfold.append_memmap(tmp_path / "tied", rows(3.0, 3.0))
+    loaded = tenfold.load(tmp_path / "tied")
+    assert loaded["x"][4].tolist() == loaded["n", "y"][4].tolist() == [3, 3]

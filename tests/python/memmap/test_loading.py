@@ -1,0 +1,149 @@
+"""load_memmap and its relatives: write-through, private, partial, into other trees."""
+
+import pickle
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import MemoryMappedTensor, TensorDict
+
+
+@pytest.fixture
+def saved(tmp_path):
+    td = TensorDict({"a": torch.arange(3.0), "b": {"c": torch.ones(3, 2)}, "s": "text"}, [3])
+    td.memmap(tmp_path / "p")
+    return tmp_path / "p"
+
+
+def stored(path):
+    return tenfold.load(path)["a"].tolist()
+
+
+def test_what_is_loaded_writes_through_and_is_not_locked(saved):
+    td = TensorDict.load_memmap(saved)
+    assert type(td["a"]) is MemoryMappedTensor
+    assert not td.is_locked
+    assert not td.is_memmap()
+    td["a"][0] = 5
+    assert stored(saved) == [5, 1, 2]
+    td["new"] = torch.zeros(3)
+    assert td["s"] == "text"
+
+
+@pytest.mark.parametrize("mode", ["r", "c"])
+def test_private_modes_change_memory_only(saved, mode):
+    td = TensorDict.load_memmap(saved, mode=mode)
+    td["a"].fill_(5)
+    assert type(td["a"]) is MemoryMappedTensor
+    assert td["a"].tolist() == [5, 5, 5]
+    assert stored(saved) == [0, 1, 2]
+
+
+def test_open_and_load_give_plain_tensors(saved):
+    for tree in (tenfold.open(saved), tenfold.load(saved), tenfold.open(saved, mode="r+")):
+        assert type(tree["a"]) is torch.Tensor
+
+
+def test_only_what_is_asked_for_is_loaded(saved):
+    assert list(TensorDict.load_memmap(saved, subpath="b").keys()) == ["c"]
+    below = TensorDict.load_memmap(saved, subpath=("b",))
+    below["c"].fill_(4)
+    assert tenfold.load(saved)["b", "c"].tolist() == [[4, 4]] * 3
+    for subpath in ("zz", "a", "b/c", "../p"):
+        with pytest.raises(ValueError, match="No tensordict found under subpath"):
+            TensorDict.load_memmap(saved, subpath=subpath)
+
+
+def test_the_meta_device_opens_no_file(saved):
+    (saved / "a.memmap").unlink()
+    td = TensorDict.load_memmap(saved, device="meta")
+    assert td["a"].device == torch.device("meta")
+    assert td["b", "c"].shape == (3, 2)
+    assert td.device == torch.device("meta")
+
+
+def test_a_tree_given_as_out_gets_the_entries(saved):
+    out = TensorDict({"old": torch.zeros(3), "b": {"old": torch.zeros(3)}}, [3])
+    below = out["b"]
+    assert TensorDict.load_memmap(saved, out=out) is out
+    assert out["b"] is below
+    assert sorted(out.keys(True, True), key=str) == sorted(["a", ("b", "c")], key=str)
+    with pytest.raises(RuntimeError, match="locked"):
+        TensorDict.load_memmap(saved, out=TensorDict({}, [3]).lock_())
+    with pytest.raises(ValueError, match="device"):
+        TensorDict.load_memmap(saved, device="meta", out=TensorDict({}, [3], device="cpu"))
+
+
+def test_loading_in_place_keeps_the_nodes(saved):
+    td = TensorDict({"b": {"c": torch.zeros(3, 2)}, "old": torch.zeros(3)}, [3])
+    below = td["b"]
+    assert td.load_memmap_(saved) is td
+    assert td["b"] is below
+    assert below["c"].sum() == 6
+    assert "old" not in td
+    with pytest.raises(RuntimeError, match="locked"):
+        TensorDict({}, [3]).lock_().load_memmap_(saved)
+
+
+def test_pickles_carry_the_path_and_write_through(saved):
+    td = TensorDict.load_memmap(saved).memmap_()
+    data = pickle.dumps(td)
+    assert len(data) < 1000
+    again = pickle.loads(data)
+    assert again.is_memmap()
+    assert again.is_locked
+    again["b", "c"].fill_(3)
+    assert td["b", "c"].tolist() == [[3, 3]] * 3
+    below = pickle.loads(pickle.dumps(td["b"]))
+    assert below.saved_path == saved / "b"
+
+
+def test_a_pickle_of_a_folder_that_was_replaced_is_an_error(saved):
+    data = pickle.dumps(TensorDict.load_memmap(saved))
+    TensorDict({"z": torch.zeros(3)}, [3]).memmap(saved)
+    with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
+        pickle.loads(data)
+
+
+def test_what_is_no_saved_folder_says_so(saved, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        TensorDict.load_memmap(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError, match=r"meta\.json"):
+        TensorDict.load_memmap(tmp_path)
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(ValueError, match="not a memory-mapped tensordict archive"):
+        TensorDict.load_memmap(tmp_path / "file")
+    (tmp_path / "x.tdz").write_bytes(b"x")
+    with pytest.raises(tenfold.CorruptFileError, match=r"x\.tdz: end record: is missing"):
+        TensorDict.load_memmap(tmp_path / "x.tdz")
+    with pytest.raises(ValueError, match="found 'w'"):
+        TensorDict.load_memmap(saved, mode="w")
+
+
+def test_nothing_is_unpickled_whatever_is_asked(saved):
+    with pytest.raises(tenfold.UnsupportedError, match="nothing is ever unpickled"):
+        TensorDict.load_memmap(saved, allow_pickle=True)
+    with pytest.raises(TypeError, match="expected a bool"):
+        TensorDict.load_memmap(saved, allow_pickle=1)
+    assert TensorDict.load_memmap(saved, allow_pickle=False)["a"].tolist() == [0, 1, 2]
+
+
+def test_trees_of_very_many_tensors_are_mapped_as_they_are_asked_for(tmp_path, monkeypatch):
+    from tenfold.tensordict import _memmap_folder
+
+    monkeypatch.setattr(_memmap_folder, "MAX_MAPPED_AT_ONCE", 5)
+    tree = {f"n{i}": {f"w{j}": torch.full((2,), float(i)) for j in range(4)} for i in range(6)}
+    made = TensorDict(tree, []).memmap(tmp_path / "p")
+    for td in (made, TensorDict.load_memmap(tmp_path / "p")):
+        assert td["n5", "w3"].tolist() == [5, 5]
+        td["n5", "w3"].fill_(5)
+        assert type(td["n4", "w0"]) is MemoryMappedTensor
+
+
+def test_one_bad_entry_leaves_the_others_alone(saved):
+    (saved / "a.memmap").unlink()
+    td = TensorDict.load_memmap(saved)
+    assert td["b", "c"].sum() == 6
+    with pytest.raises(tenfold.CorruptFileError, match=r'tensor "a": leaf file is missing'):
+        td["a"]

@@ -1,0 +1,223 @@
+"""MemoryMappedTensor: tensors whose bytes are a file, or memory that processes share."""
+
+import copy
+import os
+import pickle
+
+import pytest
+import torch
+
+import tenfold
+from helpers import DTYPES, bytes_of, make_tensor
+from tenfold import MemmapTensor, MemoryMappedTensor
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.memmap"
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 3)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_and_shape_comes_back_from_its_file(path, dtype, shape):
+    source = make_tensor(shape, dtype)
+    made = MemoryMappedTensor.from_tensor(source, filename=path)
+    again = MemoryMappedTensor.from_filename(path, dtype, shape)
+    for tensor in (made, again, MemoryMappedTensor.from_tensor(source)):
+        assert type(tensor) is MemoryMappedTensor
+        assert (tensor.dtype, tensor.shape) == (dtype, torch.Size(shape))
+        assert bytes_of(tensor.clone()) == bytes_of(source)
+    assert path.exists() == bool(source.numel())
+
+
+def test_the_old_name_is_the_same_class():
+    assert MemmapTensor is MemoryMappedTensor
+
+
+def test_the_file_name_is_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = MemoryMappedTensor.zeros(3, filename="x.memmap")
+    assert made.filename == str(tmp_path / "x.memmap")
+    with pytest.raises(RuntimeError, match="no file"):
+        MemoryMappedTensor.zeros(3).filename  # noqa: B018
+
+
+def test_writes_reach_the_file_and_operations_give_plain_tensors(path):
+    made = MemoryMappedTensor.zeros(2, 3, filename=path)
+    made[1] += 5
+    made.flush()
+    assert path.read_bytes() == bytes_of(torch.tensor([[0.0] * 3, [5.0] * 3]))
+    for result in (made + 1, made.sum(0), made.clone(), made[[0]], made[made > 0], made.T):
+        assert type(result) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "index", [0, slice(1, None), (1, 2), (slice(None), 1), None, ..., (0, None), (..., 0)], ids=str
+)
+def test_an_index_that_makes_a_view_keeps_the_file(path, index):
+    made = MemoryMappedTensor.from_tensor(torch.arange(6.0).view(2, 3), filename=path)
+    part = made[index]
+    assert type(part) is MemoryMappedTensor
+    assert part.filename == made.filename
+    again = pickle.loads(pickle.dumps(part))
+    assert torch.equal(again, torch.arange(6.0).view(2, 3)[index])
+    again.fill_(-1)
+    assert torch.equal(part, torch.full_like(part, -1))
+
+
+def test_chains_of_views_are_pickled_with_their_place_in_the_file(path):
+    made = MemoryMappedTensor.from_tensor(torch.arange(24.0).view(2, 3, 4), filename=path)
+    for part in (made[1][::2][0], made.unbind(1)[2][1], made.split(2, 2)[1][:, 1], list(made)[1]):
+        assert type(part) is MemoryMappedTensor
+        assert torch.equal(pickle.loads(pickle.dumps(part)), part)
+        assert len(pickle.dumps(part)) < 1000
+
+
+def test_from_tensor_gives_back_what_is_there_already(path, tmp_path):
+    made = MemoryMappedTensor.from_tensor(torch.ones(3), filename=path)
+    assert MemoryMappedTensor.from_tensor(made, filename=path) is made
+    with pytest.raises(RuntimeError, match=r"/y: .*mapped from .*x\.memmap.*copy_existing"):
+        MemoryMappedTensor.from_tensor(made, filename=tmp_path / "y")
+    copied = MemoryMappedTensor.from_tensor(made, filename=tmp_path / "y", copy_existing=True)
+    assert copied.filename == str(tmp_path / "y")
+    anonymous = MemoryMappedTensor.from_tensor(made)
+    assert MemoryMappedTensor.from_tensor(anonymous) is anonymous
+
+
+def test_an_existing_file_is_an_error_unless_it_may_exist(path):
+    MemoryMappedTensor.ones(3, filename=path)
+    with pytest.raises(RuntimeError, match=r"x\.memmap: the file already exists.*existsok=True"):
+        MemoryMappedTensor.zeros(3, filename=path)
+    made = MemoryMappedTensor.zeros(3, filename=path, existsok=True)
+    assert made.tolist() == [0, 0, 0]
+
+
+def test_a_link_is_not_written_through(path, tmp_path):
+    target = tmp_path / "target"
+    target.write_bytes(b"untouched")
+    path.symlink_to(target)
+    for existsok in (False, True):
+        with pytest.raises(RuntimeError, match="through symlink"):
+            MemoryMappedTensor.from_tensor(torch.ones(3), filename=path, existsok=existsok)
+    assert target.read_bytes() == b"untouched"
+
+
+@pytest.mark.parametrize("filename", ["x.memmap", None], ids=["file", "anonymous"])
+def test_constructors_fill_as_torch_does(tmp_path, filename):
+    def options(name):
+        return {} if filename is None else {"filename": tmp_path / name}
+
+    like = torch.zeros(2, 3, dtype=torch.int16)
+    assert MemoryMappedTensor.empty(2, 3, **options("a")).shape == (2, 3)
+    assert MemoryMappedTensor.zeros((2, 3), **options("b")).dtype == torch.float32
+    assert MemoryMappedTensor.ones(shape=[2, 3], dtype=torch.int8, **options("c")).sum() == 6
+    full = MemoryMappedTensor.full((2,), fill_value=7, dtype=torch.int64, **options("d"))
+    assert full.tolist() == [7, 7]
+    for name, made in {
+        "e": MemoryMappedTensor.empty_like(like, **options("e")),
+        "f": MemoryMappedTensor.zeros_like(like, **options("f")),
+        "g": MemoryMappedTensor.ones_like(like, **options("g")),
+        "h": MemoryMappedTensor.full_like(like, 9, **options("h")),
+    }.items():
+        assert (made.dtype, made.shape) == (torch.int16, (2, 3)), name
+    with pytest.raises(RuntimeError, match="CPU"):
+        MemoryMappedTensor.zeros(2, device="meta")
+    with pytest.raises(ValueError, match="cpu"):
+        MemoryMappedTensor(torch.zeros(2), device="meta")
+
+
+def test_what_cannot_be_mapped_says_so(path):
+    with pytest.raises(RuntimeError, match="requires grad"):
+        MemoryMappedTensor.from_tensor(torch.zeros(2, requires_grad=True), filename=path)
+    with pytest.raises(TypeError, match=r"expected a torch\.Tensor, found ndarray"):
+        MemoryMappedTensor.from_tensor(torch.zeros(2).numpy(), filename=path)
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    with pytest.raises(NotImplementedError, match="jagged"):
+        MemoryMappedTensor.from_tensor(jagged, filename=path)
+    assert not path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("named", [True, False])
+def test_strided_nested_tensors_are_mapped(path, named):
+    parts = [torch.arange(6.0).view(2, 3), torch.arange(3.0).view(1, 3)]
+    nested = torch.nested.nested_tensor(parts)
+    made = MemoryMappedTensor.from_tensor(nested, filename=path if named else None)
+    found = [made]
+    if named:
+        sizes = torch.tensor([[2, 3], [1, 3]])
+        found.append(MemoryMappedTensor.from_filename(path, torch.float32, sizes))
+        found.append(pickle.loads(pickle.dumps(made)))
+    for tensor in found:
+        assert type(tensor) is MemoryMappedTensor
+        for part, expected in zip(torch.Tensor.unbind(tensor), parts, strict=True):
+            assert torch.equal(part, expected)
+
+
+def test_a_storage_of_a_file_stays_in_it(path):
+    MemoryMappedTensor.from_tensor(torch.arange(6.0), filename=path)
+    storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
+    made = MemoryMappedTensor.from_storage(storage, dtype=torch.float32, shape=(2, 3))
+    assert made.filename == str(path)
+    made[0, 0] = 9
+    assert MemoryMappedTensor.from_filename(path, torch.float32, (6,))[0] == 9
+    with pytest.raises(RuntimeError, match="associated filename"):
+        MemoryMappedTensor.from_storage(storage, dtype=torch.float32, filename="elsewhere")
+
+
+# --- modes and bad files -------------------------------------------------------------------------
+
+
+def test_mode_r_changes_memory_only(path):
+    MemoryMappedTensor.from_tensor(torch.zeros(3), filename=path)
+    private = MemoryMappedTensor.from_filename(path, torch.float32, (3,), mode="r")
+    private.fill_(1)
+    assert path.read_bytes() == bytes(12)
+    MemoryMappedTensor.from_filename(path, torch.float32, (3,), mode="r+").fill_(1)
+    assert path.read_bytes() != bytes(12)
+    with pytest.raises(ValueError, match="found 'w'"):
+        MemoryMappedTensor.from_filename(path, torch.float32, (3,), mode="w")
+
+
+def test_a_short_file_is_an_error_and_is_not_grown(path):
+    path.write_bytes(b"\x01" * 10)
+    with pytest.raises(tenfold.CorruptFileError, match="expected 12 bytes, found 10"):
+        MemoryMappedTensor.from_filename(path, torch.float32, (3,))
+    assert path.read_bytes() == b"\x01" * 10
+    with pytest.raises(FileNotFoundError):
+        MemoryMappedTensor.from_filename(f"{path}2", torch.float32, (3,))
+    assert not os.path.exists(f"{path}2")
+
+
+def test_unpickling_after_the_file_was_replaced_is_an_error(path, tmp_path):
+    data = pickle.dumps(MemoryMappedTensor.from_tensor(torch.zeros(3), filename=path))
+    other = tmp_path / "other"
+    other.write_bytes(bytes(12))
+    os.replace(other, path)
+    with pytest.raises(OSError, match="it was replaced since it was mapped"):
+        pickle.loads(data)
+
+
+def test_plain_pickle_refuses_memory_without_a_name():
+    with pytest.raises(RuntimeError, match="multiprocessing"):
+        pickle.dumps(MemoryMappedTensor.zeros(3))
+
+
+def test_a_deep_copy_is_in_memory(path):
+    made = MemoryMappedTensor.ones(3, filename=path)
+    copied = copy.deepcopy(made)
+    copied.fill_(5)
+    assert type(copied) is torch.Tensor
+    assert made.tolist() == [1, 1, 1]
+
+
+def test_a_parameter_over_a_file_is_trained_in_the_file(path):
+    made = MemoryMappedTensor.from_tensor(torch.ones(3), filename=path)
+    parameter = torch.nn.Parameter(made)
+    assert isinstance(parameter, torch.nn.Parameter)
+    assert parameter.filename == str(path)
+    (parameter * 2).sum().backward()
+    torch.optim.SGD([parameter], lr=0.5).step()
+    assert MemoryMappedTensor.from_filename(path, torch.float32, (3,)).tolist() == [0, 0, 0]
+    tenfold.save({"w": parameter}, path.with_name("saved"))
+    assert tenfold.load(path.with_name("saved"))["w"].tolist() == [0, 0, 0]

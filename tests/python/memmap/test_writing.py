@@ -1,0 +1,347 @@
+"""memmap_, memmap, save: which files are written, which tensors stay, what is refused."""
+
+import os
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import MemoryMappedTensor, TensorDict
+
+
+def make(**more):
+    entries = {"a": torch.arange(3.0), "b": {"c": torch.ones(3, 2)}, "s": "text", **more}
+    return TensorDict(entries, [3])
+
+
+def names(folder):
+    found = folder.rglob("*")
+    return sorted(str(path.relative_to(folder)) for path in found if path.is_file())
+
+
+# --- in place and beside -------------------------------------------------------------------------
+
+
+def test_memmap_in_place_turns_the_leaves_into_files(tmp_path):
+    td = make()
+    below = td["b"]
+    assert td.memmap_(tmp_path / "p") is td
+    assert td["b"] is below
+    assert td.is_locked
+    assert td.is_memmap()
+    assert below.is_memmap()
+    assert td.device == torch.device("cpu")
+    assert td["s"] == "text"
+    for key, file in {"a": "a.memmap", ("b", "c"): "b/c.memmap"}.items():
+        assert type(td[key]) is MemoryMappedTensor
+        assert td[key].filename == str(tmp_path / "p" / file)
+    assert td.saved_path == tmp_path / "p"
+    assert below.saved_path == tmp_path / "p" / "b"
+    td["b", "c"][0] = 7
+    assert tenfold.load(tmp_path / "p")["b", "c"][0].tolist() == [7, 7]
+
+
+def test_memmap_leaves_its_source_alone(tmp_path):
+    td = make()
+    files = td.memmap(tmp_path / "p")
+    assert files is not td
+    assert not td.is_locked
+    assert not td.is_memmap()
+    assert type(td["a"]) is torch.Tensor
+    files["a"].fill_(5)
+    assert td["a"].tolist() == [0, 1, 2]
+
+
+def test_exactly_the_files_of_tensordict_are_written(tmp_path):
+    make().memmap(tmp_path / "p")
+    assert names(tmp_path / "p") == [
+        "a.memmap", "b/c.memmap", "b/meta.json", "meta.json", "s/meta.json",
+    ]  # fmt: skip
+
+
+def test_tied_tensors_get_a_file_each(tmp_path):
+    x = torch.zeros(3)
+    files = TensorDict({"a": x, "b": x}, [3]).memmap(tmp_path / "p")
+    files["a"].fill_(1)
+    assert files["b"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_a_future_gives_the_result_or_raises_what_was_raised(tmp_path, num_threads):
+    made = make().memmap(tmp_path / "p", num_threads=num_threads, return_early=True)
+    made = made.result() if num_threads > 1 else made
+    assert made["a"].tolist() == [0, 1, 2]
+    other = make(odd=object())
+
+    def fail():
+        made = other.memmap(tmp_path / "q", num_threads=num_threads, return_early=True)
+        return made.result()
+
+    with pytest.raises(ValueError, match="odd"):
+        fail()
+    assert not (tmp_path / "q").exists()
+
+
+def test_what_the_folder_holds_may_go_while_the_tree_is_in_use(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    make(a=torch.zeros(3)).memmap(tmp_path / "p")
+    for tree in (td, loaded):
+        assert tree["a"].tolist() == [0, 1, 2]
+
+
+def test_keys_that_need_notes_are_kept(tmp_path):
+    td = TensorDict({"shape": torch.ones(2), "x": torch.zeros(2), "x.memmap": {"y": torch.ones(2)}})
+    td.memmap(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert loaded["shape"].tolist() == [1, 1]
+    assert loaded["x.memmap", "y"].tolist() == [1, 1]
+
+
+def test_unlocking_ends_the_mapping(tmp_path):
+    td = make().memmap_(tmp_path / "p").unlock_()
+    assert not td.is_memmap()
+    with pytest.raises(AttributeError, match="no saved path"):
+        td.saved_path  # noqa: B018
+    assert not td.lock_().is_memmap()
+
+
+# --- without a prefix ----------------------------------------------------------------------------
+
+
+def test_without_a_prefix_all_tensors_share_one_file_without_a_name():
+    td = make().memmap()
+    assert td.is_memmap()
+    assert td.saved_path is None
+    assert td["a"]._file.handler is td["b", "c"]._file.handler
+    again = td.memmap()
+    assert again["a"] is td["a"]
+    assert again["b", "c"] is td["b", "c"]
+
+
+def test_the_same_tensor_under_two_keys_gets_memory_of_its_own():
+    x = torch.zeros(3)
+    td = TensorDict({"a": x, "b": x}, [3]).memmap()
+    td["a"].fill_(1)
+    assert td["b"].tolist() == [0, 0, 0]
+
+
+def test_thousands_of_anonymous_tensors_need_one_descriptor():
+    td = TensorDict({str(i): torch.full((2,), i) for i in range(3000)})
+    before = len(os.listdir("/proc/self/fd"))
+    mapped = td.memmap()
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert mapped["2999"].tolist() == [2999, 2999]
+
+
+def test_without_a_prefix_a_saved_tree_stays_where_it_is(tmp_path):
+    td = make().memmap_(tmp_path / "p")
+    leaf = td["a"]
+    assert td.memmap_()["a"] is leaf
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert not loaded.is_memmap()
+    assert loaded.memmap_().saved_path == tmp_path / "p"
+
+
+# --- tensors that are mapped already -------------------------------------------------------------
+
+
+def test_another_prefix_is_an_error_without_copy_existing(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    with pytest.raises(RuntimeError, match=r'/q: key "a": .*p/a\.memmap; pass copy_existing=True'):
+        td.memmap(tmp_path / "q")
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    with pytest.raises(RuntimeError, match="copy_existing=True"):
+        loaded.memmap(tmp_path / "q")
+    assert not (tmp_path / "q").exists()
+    copied = td.memmap(tmp_path / "q", copy_existing=True)
+    assert copied["a"].filename == str(tmp_path / "q" / "a.memmap")
+
+
+def test_new_tensors_join_mapped_ones_in_their_folder(tmp_path):
+    td = make().memmap_(tmp_path / "p")
+    leaf, inode = td["a"], os.stat(tmp_path / "p" / "a.memmap").st_ino
+    td.unlock_()
+    td["new"] = torch.ones(3)
+    del td["b"]
+    td.memmap_(tmp_path / "p")
+    assert td["a"] is leaf
+    assert os.stat(tmp_path / "p" / "a.memmap").st_ino == inode
+    assert names(tmp_path / "p") == ["a.memmap", "meta.json", "new.memmap", "s/meta.json"]
+    leaf.fill_(9)
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert loaded["a"].tolist() == [9, 9, 9]
+    assert loaded["new"].tolist() == [1, 1, 1]
+
+
+def test_new_names_of_dimensions_reach_the_folder(tmp_path):
+    td = make().memmap_(tmp_path / "p").unlock_()
+    td.names = ["time"]
+    td.memmap_(tmp_path / "p")
+    assert TensorDict.load_memmap(tmp_path / "p").names == ["time"]
+
+
+def test_a_part_of_a_mapped_tree_is_not_written_over_the_whole(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    with pytest.raises(RuntimeError, match="copy_existing"):
+        td[1:].memmap(tmp_path / "p")
+    td[1:].memmap(tmp_path / "p", copy_existing=True)
+    assert TensorDict.load_memmap(tmp_path / "p").batch_size == torch.Size([2])
+
+
+def test_keys_exchanged_between_mapped_tensors_are_exchanged_on_disk(tmp_path):
+    td = TensorDict({"a": torch.zeros(3), "b": torch.ones(3)}, [3]).memmap(tmp_path / "p")
+    swapped = TensorDict({"a": td["b"], "b": td["a"]}, [3])
+    swapped.memmap(tmp_path / "p", copy_existing=True)
+    loaded = TensorDict.load_memmap(tmp_path / "p")
+    assert (loaded["a"].tolist(), loaded["b"].tolist()) == ([1, 1, 1], [0, 0, 0])
+
+
+# --- which folders are replaced, and how ---------------------------------------------------------
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    make().memmap(tmp_path / "p")
+    TensorDict({"z": torch.ones(3)}).memmap(tmp_path / "p")
+    assert names(tmp_path / "p") == ["meta.json", "z.memmap"]
+    assert os.listdir(tmp_path) == ["p"]
+
+
+def test_foreign_entries_are_named_and_kept(tmp_path):
+    make().memmap(tmp_path / "p")
+    for name in ("mine", "b/too", "x1", "x2"):
+        (tmp_path / "p" / name).write_text("")
+    with pytest.raises(RuntimeError, match=r'"b/too", "mine", "x1" and 1 more; pass atomic=False'):
+        make().memmap(tmp_path / "p")
+    make(a=torch.full((3,), 8.0)).memmap(tmp_path / "p", atomic=False)
+    assert (tmp_path / "p" / "mine").exists()
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [8, 8, 8]
+
+
+def test_a_tree_of_tensordict_with_pickles_is_no_foreign_folder(tmp_path):
+    make().memmap(tmp_path / "p")
+    (tmp_path / "p" / "s" / "other.pickle").write_bytes(b"")
+    make().memmap(tmp_path / "p")
+    assert not (tmp_path / "p" / "s" / "other.pickle").exists()
+
+
+def test_not_atomic_writes_into_the_files_that_are_there(tmp_path):
+    files = make().memmap(tmp_path / "p")
+    inode = os.stat(tmp_path / "p" / "a.memmap").st_ino
+    make(a=torch.full((3,), 8.0)).memmap(tmp_path / "p", atomic=False)
+    assert os.stat(tmp_path / "p" / "a.memmap").st_ino == inode
+    assert files["a"].tolist() == [8, 8, 8]
+
+
+def test_not_existsok_refuses_files_of_tensors(tmp_path):
+    make().memmap(tmp_path / "p", existsok=False)
+    for atomic in (None, False):
+        with pytest.raises(RuntimeError, match=r"a\.memmap: .*already exists"):
+            make().memmap(tmp_path / "p", existsok=False, atomic=atomic)
+
+
+def test_links_in_a_folder_are_not_written_through(tmp_path):
+    make().memmap(tmp_path / "p")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "p" / "b" / "c.memmap").unlink()
+    (tmp_path / "p" / "b" / "meta.json").unlink()
+    (tmp_path / "p" / "b").rmdir()
+    (tmp_path / "p" / "b").symlink_to(outside)
+    with pytest.raises(RuntimeError, match="through symlink"):
+        make().memmap(tmp_path / "p", atomic=False)
+    assert os.listdir(outside) == []
+
+
+def test_a_folder_that_takes_no_sibling_names_the_remedy(tmp_path, monkeypatch):
+    import errno
+
+    from tenfold import _core
+
+    def refuse(*arguments, **options):
+        raise OSError(errno.EROFS, "read-only file system", str(tmp_path))
+
+    monkeypatch.setattr(_core, "write_memmap", refuse)
+    with pytest.raises(OSError, match="pass atomic=False"):
+        make().memmap(tmp_path / "p")
+
+
+@pytest.mark.parametrize("key", ["a b", "100%", "é"])
+def test_raw_names_are_written_on_request_and_read(tmp_path, key):
+    TensorDict({key: torch.ones(2), "n": {key: torch.ones(2)}}).memmap(
+        tmp_path / "p", robust_key=False
+    )
+    assert (tmp_path / "p" / f"{key}.memmap").exists()
+    assert TensorDict.load_memmap(tmp_path / "p", robust_key=False)["n", key].tolist() == [1, 1]
+
+
+def test_raw_names_that_are_no_names_are_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="No such file or directory"):
+        TensorDict({"a/b": torch.ones(2)}).memmap(tmp_path / "p", robust_key=False)
+    assert not (tmp_path / "p").exists()
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [memoryview(b"x"), object()], ids=["memoryview", "object"])
+def test_a_value_that_is_not_json_is_named_with_its_type(tmp_path, value):
+    td = make()
+    td.set_non_tensor(("b", "odd"), value)
+    with pytest.raises(tenfold.UnsupportedError, match=rf'key "b\.odd".*{type(value).__name__}'):
+        td.memmap_(tmp_path / "p")
+    assert not td.is_memmap()
+    assert not (tmp_path / "p").exists()
+
+
+def test_compression_needs_an_archive_and_an_archive_a_name(tmp_path):
+    with pytest.raises(ValueError, match="compression"):
+        make().memmap(tmp_path / "p", compression="deflate")
+    with pytest.raises(ValueError, match="prefix"):
+        make().memmap(archive=True)
+
+
+def test_share_non_tensor_is_noted_once(tmp_path, monkeypatch):
+    from tenfold.tensordict import _memmap_writers
+
+    monkeypatch.setattr(_memmap_writers, "_noted_share_non_tensor", False)
+    with pytest.warns(UserWarning, match="share_non_tensor is ignored"):
+        make().memmap(tmp_path / "p", share_non_tensor=True)
+    make().memmap(tmp_path / "q", share_non_tensor=True)
+
+
+# --- save ----------------------------------------------------------------------------------------
+
+
+def test_save_returns_what_was_saved_and_keeps_its_checksums(tmp_path):
+    saved = make().save(tmp_path / "p")
+    assert saved.saved_path == tmp_path / "p"
+    assert saved.is_memmap()
+    saved["a"].fill_(9)
+    report = tenfold.verify(tmp_path / "p")
+    assert report.ok
+    assert report.num_checksums > 0
+    assert TensorDict.load(tmp_path / "p")["a"].tolist() == [0, 1, 2]
+
+
+def test_save_takes_the_options_of_every_format(tmp_path):
+    saved = make().save(tmp_path / "x.safetensors", checksums=False)
+    assert tenfold.probe(tmp_path / "x.safetensors") == "safetensors"
+    assert saved["b", "c"].shape == (3, 2)
+    make().dumps(tmp_path / "y", format="safetensors")
+    assert tenfold.probe(tmp_path / "y") == "safetensors"
+
+
+def test_save_of_a_tree_that_lives_there_keeps_its_files(tmp_path):
+    td = make().memmap_(tmp_path / "p")
+    saved = td.save(tmp_path / "p")
+    td["a"].fill_(4)
+    assert saved["a"].tolist() == [4, 4, 4]
+
+
+def test_durable_writes_are_synced(tmp_path):
+    make().memmap(tmp_path / "p", durable=True)
+    td = make().memmap_(tmp_path / "q", durable=True)
+    td["a"].fill_(1)
+    td.flush()
+    assert TensorDict.load_memmap(tmp_path / "q")["a"].tolist() == [1, 1, 1]

@@ -1,0 +1,227 @@
+"""Fields of a tensorclass: read, set, deleted, compared, as those of tensordict's."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from classes import Sample, classes, plain, sample, table
+
+import tenfold
+
+pytest.importorskip("tensordict")
+from compare import assert_same_outcome
+
+
+def after(change):
+    """What an object is after a statement on it."""
+
+    def call(obj, lib):
+        change(obj, lib)
+        return obj
+
+    return call
+
+
+READING = {
+    "fields": lambda o, lib: [o.x, o.label, o.y, o.info, o.count],
+    "get": lambda o, lib: [o.get("x"), o.get("label"), o.get("y"), o.get("other", 5)],
+    "get_below": lambda o, lib: [o.get(("inner", "x")), o.get(("inner", "label"))],
+    "get_at": lambda o, lib: [o.get_at("x", 1), o.get_at("y", 1)],
+    "keys": lambda o, lib: sorted(o.keys()),
+    "keys_of_leaves": lambda o, lib: sorted(map(str, o.keys(True, True))),
+    "items": lambda o, lib: sorted(key for key, _ in o.items()),
+    "non_tensor_items": lambda o, lib: sorted(key for key, _ in o.non_tensor_items()),
+    "to_dict": lambda o, lib: o.to_dict(),
+    "to_dict_without_none": lambda o, lib: o.to_dict(retain_none=False),
+    "to_tensordict": lambda o, lib: o.to_tensordict(),
+    "to_tensordict_with_none": lambda o, lib: o.to_tensordict(retain_none=True).select("y", "x"),
+    "from_tensordict": lambda o, lib: type(o).from_tensordict(o.to_tensordict()),
+    "from_tensordict_and_values": lambda o, lib: (
+        type(o)
+        .from_tensordict(o.select("x", as_tensordict=True), {"label": "given", "y": None})
+        .label
+    ),
+    "from_dict": lambda o, lib: (
+        type(o).from_dict(o.to_dict(), batch_size=[4]).select("x", "label", "count")
+    ),
+    "from_dict_with_any_batch_size": lambda o, lib: type(o).from_dict(
+        {"x": torch.zeros(2, 3), "y": torch.zeros(2)}, auto_batch_size=True
+    ),
+    "length": lambda o, lib: len(o),
+    "shape": lambda o, lib: [o.shape, o.batch_size, o.ndim, o.numel(), o.device, o.names],
+    "numpy": lambda o, lib: sorted(o.numpy()),
+    "copy": lambda o, lib: copy.copy(o),
+    "deepcopy": lambda o, lib: copy.deepcopy(o),
+    "replaced": lambda o, lib: o.replace(label="new", x=o.x + 1),
+    "replaced_as_a_dataclass": lambda o, lib: dataclasses.replace(o, label="new").label,
+    "selected": lambda o, lib: o.select("x", ("inner", "x")),
+    "selected_as_tensordict": lambda o, lib: o.select("x", as_tensordict=True),
+    "excluded": lambda o, lib: o.exclude("x", ("inner", "label")),
+    "renamed": lambda o, lib: o.rename_keys({"x": "y"}),
+    "state_dict": lambda o, lib: sorted(o.state_dict().items(), key=lambda pair: pair[0]),
+    "state_dict_metadata": lambda o, lib: [
+        (key, about["_type"], sorted(about["_non_tensor"].items(), key=str))
+        for key, about in sorted(o.state_dict()._metadata.items())
+    ],
+    "load_state_dict": lambda o, lib: plain(lib).zero_().load_state_dict(o.state_dict()),
+    "load_state_dict_of_a_tree": lambda o, lib: lib.TensorDict(
+        {"o": plain(lib).zero_()}, [4]
+    ).load_state_dict(lib.TensorDict({"o": o}, [4]).state_dict()),
+    "is_tensorclass": lambda o, lib: [lib.is_tensorclass(o), lib.is_tensor_collection(o)],
+    "by_a_key": lambda o, lib: o["x"],
+    "truth": lambda o, lib: bool(o),
+    "hash": lambda o, lib: hash(o),
+}
+
+WRITING = {
+    "a_tensor": after(lambda o, lib: setattr(o, "x", torch.ones(4))),
+    "a_number": after(lambda o, lib: setattr(o, "count", 7)),
+    "a_value": after(lambda o, lib: setattr(o, "label", "new")),
+    "values_of_rows": after(lambda o, lib: setattr(o, "label", list("abcd"))),
+    "none": after(lambda o, lib: setattr(o, "x", None)),
+    "none_again": after(lambda o, lib: setattr(o, "y", None)),
+    "an_object": after(lambda o, lib: setattr(o, "inner", o.inner.clone())),
+    "a_tensordict": after(
+        lambda o, lib: setattr(o, "inner", lib.TensorDict({"x": torch.zeros(4)}, [4]))
+    ),
+    "set": lambda o, lib: o.set("x", torch.ones(4, 3)),
+    "set_in_place": lambda o, lib: o.set("x", torch.ones(4, 3), inplace=True),
+    "set_below": after(lambda o, lib: o.set(("inner", "x"), torch.zeros(4))),
+    "set_a_value_in_place": lambda o, lib: o.set("label", "b", inplace=True),
+    "set_": lambda o, lib: o.set_("x", torch.ones(4, 3)),
+    "set_at_": lambda o, lib: o.set_at_("x", torch.ones(3), 1),
+    "del_": lambda o, lib: o.del_("x"),
+    "del_what_is_none": lambda o, lib: o.del_("y"),
+    "del_what_is_no_field": lambda o, lib: o.del_("other"),
+    "delattr": after(lambda o, lib: delattr(o, "label")),
+    "update": lambda o, lib: o.update({"label": "new", "x": torch.ones(4, 3)}),
+    "update_by_keywords": lambda o, lib: o.update(label="new"),
+    "update_to_none": lambda o, lib: o.update({"x": None}),
+    "update_a_number": lambda o, lib: o.update({"count": 9}),
+    "update_below": lambda o, lib: o.update({"inner": {"x": torch.zeros(4, 2)}}),
+    "update_with_another": lambda o, lib: o.update(plain(lib).zero_()),
+    "update_with_a_tensordict": lambda o, lib: o.update(lib.TensorDict({"y": torch.ones(4)}, [4])),
+    "update_some": lambda o, lib: o.update(
+        {"x": torch.ones(4, 3), "label": "new"}, keys_to_update=["label"]
+    ),
+    "update_other_keys": lambda o, lib: o.update({"other": 1}),
+    "update_": lambda o, lib: o.update_({"x": torch.ones(4, 3)}),
+    "update_with_an_object_": lambda o, lib: o.update_(plain(lib).zero_()),
+    "pop": lambda o, lib: [o.pop("x"), o.x],
+    "locked": lambda o, lib: o.lock_().set("x", 1),
+    "locked_attribute": lambda o, lib: setattr(o.lock_(), "x", 1),
+    "unlocked_for_a_while": after(lambda o, lib: write_unlocked(o.lock_())),
+    "device": lambda o, lib: setattr(o, "device", "cpu"),
+    "names": after(lambda o, lib: setattr(o, "names", ["rows"])),
+    "batch_size": after(lambda o, lib: setattr(o.exclude("count"), "batch_size", [4])),
+    "itself": lambda o, lib: setattr(o, "inner", o),
+}
+
+
+def write_unlocked(obj):
+    with obj.unlock_() as unlocked:
+        assert unlocked is obj
+        obj.label = "new"
+
+
+@table(READING)
+def test_reading(call):
+    assert_same_outcome(plain, call)
+
+
+@table(WRITING)
+def test_writing(call):
+    assert_same_outcome(plain, call)
+
+
+COMPARING = {
+    "equal": lambda o, lib: o == o.clone(),
+    "not_equal": lambda o, lib: o != o.clone(),
+    "other_values": lambda o, lib: (o == o.replace(label="b")).label,
+    "all": lambda o, lib: [(o == o).all(), (o != o).any()],
+    "a_tensordict": lambda o, lib: (o == o.to_tensordict()).all(),
+    "text": lambda o, lib: [o == "text", o != "text", o == None, o != None],  # noqa: E711
+    "other_fields": lambda o, lib: o == o.exclude("x"),
+    "one_dimension": lambda o, lib: (o == o).all(0),
+}
+
+
+@table(COMPARING)
+def test_comparing(call):
+    assert_same_outcome(plain, call)
+
+
+def texts(lib):
+    cls = classes(lib)
+    made = plain(lib)
+    return [
+        repr(obj)
+        for obj in (
+            made,
+            made[0],
+            made.select("x"),
+            cls.Plain(torch.zeros(2), device="cpu"),
+            lib.TensorDict({"a": made, "b": torch.zeros(4)}, [4]),
+            cls.Hiding(torch.zeros(2), "text", 5),
+            made.empty(),
+            lib.lazy_stack([made.select("x"), made.select("x", "inner")]),
+            lib.lazy_stack([cls.Plain(torch.zeros(n), inner=made[0]) for n in (1, 2)]),
+            lib.TensorDict({"a": lib.lazy_stack([made, made])}, [2]),
+        )
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_texts_are_those_of_tensordict():
+    import tensordict
+
+    assert texts(tenfold) == texts(tensordict)
+
+
+def test_attributes_that_are_no_fields_are_refused_and_the_nearest_is_named():
+    made = sample()
+    with pytest.raises(
+        AttributeError, match=r"no attribute or field 'lable'.*did you mean 'label'"
+    ):
+        made.lable  # noqa: B018
+    with pytest.raises(AttributeError, match=r'no field "lable".*did you mean \'label\''):
+        made.lable = "a"
+
+
+def test_private_names_are_refused_without_a_search():
+    with pytest.raises(AttributeError, match=r"^_nothing$"):
+        sample()._nothing  # noqa: B018
+
+
+def test_to_tensordict_shares_no_memory_and_holds_no_classes():
+    made = sample(inner=sample())
+    found = made.to_tensordict()
+    assert type(found) is tenfold.TensorDict
+    assert type(found["inner"]) is tenfold.TensorDict
+    found["x"].zero_()
+    assert made.x.any()
+
+
+def test_values_that_are_no_tensordict_make_no_object():
+    with pytest.raises(RuntimeError, match="from_tensordict: expected a TensorDict, found a dict"):
+        Sample.from_tensordict({"x": 1})
+    with pytest.raises(ValueError, match=r"Sample: expected the keys .*found \['other'\]"):
+        Sample.from_tensordict(tenfold.TensorDict({"other": torch.zeros(2)}))
+    with pytest.raises(KeyError, match='field "x": found two values'):
+        Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
+
+
+def test_an_object_of_tensordict_becomes_one_of_ours():
+    tensordict = pytest.importorskip("tensordict")
+    theirs = tensordict.TensorDict({"x": torch.ones(2)}, [2])
+    assert Sample.from_tensordict(theirs).x.tolist() == [1, 1]
+
+
+def test_state_of_unknown_fields_is_refused():
+    state = sample().state_dict()
+    state["other"] = torch.zeros(1)
+    with pytest.raises(KeyError, match='key "other"'):
+        sample().load_state_dict(state)

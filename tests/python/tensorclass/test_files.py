@@ -1,0 +1,306 @@
+"""Tensorclasses in files, both ways between tenfold and tensordict."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pickle
+import warnings
+
+import pytest
+import torch
+from classes import Sample, sample
+
+import tenfold
+from tenfold import LazyStackedTensorDict, TensorDict
+
+
+def full(rows=4):
+    return sample(rows, label="a", inner=sample(rows, label="b"), info={"k": [1, None]})
+
+
+def assert_same_object(found, expected):
+    assert type(found) is type(expected)
+    assert found.batch_size == expected.batch_size
+    for field in dataclasses.fields(expected):
+        mine, theirs = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(theirs, torch.Tensor):
+            assert torch.equal(mine, theirs), field.name
+        elif tenfold.is_tensorclass(theirs):
+            assert_same_object(mine, theirs)
+        else:
+            assert mine == theirs, field.name
+
+
+@pytest.fixture(params=["folder", "saved.safetensors"])
+def path(request, tmp_path):
+    return tmp_path / request.param
+
+
+@pytest.mark.parametrize("read", [tenfold.open, tenfold.load])
+def test_what_was_saved_is_of_its_class(path, read):
+    tenfold.save(full(), path)
+    assert_same_object(read(path), full())
+
+
+@pytest.mark.parametrize("read", [tenfold.open, tenfold.load])
+def test_objects_keep_their_class_within_trees(path, read):
+    tenfold.save(TensorDict({"a": {"b": full()}}, [4]), path)
+    assert_same_object(read(path)["a", "b"], full())
+
+
+def test_objects_keep_their_class_within_containers(path):
+    tenfold.save({"list": [full(), 1]}, path)
+    assert_same_object(tenfold.load(path)["list"][0], full())
+
+
+def test_what_was_opened_can_be_saved_again(path, tmp_path):
+    tenfold.save(full(), path)
+    tenfold.save(tenfold.open(path), tmp_path / "again")
+    assert_same_object(tenfold.load(tmp_path / "again"), full())
+
+
+def test_what_was_opened_and_changed_can_be_saved_again(path, tmp_path):
+    tenfold.save(full(), path)
+    opened = tenfold.open(path)
+    opened.label = "new"
+    opened.inner = None
+    tenfold.save(opened, tmp_path / "again")
+    found = tenfold.load(tmp_path / "again")
+    assert (found.label, found.inner) == ("new", None)
+    assert torch.equal(found.x, full().x)
+
+
+def test_a_tree_that_was_opened_takes_a_class_when_it_is_saved(path, tmp_path):
+    tenfold.save(TensorDict({"x": torch.ones(2)}, [2]), path)
+    tenfold.save(Sample.from_tensordict(tenfold.open(path)), tmp_path / "again")
+    assert type(tenfold.open(tmp_path / "again")) is Sample
+
+
+def test_a_lazy_stack_of_objects_is_one_when_it_is_loaded(path):
+    stack = tenfold.lazy_stack([full(2), sample(2, label="b")])
+    tenfold.save(stack, path)
+    found = tenfold.load(path)
+    assert type(found) is Sample
+    assert type(found._tensordict) is LazyStackedTensorDict
+    assert_same_object(found[0], full(2))
+    assert_same_object(found[1], sample(2, label="b"))
+
+
+def test_opened_objects_are_pickled_by_their_path(path):
+    tenfold.save({"a": full()}, path)
+    text = pickle.dumps(tenfold.open(path)["a"])
+    assert len(text) < 1000
+    assert_same_object(pickle.loads(text), full())
+
+
+# --- mapped ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["memmap", "memmap_"])
+def test_mapped_objects_write_through(tmp_path, method):
+    made = full()
+    mapped = getattr(made, method)(tmp_path / "saved")
+    assert (mapped is made) == (method == "memmap_")
+    assert mapped.is_memmap()
+    assert mapped.is_locked
+    mapped.x[0] = 7
+    mapped.inner.x[1] = 8
+    found = Sample.load_memmap(tmp_path / "saved")
+    assert_same_object(found, mapped)
+    assert found.x[0, 0] == 7
+
+
+def test_preallocated_objects_are_zero_and_keep_their_values(tmp_path):
+    made = full()[0].expand(100).memmap_like(tmp_path / "saved")
+    assert type(made) is Sample
+    assert not made.x.any()
+    assert (made.batch_size, made[99].label) == (torch.Size([100]), "a")
+
+
+@pytest.mark.parametrize("method", ["save", "dumps"])
+def test_save_gives_an_object_that_load_reads(tmp_path, method):
+    saved = getattr(full(), method)(tmp_path / "saved")
+    assert type(saved) is Sample
+    assert_same_object(Sample.load(tmp_path / "saved"), full())
+
+
+def test_files_can_be_loaded_into_an_object(tmp_path):
+    full().memmap(tmp_path / "saved")
+    made = full().zero_()
+    assert made.load_memmap_(tmp_path / "saved") is made
+    assert_same_object(made, full())
+
+
+def test_any_class_loads_what_is_saved_as_what_it_is(tmp_path):
+    TensorDict({"x": torch.ones(2)}, [2]).memmap(tmp_path / "tree")
+    full().memmap(tmp_path / "object")
+    assert type(Sample.load_memmap(tmp_path / "tree")) is TensorDict
+    assert type(TensorDict.load_memmap(tmp_path / "object")) is Sample
+
+
+def test_mapped_objects_are_pickled_by_their_path(tmp_path):
+    mapped = full().memmap(tmp_path / "saved")
+    text = pickle.dumps(mapped)
+    assert len(text) < 1000
+    found = pickle.loads(text)
+    assert type(found._tensordict) is TensorDict
+    found.inner.x.zero_()
+    assert not mapped.inner.x.any()
+
+
+# --- the name of the class -------------------------------------------------------------------
+
+
+def rename_class(folder, name):
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, "_type": name}))
+
+
+def test_a_class_that_is_not_defined_is_named_once_and_its_fields_come(tmp_path):
+    sample(label="a").memmap(tmp_path / "saved")
+    rename_class(tmp_path / "saved", "<class 'elsewhere.Unknown'>")
+    with pytest.warns(UserWarning, match=r"<class 'elsewhere\.Unknown'>: it is not defined"):
+        found = tenfold.open(tmp_path / "saved")
+    assert type(found) is TensorDict
+    assert found["label"] == "a"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tenfold.open(tmp_path / "saved")
+
+
+def test_a_file_never_causes_an_import(tmp_path, monkeypatch):
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    sample().memmap(tmp_path / "saved")
+    rename_class(tmp_path / "saved", "<class 'never_imported.C'>")
+    with pytest.warns(UserWarning, match="never_imported"):
+        tenfold.load(tmp_path / "saved")
+
+
+def test_a_class_loads_what_another_module_saved_under_its_name(tmp_path):
+    sample(label="a").memmap(tmp_path / "saved")
+    rename_class(tmp_path / "saved", "<class 'an_older_module.Sample'>")
+    assert_same_object(Sample.load_memmap(tmp_path / "saved"), sample(label="a"))
+
+
+def test_a_class_that_was_defined_again_is_the_one_that_counts(tmp_path):
+    def define():
+        @tenfold.tensorclass
+        class Again:
+            x: torch.Tensor
+
+        return Again
+
+    older, newer = define(), define()
+    older(torch.ones(2)).memmap(tmp_path / "saved")
+    assert type(TensorDict.load_memmap(tmp_path / "saved")) is newer
+
+
+def test_entries_that_are_no_fields_are_refused(tmp_path):
+    folder = tmp_path / "saved"
+    sample().memmap(folder)
+    (folder / "_tensordict" / "other.memmap").write_bytes(bytes(4))
+    meta = json.loads((folder / "_tensordict" / "meta.json").read_text())
+    other = {"device": "cpu", "shape": [4, 1], "dtype": "torch.uint8", "is_nested": False}
+    (folder / "_tensordict" / "meta.json").write_text(json.dumps({"other": other, **meta}))
+    with pytest.raises(ValueError, match=r"Sample: expected the keys .*'other'"):
+        tenfold.open(folder)
+
+
+# --- tensordict ------------------------------------------------------------------------------
+
+
+@functools.cache  # of two classes of one name tensordict takes any
+def tensordicts_class():
+    """tensordict's class of the same name, module and fields."""
+    upstream = pytest.importorskip("tensordict")
+    body = {
+        "__annotations__": {"x": torch.Tensor, "label": str, "inner": object, "info": object},
+        "__module__": Sample.__module__,
+        "__qualname__": Sample.__qualname__,
+        "label": "none",
+        "inner": None,
+        "info": None,
+    }
+    cls = upstream.tensorclass(type("Sample", (), body))
+    assert str(cls) == str(Sample)
+    return upstream, cls
+
+
+def theirs(cls):
+    x = torch.arange(12.0).reshape(4, 3)
+    inner = cls(x, label="b", batch_size=[4])
+    return cls(x, label="a", inner=inner, info={"k": [1, None]}, batch_size=[4])
+
+
+@pytest.mark.parametrize("read", [tenfold.open, tenfold.load, Sample.load_memmap])
+def test_what_tensordict_wrote_is_of_our_class(tmp_path, read):
+    _, cls = tensordicts_class()
+    theirs(cls).memmap(tmp_path / "saved")
+    assert_same_object(read(tmp_path / "saved"), full())
+
+
+@pytest.mark.parametrize("write", ["save", "memmap"])
+def test_what_we_wrote_is_of_tensordicts_class(tmp_path, write):
+    upstream, cls = tensordicts_class()
+    getattr(full(), write)(tmp_path / "saved")
+    found = upstream.TensorDict.load_memmap(tmp_path / "saved")
+    assert type(found) is cls
+    assert (found == theirs(cls)).all()
+    assert (found.label, found.inner.label, found.info) == ("a", "b", {"k": [1, None]})
+    assert found.inner.inner is None
+
+
+def test_stacks_go_both_ways(tmp_path):
+    upstream, cls = tensordicts_class()
+    upstream.lazy_stack([theirs(cls), theirs(cls)]).memmap(tmp_path / "theirs")
+    found = TensorDict.load_memmap(tmp_path / "theirs")
+    assert type(found) is Sample
+    assert_same_object(found[1], full())
+    tenfold.lazy_stack([full(), full()]).memmap(tmp_path / "ours")
+    found = upstream.TensorDict.load_memmap(tmp_path / "ours")
+    assert type(found) is cls
+    assert (found[1] == theirs(cls)).all()
+
+
+def test_the_files_are_those_of_tensordict(tmp_path):
+    _, cls = tensordicts_class()
+    theirs(cls).memmap(tmp_path / "theirs")
+    full().memmap(tmp_path / "ours")
+    names = [
+        {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+        for folder in (tmp_path / "theirs", tmp_path / "ours")
+    ]
+    assert names[0] == names[1]
+
+
+def test_objects_of_tensordict_are_saved_and_come_as_ours(path):
+    _, cls = tensordicts_class()
+    tenfold.save({"a": theirs(cls)}, path)
+    assert_same_object(tenfold.load(path)["a"], full())
+
+
+def test_objects_of_tensordict_in_our_tree_become_ours():
+    _, cls = tensordicts_class()
+    assert_same_object(TensorDict({"a": theirs(cls)}, [4])["a"], full())
+
+
+def test_post_init_runs_when_an_object_is_loaded_and_not_when_it_is_saved(tmp_path):
+    @tenfold.tensorclass
+    class Counted:
+        x: torch.Tensor
+
+        def __post_init__(self):
+            self.x = self.x + 1
+
+    made = Counted(torch.zeros(2), batch_size=[2])
+    stack = tenfold.lazy_stack([Counted(torch.zeros(2), batch_size=[2])])
+    before = stack._tensordict.tensordicts[0]["x"].tolist()
+    for name, saved in (("one", made), ("stack", stack)):
+        tenfold.save(saved, tmp_path / name)
+    assert (made.x.tolist(), before) == ([1, 1], [2, 2])
+    assert tenfold.load(tmp_path / "one").x.tolist() == [2, 2]
+    loaded = tenfold.load(tmp_path / "stack")
+    assert loaded._tensordict.tensordicts[0]["x"].tolist() == [3, 3]

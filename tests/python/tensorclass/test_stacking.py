@@ -1,0 +1,84 @@
+"""Objects of tensorclasses stacked and concatenated, as tensordict's are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from classes import Sample, classes, plain, sample, table
+
+import tenfold
+
+pytest.importorskip("tensordict")
+from compare import assert_same_outcome
+
+
+def two(lib):
+    return [plain(lib), plain(lib).replace(label="b")]
+
+
+def of_other_shapes(lib):
+    cls = classes(lib).Plain
+    return [cls(torch.zeros(2, n), label=str(n), batch_size=[2]) for n in (1, 3)]
+
+
+CASES = {
+    "stack": lambda os, lib: torch.stack(os),
+    "stack_last": lambda os, lib: torch.stack(os, -1),
+    "stack_of_the_library": lambda os, lib: lib.stack(os),
+    "stack_of_the_class": lambda os, lib: type(os[0]).stack(os),
+    "cat": lambda os, lib: torch.cat(os),
+    "cat_of_the_class": lambda os, lib: type(os[0]).cat(os),
+    "stack_differing_fields": lambda os, lib: torch.stack([os[0], os[1].exclude("x")]),
+    "lazy_stack_then_index": lambda os, lib: [lib.lazy_stack(os)[0], lib.lazy_stack(os)[:, 1]],
+    "lazy_stack_of_the_class": lambda os, lib: type(os[0]).lazy_stack(os)[1],
+    "lazy_stack_fields": lambda os, lib: [lib.lazy_stack(os).x, lib.lazy_stack(os).label],
+    "lazy_stack_unbind": lambda os, lib: lib.lazy_stack(os, 1).unbind(1),
+    "lazy_stack_below": lambda os, lib: lib.lazy_stack([lib.TensorDict({"o": o}, [4]) for o in os])[
+        "o"
+    ][0],
+    "maybe_dense_stack": lambda os, lib: lib.maybe_dense_stack(os),
+    "stack_of_trees": lambda os, lib: torch.stack([lib.TensorDict({"o": o}, [4]) for o in os]),
+}
+
+
+@table(CASES)
+def test_joining(call):
+    assert_same_outcome(two, call)
+
+
+LAZY = {
+    "rows": lambda os, lib: list(lib.lazy_stack(os)),
+    "values": lambda os, lib: lib.lazy_stack(os).label,
+    "uneven_tensors": lambda os, lib: lib.lazy_stack(os).x,
+    "uneven_tensors_as_a_list": lambda os, lib: lib.lazy_stack(os).get("x", as_list=True),
+    "maybe_dense": lambda os, lib: list(lib.maybe_dense_stack(os)),
+    "clone": lambda os, lib: list(lib.lazy_stack(os).clone()),
+    "dense": lambda os, lib: torch.stack(os),
+}
+
+
+@table(LAZY)
+def test_other_shapes(call):
+    assert_same_outcome(of_other_shapes, call)
+
+
+def test_a_lazy_stack_is_of_the_class_and_keeps_its_members():
+    members = [sample(2), sample(2, label="b")]
+    stack = tenfold.lazy_stack(members)
+    assert type(stack) is Sample
+    assert type(stack._tensordict) is tenfold.LazyStackedTensorDict
+    stack[0].x.zero_()
+    assert not members[0].x.any()
+
+
+def test_a_field_that_some_members_have_is_a_list():
+    stack = tenfold.lazy_stack([sample(2), sample(2, inner=sample(2))])
+    assert stack.inner[0] is None
+    assert type(stack.inner[1]) is Sample
+
+
+def test_post_init_runs_on_each_member_of_a_lazy_stack():
+    cls = classes(tenfold).Counting
+    members = [cls(torch.zeros(n)) for n in (1, 2)]
+    stack = tenfold.lazy_stack(members)
+    assert [row.x.shape[0] for row in stack] == [1, 2]

@@ -1,0 +1,28 @@
+import pytest
+import torch
+
+from tenfold import TensorDict
+
+
+def test_a_batch_size_that_no_tensor_has_is_refused():
+    td = TensorDict({"a": torch.zeros(2, 3), "n": {"b": torch.zeros(2, 3)}}, [2])
+    td.batch_size = [2, 3]
+    assert td["n"].batch_size == (2, 3)
+    with pytest.raises(RuntimeError, match=r'key "a": .* \[3\], found \[2, 3\]'):
+        td.batch_size = [3]
+
+
+def test_the_longest_common_batch_size_is_found():
+    td = TensorDict({"a": torch.zeros(2, 3, 4), "b": torch.zeros(2, 3, 5)}).auto_batch_size_()
+    assert td.batch_size == (2, 3)
+
+
+def test_names_follow_the_dimensions():
+    td = TensorDict({"a": torch.zeros(2, 3, 4)}, [2, 3], names=["time", None])
+    assert td.transpose(0, 1).names == [None, "time"]
+    assert td.unsqueeze(0).names == [None, "time", None]
+    assert td[0].names == [None]
+    assert td[:, [0, 2]].names == ["time", None]
+    assert td.rename(time="t").names == ["t", None]
+    with pytest.raises(ValueError, match="expected different ones"):
+        td.names = ["x", "x"]

@@ -1,0 +1,64 @@
+import sys
+
+import pytest
+import torch
+
+from tenfold import LazyStackedTensorDict, TensorDict
+
+
+def tree():
+    return TensorDict({"a": torch.arange(2), "b": {"c": torch.ones(2, 3)}, "s": "x"}, [2])
+
+
+def test_rows_become_lists_of_dicts():
+    assert tree().tolist(convert_tensors=True)[1] == {"a": 1, "b": {"c": [1, 1, 1]}, "s": "x"}
+    assert tree().numpy()["b"]["c"].shape == (2, 3)
+
+
+def test_a_state_dict_has_dotted_names_and_goes_back():
+    state = tree().state_dict()
+    assert list(state) == ["a", "b.c"]
+    other = TensorDict({"a": torch.zeros(2), "b": {"c": torch.zeros(2, 3)}, "s": "y"}, [2])
+    other.load_state_dict(state)
+    assert other["b", "c"].sum() == 6
+    assert other["s"] == "x"
+    with pytest.raises(RuntimeError, match=r"missing \['b.c'\]"):
+        other.load_state_dict({"a": torch.zeros(2)})
+
+
+def test_a_pytree_comes_back_as_it_was():
+    pytree = [torch.ones(2), {"a": (torch.zeros(1), torch.ones(1))}]
+    found = TensorDict.from_pytree(pytree).to_pytree()
+    assert type(found) is list
+    assert type(found[1]["a"]) is tuple
+    assert found[0] is pytree[0]
+
+
+def test_the_other_librarys_tree_shares_the_memory():
+    tensordict = pytest.importorskip("tensordict")
+    td = tree()
+    theirs = td.to_tensordict()
+    assert isinstance(theirs, tensordict.TensorDict)
+    assert theirs["b", "c"].data_ptr() == td["b", "c"].data_ptr()
+    assert theirs["s"] == "x"
+    back = TensorDict.from_tensordict(theirs)
+    assert back["a"].data_ptr() == td["a"].data_ptr()
+    stack = LazyStackedTensorDict(
+        TensorDict({"x": torch.ones(1)}), TensorDict({"x": torch.ones(2)})
+    )
+    assert len(stack.to_tensordict().tensordicts) == 2
+
+
+def test_without_the_other_library_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensordict", None)
+    with pytest.raises(ImportError, match="expected the package tensordict"):
+        tree().to_tensordict()
+
+
+def test_dtypes_and_copies():
+    assert tree().double()["b", "c"].dtype == torch.float64
+    assert tree().to(torch.float16)["a"].dtype == torch.float16
+    td = tree()
+    assert td.clone()["a"] is not td["a"]
+    assert td.clone(recurse=False)["a"] is td["a"]
+    assert td.bytes() == 2 * 8 + 6 * 4

@@ -1,0 +1,102 @@
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tenfold import LazyStackedTensorDict, TensorDict
+
+
+@dataclasses.dataclass
+class Run:
+    loss: torch.Tensor
+    name: str
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def test_fields_become_entries():
+    td = TensorDict.from_dataclass(Run(torch.zeros(3), "x"), auto_batch_size=True)
+    assert td.batch_size == (3,)
+    assert td["name"] == "x"
+    pair = TensorDict.from_namedtuple(Pair(torch.zeros(3), {"x": 1}))
+    assert pair.keys(True, True) == ["left", ("right", "x")]
+    assert TensorDict.from_tuple((torch.zeros(3), 1)).keys() == ["0", "1"]
+    with pytest.raises(TypeError, match=r"expected an object of a dataclass, found .*Run"):
+        TensorDict.from_dataclass(Run)
+
+
+ARRAYS = {
+    "fields": np.zeros(3, [("a", "f4"), ("b", "i4", (2,))]),
+    "two_dims": np.arange(6, dtype="i8").reshape(2, 3).view([("a", "i8")]),
+    "nested": np.ones(3, [("n", [("a", "f4"), ("b", "u1")])]),
+    "odd_strides": np.ones(3, [("a", "i8"), ("b", "f4")]),
+    "text": np.array([("x", 1), ("yz", 2)], [("s", "U2"), ("a", "i8")]),
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_structured_arrays_go_both_ways(array):
+    td = TensorDict.from_struct_array(array)
+    assert td.batch_size == array.shape
+    found = td.to_struct_array()
+    assert found.dtype.fields.keys() == array.dtype.fields.keys()
+    assert (found == array).all()
+
+
+def test_tensors_of_a_structured_array_share_its_memory():
+    array = ARRAYS["fields"].copy()
+    td = TensorDict.from_struct_array(array)
+    array["a"][1] = 5
+    assert td["a"].tolist() == [0, 5, 0]
+
+
+def test_a_schema_becomes_zeros_in_memory_in_files_and_in_shared_memory(tmp_path):
+    schema = {"x": ([3], torch.float32), "y": ([], torch.int64)}
+    for storage, options in [
+        (None, {}), ("shared", {}), ("memmap", {"prefix": tmp_path / "m"})
+    ]:  # fmt: skip
+        td = TensorDict.from_schema(schema, batch_size=[4], storage=storage, **options)
+        assert {k: (tuple(v.shape), v.dtype, int(v.sum())) for k, v in td.items()} == {
+            "x": ((4, 3), torch.float32, 0),
+            "y": ((4,), torch.int64, 0),
+        }
+        assert td.is_shared() == (storage == "shared")
+        assert td.is_memmap() == (storage == "memmap")
+    td["x"][1] = 2
+    assert TensorDict.load_memmap(tmp_path / "m")["x"].sum() == 6
+    with pytest.raises(ValueError, match="found 'redis'"):
+        TensorDict.from_schema(schema, storage="redis")
+
+
+def write(td):
+    td["n", "x"][1] = 7
+    td.set_("v", torch.ones(2))
+
+
+def test_a_child_process_writes_into_shared_tensors():
+    td = TensorDict({"n": {"x": torch.zeros(2)}, "v": torch.zeros(2), "s": "text"}, [2])
+    assert not td.is_shared()
+    td.share_memory_()
+    assert td.is_shared()
+    assert td.is_locked
+    process = torch.multiprocessing.get_context("spawn").Process(target=write, args=(td,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert td["n", "x"].tolist() == [0, 7]
+    assert td["v"].sum() == 2
+
+
+def test_mapped_tensors_are_shared_already(tmp_path):
+    td = TensorDict({"x": torch.zeros(2)}).memmap(tmp_path / "m")
+    with pytest.raises(RuntimeError, match="expected tensors in memory, found mapped ones"):
+        td.share_memory_()
+
+
+def test_a_stack_is_extended():
+    stack = LazyStackedTensorDict(TensorDict({"x": torch.zeros(1)}, [1]))
+    stack.extend(TensorDict({"x": torch.ones(2, 1)}, [2, 1]).unbind(0))
+    assert stack["x"].flatten().tolist() == [0, 1, 1]

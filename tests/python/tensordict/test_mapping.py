@@ -1,0 +1,94 @@
+import pytest
+import torch
+
+from tenfold import NonTensorData, TensorDict
+
+
+def tree():
+    return TensorDict({"a": torch.zeros(2, 3), "b": {"c": torch.ones(2)}, "s": "text"}, [2])
+
+
+def test_keys_list_children_before_their_node():
+    assert tree().keys(True) == ["a", ("b", "c"), "b", "s"]
+    assert tree().keys(True, True) == ["a", ("b", "c")]
+    assert tree().keys(sort=True) == ["a", "b", "s"]
+
+
+def test_keys_have_the_algebra_of_sets():
+    keys = tree().keys()
+    assert keys == {"a", "b", "s"}
+    assert keys - {"a"} == {"b", "s"}
+    assert keys & {"a", "z"} == {"a"}
+    assert keys.isdisjoint({"z"})
+
+
+def test_a_path_may_be_a_nested_tuple():
+    assert tree()["b", ("c",)].tolist() == [1, 1]
+
+
+def test_get_gives_the_wrapper_of_a_value_and_brackets_the_value():
+    assert isinstance(tree().get("s"), NonTensorData)
+    assert tree()["s"] == "text"
+
+
+def test_a_missing_key_is_the_default_or_a_key_error():
+    assert tree().get("z", 5) == 5
+    assert tree().get_at("z", 0) is None
+    with pytest.raises(KeyError, match='no key "z"'):
+        tree()["z"]
+
+
+@pytest.mark.parametrize("key", [3, (), ("a", 3)], ids=repr)
+def test_a_key_is_a_str_or_a_path(key):
+    with pytest.raises(KeyError, match="key: expected a str or a non-empty tuple of str"):
+        tree().get(key)
+
+
+def test_a_path_through_a_tensor_is_a_key_error_and_a_value_error():
+    for kind in (KeyError, ValueError):
+        with pytest.raises(kind, match='"a" is a Tensor: expected a node'):
+            tree().get(("a", "x"))
+
+
+def test_pop_takes_the_entry_out():
+    td = tree()
+    assert td.pop(("b", "c")).tolist() == [1, 1]
+    assert td.pop("z", None) is None
+    assert td.keys(True, True) == ["a"]
+    with pytest.raises(KeyError, match='no key "z"'):
+        td.pop("z")
+
+
+def test_setdefault_keeps_what_is_there():
+    td = tree()
+    assert td.setdefault("a", torch.ones(2)).sum() == 0
+    assert td.setdefault("new", torch.ones(2)).sum() == 2
+
+
+def test_set_non_tensor_keeps_any_object():
+    td = TensorDict(batch_size=[2]).set_non_tensor("x", torch.zeros(5))
+    assert td["x"].shape == (5,)
+    assert td.is_non_tensor("x")
+
+
+@pytest.mark.parametrize("key", ["x", ("n", "x")], ids=["key", "path"])
+def test_set_checks_what_it_puts_in_without_a_detour(key):
+    td = TensorDict({"x": torch.zeros(2), "n": {"x": torch.zeros(2)}}, [2])
+    new = torch.ones(2, 3)
+    assert td.set(key, new) is td
+    assert td[key] is new
+    with pytest.raises(RuntimeError, match=r'key "x": expected a shape that begins with \[2\]'):
+        td.set(key, torch.ones(3, 2))
+    with pytest.raises(RuntimeError, match=r'key "x": expected a shape that begins with \[2\]'):
+        td.set(key, torch.ones(()))
+    td.lock_()
+    with pytest.raises(RuntimeError, match="locked"):
+        td.set(key, new)
+    moved = TensorDict({"n": {}}, device="meta")
+    assert moved.set(key, new)[key].is_meta
+
+
+def test_set_takes_nested_tensors():
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+    td = TensorDict({"x": torch.zeros(2)}, [2])
+    assert td.set("x", nested)["x"] is nested

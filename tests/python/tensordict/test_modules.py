@@ -1,0 +1,68 @@
+import pytest
+import torch
+
+import tenfold
+from tenfold import TensorDict
+
+
+def test_parameters_are_shared_and_swapped():
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    params = TensorDict.from_module(module)
+    assert params["0", "weight"] is module[0].weight
+    assert params.keys(True, True)[-1] == ("1", "num_batches_tracked")
+    zeros = params.data.clone().zero_()
+    with zeros.to_module(module):
+        assert module[0].weight.sum() == 0
+    assert module[0].weight is params["0", "weight"]
+
+
+def test_gradients_flow_through_a_functional_call():
+    module = torch.nn.Linear(2, 1)
+    scaled = TensorDict.from_module(module).apply(lambda tensor: tensor * 2)
+    with scaled.to_module(module):
+        module(torch.ones(1, 2)).sum().backward()
+    assert module.weight.grad.tolist() == [[2, 2]]
+
+
+def test_an_ensemble_runs_under_vmap():
+    modules = [torch.nn.Linear(2, 3) for _ in range(4)]
+    params = tenfold.from_modules(*modules)
+    x = torch.ones(5, 2)
+
+    def call(params, x):
+        with params.to_module(modules[0]):
+            return modules[0](x)
+
+    found = torch.vmap(call, (0, None))(params, x)
+    assert torch.allclose(found[2], modules[2](x))
+
+
+def test_an_unknown_parameter_is_a_key_error():
+    with pytest.raises(KeyError, match='no parameter or buffer "nothing" in Linear'):
+        TensorDict({"nothing": 1}).to_module(torch.nn.Linear(1, 1))
+
+
+def test_vmap_takes_a_batch_dimension_away_and_puts_it_back():
+    td = TensorDict({"a": torch.zeros(2, 3, 5), "n": {"b": torch.ones(2, 3)}, "s": "x"}, [2, 3])
+    seen = []
+
+    def add(one):
+        seen.append((one.batch_size, one["n"].batch_size, one["a"].shape))
+        return one + 1
+
+    for dim in (0, 1):
+        made = torch.vmap(add, in_dims=dim, out_dims=dim)(td)
+        assert made.batch_size == made["n"].batch_size == (2, 3)
+        assert made["a"].shape == (2, 3, 5)
+        assert made["s"] == "x"
+    assert seen == [((3,), (3,), (3, 5)), ((2,), (2,), (2, 5))]
+    assert torch.vmap(add, in_dims=1)(td).batch_size == (3, 2)
+
+
+def test_a_mapped_pytree_keeps_the_batch_size_that_its_tensors_have():
+    td = TensorDict({"a": torch.zeros(2, 3)}, [2])
+    tree_map = torch.utils._pytree.tree_map
+    assert tree_map(lambda tensor: tensor.sum(-1), td).batch_size == (2,)
+    assert tree_map(lambda tensor: tensor.sum(), td).batch_size == ()
+    other = TensorDict({"a": torch.ones(2, 1)}, [2])
+    assert tree_map(torch.add, td, other)["a"].shape == (2, 3)

@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from tenfold import TensorDict
+
+
+def tree():
+    inner = TensorDict({"y": torch.arange(24).reshape(2, 3, 4)}, [2, 3, 4])
+    return TensorDict({"x": torch.arange(12).reshape(2, 3, 2), "n": inner}, [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("change", "batch_size"),
+    [
+        (lambda td: td.reshape(-1), (6,)),
+        (lambda td: td.view(3, 2), (3, 2)),
+        (lambda td: td.permute(1, 0), (3, 2)),
+        (lambda td: td.expand(5, 2, 3), (5, 2, 3)),
+        (lambda td: td.unsqueeze(1), (2, 1, 3)),
+        (lambda td: td.unsqueeze(1).squeeze(), (2, 3)),
+        (lambda td: td.flatten(0, 1).unflatten(0, (3, 2)), (3, 2)),
+        (lambda td: td.repeat(2, 1), (4, 3)),
+        (lambda td: td.repeat_interleave(2, dim=1), (2, 6)),
+        (lambda td: td.roll(1, 0), (2, 3)),
+        (lambda td: td.gather(1, torch.zeros(2, 1, dtype=torch.int64)), (2, 1)),
+    ],
+)
+def test_batch_dimensions_change_and_others_stay(change, batch_size):
+    td = change(tree())
+    assert td.batch_size == batch_size
+    assert td["x"].shape == (*batch_size, 2)
+    assert td["n"].batch_size == (*batch_size, 4)
+    assert td["n", "y"].shape == (*batch_size, 4)
+
+
+def test_rows_keep_their_values():
+    assert tree().permute(1, 0)[2, 1]["x"].tolist() == tree()[1, 2]["x"].tolist()
+    assert tree().reshape(6)[5]["n", "y"].tolist() == [20, 21, 22, 23]
+    assert tree().flip(0)[0]["x"].tolist() == tree()[1]["x"].tolist()
+
+
+def test_parts_are_views():
+    td = tree()
+    first, second = td.split([1, 1])
+    second["x"].zero_()
+    assert td["x"][1].sum() == 0
+    assert first.batch_size == (1, 3)
+    assert len(td.unbind(1)) == 3
+    assert [part.batch_size[1] for part in td.chunk(2, 1)] == [2, 1]
+
+
+def test_what_does_not_fit_is_an_error():
+    with pytest.raises(RuntimeError):
+        tree().reshape(7)
+    with pytest.raises(ValueError, match="permute: expected each of 2"):
+        tree().permute(0, 0)
+    with pytest.raises(IndexError, match="unbind: expected a batch dimension from -2 to 1"):
+        tree().unbind(2)

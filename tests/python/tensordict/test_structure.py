@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from tenfold import TensorDict
+
+
+def tree():
+    return TensorDict({"a": 1, "b": {"c": 2, "d": {"e": 3}}})
+
+
+def test_select_shares_and_takes_paths():
+    td = tree()
+    part = td.select("a", ("b", "c"))
+    assert part.keys(True, True) == ["a", ("b", "c")]
+    assert part["a"] is td["a"]
+    with pytest.raises(KeyError, match='no key "z"'):
+        td.select("z")
+    assert td.select("z", strict=False).is_empty()
+
+
+def test_exclude_passes_over_what_is_missing():
+    assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
+
+
+def test_split_keys_gives_the_rest_last():
+    first, rest = tree().split_keys(["a"])
+    assert first.keys(True, True) == ["a"]
+    assert rest.keys(True, True) == [("b", "c"), ("b", "d", "e")]
+
+
+def test_rename_moves_into_nodes():
+    td = tree().rename_key_("a", ("b", "x"))
+    assert td["b", "x"] == 1
+    assert "a" not in td
+    with pytest.raises(KeyError, match=r'"b\.x" is there'):
+        td.rename_key_(("b", "c"), ("b", "x"), safe=True)
+
+
+def test_flat_keys_and_back():
+    flat = tree().flatten_keys("/")
+    assert flat.keys() == ["a", "b/c", "b/d/e"]
+    assert flat.unflatten_keys("/").keys(True, True) == tree().keys(True, True)
+    with pytest.raises(KeyError, match=r'found "b\.c" twice'):
+        tree().set("b.c", 5).flatten_keys()
+
+
+def test_replace_leaves_the_original():
+    td = tree()
+    assert td.replace({"a": torch.tensor(9)})["a"] == 9
+    assert td["a"] == 1

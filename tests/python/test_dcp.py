@@ -1,0 +1,168 @@
+"""Folders that the installed torch.distributed.checkpoint writes."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+import tenfold
+from helpers import DTYPES, assert_same, make_tensor
+
+dcp = pytest.importorskip("torch.distributed.checkpoint")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def saved(state, path, **writer):
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(path, **writer), no_dist=True)
+    return path
+
+
+def test_what_torch_saved_is_loaded(tmp_path):
+    state = {
+        "model": {"a.b": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0, 3)},
+        "list": [torch.ones(2), {"x": torch.ones(1), "lr": 0.1}, None],
+        "text": "step",
+        "nan": math.nan,
+        "numbers": [1, 2.5, True],
+        "pair": (torch.ones(2), 3),
+    }
+    path = saved(state, tmp_path / "ckpt")
+    assert tenfold.probe(path) == "dcp"
+    assert_same(tenfold.load(path), state)
+    assert tenfold.verify(path).ok
+    assert tenfold.diff(path, state).same
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_is_loaded(tmp_path, dtype):
+    state = {"x": make_tensor((3, 5), dtype)}
+    assert_same(tenfold.load(saved(state, tmp_path / "ckpt")), state)
+
+
+def test_the_state_of_a_model_and_its_optimizer_comes_back(tmp_path):
+    def trained():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    model, optimizer = trained()
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    path = saved({"model": model_state, "optim": optimizer_state}, tmp_path / "ckpt")
+    found = tenfold.load(path)
+    other, other_optimizer = trained()
+    torch.nn.init.zeros_(other.weight)
+    set_state_dict(
+        other,
+        other_optimizer,
+        model_state_dict=found["model"],
+        optim_state_dict=found["optim"],
+    )
+    assert torch.equal(other.weight, model.weight)
+    state = optimizer.state[model.weight]
+    assert torch.equal(other_optimizer.state[other.weight]["exp_avg"], state["exp_avg"])
+
+
+def test_large_tensors_in_files_of_their_own_are_mapped(tmp_path):
+    state = {"a": torch.arange(300_000.0), "b": torch.arange(300_000)}
+    path = saved(state, tmp_path / "ckpt", single_file_per_rank=False)
+    tree = tenfold.open(path)
+    assert torch.equal(tree["a"], state["a"])
+    with open("/proc/self/maps") as maps:
+        assert str(path / "__0_0.distcp") in maps.read()
+    tree["a"][0] = 7.0  # a private page
+    assert torch.equal(tenfold.load(path)["a"], state["a"])
+
+
+def test_tensors_at_odd_bytes_are_read(tmp_path):
+    state = {f"t{i}": torch.arange(100_000 + i) for i in range(3)}
+    assert_same(tenfold.load(saved(state, tmp_path / "ckpt")), state)
+
+
+def test_keys_select_what_is_read(tmp_path):
+    state = {"a": {"x": torch.ones(2), "y": torch.ones(3)}, "b": torch.ones(4)}
+    path = saved(state, tmp_path / "ckpt", single_file_per_rank=False)
+    (path / "__0_2.distcp").unlink()
+    assert_same(tenfold.load(path, keys=["a.*"]), {"a": state["a"]})
+
+
+@pytest.mark.parametrize("target", ["folder", "file.safetensors"])
+def test_it_converts(tmp_path, target):
+    state = {"model": {"w": torch.randn(40, 30)}, "epoch": 3}
+    path = saved(state, tmp_path / "ckpt")
+    tenfold.convert(path, tmp_path / target)
+    assert_same(tenfold.load(tmp_path / target), state)
+
+
+def test_it_loads_into_a_module(tmp_path):
+    model, other = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    path = saved({"model": model.state_dict()}, tmp_path / "ckpt")
+    assert tenfold.load_into(other, tenfold.open(path)["model"]).ok
+    assert torch.equal(other.weight, model.weight)
+
+
+class Unknown:
+    pass
+
+
+def test_objects_of_unknown_classes_are_refused_when_they_are_read(tmp_path):
+    path = saved({"w": torch.ones(2), "object": Unknown()}, tmp_path / "ckpt")
+    tree = tenfold.open(path)
+    assert torch.equal(tree["w"], torch.ones(2))
+    with pytest.raises(tenfold.UnsupportedError, match=r"Unknown.*nothing was imported"):
+        tree["object"]
+
+
+def test_metadata_is_not_executed(tmp_path, monkeypatch):
+    import os
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "hacked"),)
+
+    path = saved({"w": torch.ones(2)}, tmp_path / "ckpt")
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    metadata.storage_meta = Evil()
+    (path / ".metadata").write_bytes(pickle.dumps(metadata))
+    monkeypatch.delitem(sys.modules, "torch.distributed.checkpoint.metadata")
+    assert_same(tenfold.load(path), {"w": torch.ones(2)})
+    assert not (tmp_path / "hacked").exists()
+    assert "torch.distributed.checkpoint.metadata" not in sys.modules
+
+
+def test_old_metadata_without_the_newer_fields_is_read(tmp_path):
+    import pickle
+
+    path = saved({"a": {"b": torch.ones(2)}, "n": 1}, tmp_path / "ckpt")
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    del metadata.__dict__["storage_meta"], metadata.__dict__["version"]
+    for info in metadata.storage_data.values():
+        info.__dict__.pop("transform_descriptors", None)
+    (path / ".metadata").write_bytes(pickle.dumps(metadata, protocol=2))
+    assert_same(tenfold.load(path), {"a": {"b": torch.ones(2)}, "n": 1})
+
+
+def test_shards_in_safetensors_are_loaded(tmp_path):
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
+    state = {"b.w": torch.arange(6.0).reshape(2, 3), "a": torch.ones(3, dtype=torch.bfloat16)}
+    writer = HuggingFaceStorageWriter(str(tmp_path / "ckpt"), save_distributed=True)
+    dcp.save(state, storage_writer=writer, no_dist=True)
+    assert tenfold.probe(tmp_path / "ckpt") == "dcp"
+    assert_same(tenfold.load(tmp_path / "ckpt"), dict(sorted(state.items())))
+    assert tenfold.verify(tmp_path / "ckpt").ok
+
+
+def test_arrays_of_numpy_are_tensors(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    state = {"w": torch.ones(2), "array": numpy.arange(3.0)}
+    path = saved(state, tmp_path / "ckpt")
+    tenfold.convert(path, tmp_path / "folder", dtype=torch.float32)
+    expected = {"w": torch.ones(2), "array": torch.arange(3.0)}
+    assert_same(tenfold.load(tmp_path / "folder"), expected)

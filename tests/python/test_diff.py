@@ -1,0 +1,100 @@
+import math
+
+import pytest
+import torch
+
+import tenfold
+from helpers import DTYPES, make_tensor
+
+TREE = {
+    "model": {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3)},
+    "betas": (0.9, 0.99),
+    "step": 7,
+}
+
+
+def changed(**entries):
+    return {**TREE, **entries}
+
+
+def test_what_was_saved_is_the_same(target):
+    tenfold.save(TREE, target)
+    report = tenfold.diff(target, TREE)
+    assert report.same
+    assert (report.added, report.removed, report.changed) == ([], [], [])
+    assert report.num_leaves == 4
+    assert repr(report) == "DiffReport(same: 4 tensors and values)"
+
+
+def test_figures_are_those_of_torch(target):
+    old, new = TREE["model"]["w"], TREE["model"]["w"] + torch.tensor([0.0, 0.5, -0.25])
+    tenfold.save(TREE, target)
+    (change,) = tenfold.diff(target, changed(model={**TREE["model"], "w": new})).changed
+    assert change[:2] == ("model.w", "values")
+    assert change.max_abs == (old - new).abs().max()
+    assert change.rel_l2 == pytest.approx(((old - new).norm() / old.norm()).item())
+    cosine = torch.nn.functional.cosine_similarity(old.flatten(), new.flatten(), dim=0)
+    assert change.cosine == pytest.approx(cosine.item(), rel=1e-6)
+    assert change.num_different == 4
+
+
+@pytest.mark.parametrize(("rtol", "atol"), [(0, 0), (0.1, 0), (0, 0.3), (1e-3, 1e-3)])
+def test_the_tolerance_is_that_of_allclose(rtol, atol):
+    generator = torch.Generator().manual_seed(1)
+    for scale in (0.0, 1e-4, 1e-2, 0.2):
+        a = torch.randn(50, generator=generator, dtype=torch.float64)
+        b = a + scale * torch.rand(50, generator=generator, dtype=torch.float64)
+        a[7] = b[7] = math.nan
+        expected = torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        assert tenfold.diff({"x": a}, {"x": b}, rtol=rtol, atol=atol).same == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*tensordict 0.15.3 cannot load")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_is_compared(tmp_path, dtype):
+    tensor = make_tensor((5, 4), dtype)
+    tenfold.save({"x": tensor}, tmp_path / "a")
+    assert tenfold.diff({"x": tensor}, tmp_path / "a").same
+
+
+def test_sides_and_names():
+    report = tenfold.diff(TREE, changed(step=8, extra=torch.ones(1), betas=[0.9, 0.99]))
+    assert report.added == ["extra"]
+    assert report.removed == []
+    assert [(c.key, c.kind) for c in report.changed] == [("betas", "json"), ("step", "json")]
+    assert math.isnan(report.changed[0].cosine)
+    assert tenfold.diff(changed(extra=torch.ones(1)), TREE).removed == ["extra"]
+
+
+def test_another_dtype_is_a_change_with_figures():
+    half = {**TREE["model"], "w": TREE["model"]["w"].half()}
+    (change,) = tenfold.diff(TREE, changed(model=half), atol=1).changed
+    assert (change.kind, change.max_abs, change.b) == ("dtype", 0.0, "float16 [2, 3]")
+    assert change.what == "float32 [2, 3] -> float16 [2, 3]"
+
+
+def test_modules_compare_with_files(tmp_path):
+    module = torch.nn.Linear(3, 2)
+    tenfold.save(module.state_dict(), tmp_path / "m")
+    assert tenfold.diff(tmp_path / "m", module).same
+
+
+def test_the_report_is_a_table():
+    report = tenfold.diff(TREE, changed(step=8, **{"<b>": torch.ones(1)}))
+    assert repr(report).splitlines() == [
+        "DiffReport(1 changed, 0 removed, 1 added)",
+        "key   change  what    differ  max abs  rel l2  cosine",
+        "step  json    7 -> 8  -       -        -       -",
+        "<b>   added",
+    ]
+    html = report._repr_html_()
+    assert "<td>7 -&gt; 8</td>" in html
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+
+
+def test_errors_are_those_of_open(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tenfold.diff(tmp_path / "nothing", TREE)
+    with pytest.raises(ValueError, match="rtol: expected a number from 0, found -1"):
+        tenfold.diff(TREE, TREE, rtol=-1)

@@ -1,0 +1,151 @@
+"""examples/libtorch, end to end: what was saved here, loaded by C++ programs, and sent back.
+
+They are built as a user would build them, against an installed tenfold. That is installed from
+a build of the C++ side: build/release, or the folder that TENFOLD_BUILD names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tenfold  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "libtorch"
+BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(*command: object, status: int = 0) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """The folder of the programs; kept, so that only a change builds them again."""
+    if not (BUILD / "tenfold-config.cmake").exists() or not (BUILD / "src/libtenfold.a").exists():
+        pytest.skip(f"no C++ build in {BUILD}: `make build` makes one")
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if cmake is None:
+        pytest.skip("cmake is not installed")
+    prefix, build = BUILD / "libtorch-example" / "prefix", BUILD / "libtorch-example" / "build"
+    run(cmake, "--install", BUILD, "--component", "cpp", "--prefix", prefix)
+    ccache = shutil.which("ccache")
+    run(
+        *(cmake, "-S", EXAMPLE, "-B", build, "-D", "CMAKE_BUILD_TYPE=Release"),
+        *("-D", f"CMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}"),
+        *(["-D", f"CMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []),
+    )
+    run(cmake, "--build", build)
+    return build
+
+
+@pytest.fixture(scope="module")
+def program(programs):
+    return programs / "language_model"
+
+
+def imported(name):
+    """The Python side of an example."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The model of the example, as make_model.py left it in `tmp_path`."""
+    run(sys.executable, EXAMPLE / "make_model.py", tmp_path)
+    model = imported("make_model").LanguageModel()
+    model.load_state_dict(tenfold.load(tmp_path / "model"))
+    return model
+
+
+def test_a_model_from_python_says_the_same_in_libtorch_and_comes_back_equal(
+    program, model, tmp_path
+):
+    output = run(program, tmp_path)
+    assert "loaded 16 tensors" in output
+    difference = float(output.split("largest difference from Python: ")[1])
+    assert difference < 1e-5
+
+    returned = tenfold.load(tmp_path / "returned.safetensors")
+    expected = model.state_dict()
+    assert type(returned) is OrderedDict
+    assert list(returned) == list(expected)
+    for name, tensor in expected.items():
+        assert torch.equal(returned[name], tensor), name
+    assert returned["head.weight"].data_ptr() == returned["embed.weight"].data_ptr()
+
+
+def test_the_program_notices_another_result(program, model, tmp_path):
+    expected = dict(tenfold.load(tmp_path / "expected.safetensors"))
+    expected["scores"] = expected["scores"] + 0.01
+    tenfold.save(expected, tmp_path / "expected.safetensors")
+    assert "largest difference from Python: 0.0" in run(program, tmp_path, status=1)
+
+
+def test_the_program_lists_what_does_not_fit(program, model, tmp_path):
+    state = dict(model.state_dict())
+    state["norm.scale"] = state.pop("norm.weight")
+    tenfold.save(state, tmp_path / "model")
+    output = run(program, tmp_path, status=2)
+    assert 'missing from the source (1): "norm.weight"' in output
+    assert 'not in the target (1): "norm.scale"' in output
+
+
+OPTIMIZERS = ["adam", "adamw", "sgd", "rmsprop", "adagrad"]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_training_goes_on_in_libtorch_and_comes_back_with_the_same_losses(
+    programs, tmp_path, name
+):
+    resume = imported("resume")
+    resume.begin(tmp_path, name)
+    output = run(programs / "resume", tmp_path, name)
+    assert float(output.split("largest difference from Python: ")[1]) < 1e-9
+    assert "LibTorch has no param_groups.0.foreach" in output
+    assert resume.go_on(tmp_path, name) < 1e-9
+
+    # What C++ saved is, to torch itself, the state of this model and this optimizer.
+    saved = torch.load(tmp_path / "cpp.pt", weights_only=True)
+    state = saved["optimizer"]
+    net = resume.Net()
+    net.load_state_dict(saved["model"])
+    optimizer = resume.OPTIMIZERS[name](net.parameters())
+    resume.train(net, optimizer, tenfold.load(tmp_path / "data.safetensors"), 1)
+    expected = optimizer.state_dict()
+    assert list(state) == list(expected)
+    assert [list(group) for group in state["param_groups"]] == [
+        list(group) for group in expected["param_groups"]
+    ]
+    assert {key: list(value) for key, value in state["state"].items()} == {
+        key: list(value) for key, value in expected["state"].items()
+    }
+    optimizer.load_state_dict(state)
+    for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        assert {key: group[key] for key in saved if key != "params"} == {
+            key: value for key, value in saved.items() if key != "params"
+        }
+
+
+def test_an_optimizer_of_another_kind_is_refused_in_libtorch(programs, tmp_path):
+    imported("resume").begin(tmp_path, "sgd")
+    output = run(programs / "resume", tmp_path, "adam", status=2)
+    assert '"param_groups.0.betas"' in output
+    assert not (tmp_path / "cpp.pt").exists()

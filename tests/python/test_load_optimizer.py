@@ -1,0 +1,436 @@
+"""load_into for optimizers; torch's load_state_dict is the judge."""
+
+import copy
+
+import pytest
+import torch
+
+import tenfold
+from helpers import assert_same
+
+OPTIMIZERS = {
+    "adam": lambda params: torch.optim.Adam(params, lr=0.02, betas=(0.8, 0.9)),
+    "adam-amsgrad": lambda params: torch.optim.Adam(params, amsgrad=True),
+    "adam-capturable": lambda params: torch.optim.Adam(params, foreach=True, maximize=True),
+    "adamw": lambda params: torch.optim.AdamW(params, weight_decay=0.1),
+    "adamw-fused": lambda params: torch.optim.AdamW(params, fused=True),
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.02),
+    "sgd-momentum": lambda params: torch.optim.SGD(params, lr=0.02, momentum=0.9, nesterov=True),
+    "rmsprop": lambda params: torch.optim.RMSprop(params),
+    "rmsprop-centered": lambda params: torch.optim.RMSprop(params, momentum=0.5, centered=True),
+    "adagrad": lambda params: torch.optim.Adagrad(params, lr_decay=0.1),
+    "lbfgs": lambda params: torch.optim.LBFGS(params, lr=0.1, max_iter=4, history_size=3),
+    "lbfgs-wolfe": lambda params: torch.optim.LBFGS(params, line_search_fn="strong_wolfe"),
+    "nadam": lambda params: torch.optim.NAdam(params),
+    "radam": lambda params: torch.optim.RAdam(params),
+    "adamax": lambda params: torch.optim.Adamax(params),
+    "asgd": lambda params: torch.optim.ASGD(params),
+    "rprop": lambda params: torch.optim.Rprop(params),
+    "adadelta": lambda params: torch.optim.Adadelta(params),
+    "adafactor": lambda params: torch.optim.Adafactor(params),
+}
+
+
+def model(seed=0, **kwargs):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 3, **kwargs), torch.nn.Tanh(), torch.nn.Linear(3, 1, **kwargs)
+    )
+
+
+def train(net, optimizer, steps):
+    x = torch.linspace(-1, 1, 32).reshape(8, 4).to(net[0].weight.dtype)
+
+    def loss():
+        optimizer.zero_grad()
+        value = (net(x) - 1).square().mean()
+        value.backward()
+        return value
+
+    return [optimizer.step(loss).item() for _ in range(steps)]
+
+
+def two_groups(net):
+    return [
+        {"params": net[0].parameters(), "lr": 0.03, "weight_decay": 0.2},
+        {"params": net[2].parameters()},
+    ]
+
+
+def two_named_groups(net):
+    first, second = list(net[0].named_parameters("0")), list(net[2].named_parameters("2"))
+    return [{"params": first, "lr": 0.03}, {"params": second}]
+
+
+def stepped(make=torch.optim.Adam, params=lambda net: net.parameters(), steps=3, seed=0):
+    net = model(seed)
+    optimizer = make(params(net))
+    train(net, optimizer, steps)
+    return net, optimizer
+
+
+@pytest.mark.parametrize("target_has_stepped", [False, True], ids=["fresh", "stepped"])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_equals_load_state_dict_and_training_goes_on_the_same(tmp_path, make, target_has_stepped):
+    net, optimizer = stepped(make)
+    path = tenfold.save({"model": net, "optimizer": optimizer}, tmp_path / "saved")
+    ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
+    loaded, judged = make(ours.parameters()), make(theirs.parameters())
+    if target_has_stepped:
+        for other, changed in ((loaded, ours), (judged, theirs)):
+            train(changed, other, 1)
+            changed.load_state_dict(net.state_dict())
+    report = tenfold.load_into(loaded, tenfold.open(path)["optimizer"])
+    assert report.ok
+    judged.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # torch would share the tensors
+    assert_same(loaded.state_dict(), judged.state_dict())
+    for position, state in loaded.state_dict()["state"].items():
+        assert {f"state.{position}.{key}" for key in state} - set(report.loaded) <= {
+            f"state.{position}.{key}" for key in state if isinstance(state[key], list)
+        }
+    assert train(ours, loaded, 3) == train(theirs, judged, 3) == train(net, optimizer, 3)
+
+
+def test_sparse_adam_equals_load_state_dict(tmp_path):
+    weight = torch.nn.Parameter(torch.ones(5, 2))
+    optimizer = torch.optim.SparseAdam([weight])
+    for row in (1, 3):
+        values = torch.ones(1, 2)
+        weight.grad = torch.sparse_coo_tensor([[row]], values, (5, 2), check_invariants=True)
+        optimizer.step()
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded, judged = torch.optim.SparseAdam([weight]), torch.optim.SparseAdam([weight])
+    assert "state.0.step" in tenfold.load_into(loaded, path).loaded  # an int, no tensor
+    judged.load_state_dict(optimizer.state_dict())
+    assert_same(loaded.state_dict(), judged.state_dict())
+
+
+@pytest.mark.parametrize("suffix", ["", ".safetensors", ".safetensors.index.json", ".pt"])
+@pytest.mark.parametrize("source", ["node", "dict"])
+def test_every_format_and_groups_with_options_of_their_own(tmp_path, suffix, source):
+    net, optimizer = stepped(params=two_groups)
+    path = tmp_path / f"saved{suffix}"
+    checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(checkpoint, path) if suffix == ".pt" else tenfold.save(checkpoint, path)
+    loaded = torch.optim.Adam(two_groups(model()), lr=0.5)
+    opened = tenfold.open(path)["optimizer"]
+    report = tenfold.load_into(
+        loaded, opened if source == "node" else tenfold.load(path)["optimizer"]
+    )
+    assert report.ok
+    assert {"param_groups.0.lr", "param_groups.1.betas", "state.3.exp_avg_sq"} < set(report.loaded)
+    assert_same(loaded.state_dict(), optimizer.state_dict())
+    assert loaded.param_groups[0]["betas"] == (0.9, 0.999)
+
+
+def test_state_without_tensors_is_loaded(tmp_path):
+    _, optimizer = stepped(lambda params: torch.optim.SGD(params, lr=0.02), steps=1)
+    path = tenfold.save({"optimizer": optimizer}, tmp_path / "saved")
+    loaded = torch.optim.SGD(model().parameters(), lr=0.5)
+    assert tenfold.load_into(loaded, tenfold.open(path)["optimizer"]).ok
+    assert_same(loaded.state_dict(), optimizer.state_dict())
+
+
+def test_tensors_that_exist_are_filled_in_place(tmp_path):
+    _, optimizer = stepped()
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    net, loaded = stepped(seed=1)
+    before = dict(loaded.state[net[0].weight])
+    tenfold.load_into(loaded, path)
+    assert before.keys() == {"step", "exp_avg", "exp_avg_sq"}
+    for name, tensor in loaded.state[net[0].weight].items():
+        assert tensor is before[name]
+    assert_same(loaded.state_dict(), optimizer.state_dict())
+
+
+def test_a_source_without_state_empties_the_targets(tmp_path):
+    fresh = torch.optim.Adam(model().parameters())
+    path = tenfold.save(fresh, tmp_path / "saved")
+    _, loaded = stepped()
+    assert tenfold.load_into(loaded, path).ok
+    assert loaded.state_dict()["state"] == {}
+
+
+def test_state_stays_tied(tmp_path):
+    state = stepped()[1].state_dict()
+    state["state"][1]["step"] = state["state"][0]["step"]
+    loaded = torch.optim.Adam(model().parameters())
+    tenfold.load_into(loaded, tenfold.save(state, tmp_path / "saved"))
+    steps = [loaded.state[param]["step"] for param in loaded.param_groups[0]["params"]]
+    assert steps[0] is steps[1]
+    assert steps[0] is not steps[2]
+
+
+# --- by name ---
+
+
+def test_parameters_are_matched_by_name_where_both_have_names(tmp_path):
+    net, optimizer = stepped(params=lambda net: net.named_parameters())
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    other = model(1)
+    loaded = torch.optim.Adam(list(other.named_parameters())[::-1])
+    report = tenfold.load_into(loaded, path)
+    assert report.ok
+    for (name, param), (_, expected) in zip(
+        other.named_parameters(), net.named_parameters(), strict=True
+    ):
+        assert_same(loaded.state[param], optimizer.state[expected]), name
+    assert loaded.param_groups[0]["param_names"] == ["2.bias", "2.weight", "0.bias", "0.weight"]
+
+
+def test_groups_in_another_order_are_found_by_their_names(tmp_path):
+    _, optimizer = stepped(params=two_named_groups)
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded = torch.optim.Adam(two_named_groups(model(1))[::-1], lr=0.5)
+    assert tenfold.load_into(loaded, path).ok
+    assert [group["lr"] for group in loaded.param_groups] == [0.001, 0.03]
+
+
+def test_names_on_one_side_only_are_matched_by_order_as_in_torch(tmp_path):
+    _, optimizer = stepped(params=lambda net: net.named_parameters())
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded = torch.optim.Adam(model(1).parameters())
+    judged = torch.optim.Adam(model(1).parameters())
+    tenfold.load_into(loaded, path)
+    judged.load_state_dict(optimizer.state_dict())
+    assert_same(loaded.state_dict(), judged.state_dict())
+
+
+def test_names_can_be_renamed_and_a_prefix_is_named(tmp_path):
+    _, optimizer = stepped(params=lambda net: torch.nn.DataParallel(net).named_parameters())
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded = torch.optim.Adam(model(1).named_parameters())
+    with pytest.raises(ValueError, match="without the source's prefix") as caught:
+        tenfold.load_into(loaded, path)
+    rename = eval(str(caught.value).split("rename=")[1])
+    assert tenfold.load_into(loaded, path, rename=rename).ok
+    assert_same(loaded.state_dict()["state"], optimizer.state_dict()["state"])
+    assert loaded.param_groups[0]["param_names"][0] == "0.weight"
+
+
+def test_parameters_without_counterpart_are_reported_and_left_alone(tmp_path):
+    net, optimizer = stepped(params=lambda net: net.named_parameters())
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    other, loaded = stepped(params=lambda net: [("0.weight", net[0].weight), ("new", net[2].bias)])
+    loaded.param_groups[0]["lr"] = 0.5
+    before = copy.deepcopy(loaded.state[other[2].bias])
+    state = copy.deepcopy(loaded.state_dict())
+    with pytest.raises(ValueError, match="1 missing, 3 unexpected, 0 mismatched"):
+        tenfold.load_into(loaded, path)
+    assert_same(loaded.state_dict(), state)
+    report = tenfold.load_into(loaded, path, strict=False)
+    assert report.missing == ["new"]
+    assert report.unexpected == ["0.bias", "2.weight", "2.bias"]
+    assert_same(loaded.state[other[0].weight], optimizer.state[net[0].weight])
+    assert_same(loaded.state[other[2].bias], before)
+    assert loaded.param_groups[0]["lr"] == 0.001
+
+
+@pytest.mark.parametrize("suffix", ["", ".safetensors"])
+def test_state_that_goes_by_names_is_that_of_the_parameters_called_so(tmp_path, suffix):
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    net, optimizer = stepped(params=two_groups)
+    state = get_optimizer_state_dict(net, optimizer)
+    assert state["param_groups"][0]["params"] == ["0.weight", "0.bias"]
+    path = tenfold.save(state, tmp_path / f"saved{suffix}")
+    other = model(1)
+    loaded = torch.optim.Adam(two_named_groups(other)[::-1], lr=0.5)
+    assert tenfold.load_into(loaded, path).ok
+    for (_, param), (_, expected) in zip(
+        other.named_parameters(), net.named_parameters(), strict=True
+    ):
+        assert_same(loaded.state[param], optimizer.state[expected])
+    assert [group["lr"] for group in loaded.param_groups] == [0.001, 0.03]
+    refused(torch.optim.Adam(two_groups(other)), path, "expected an optimizer that knows names")
+    state["state"]["other"] = {"step": torch.ones(())}
+    path = tenfold.save(state, tmp_path / f"other{suffix}")
+    refused(loaded, path, "1 unexpected")
+
+
+# --- what does not fit ---
+
+
+def refused(loaded, path, match):
+    before = copy.deepcopy(loaded.state_dict())
+    with pytest.raises(ValueError, match=match) as caught:
+        tenfold.load_into(loaded, path)
+    assert_same(loaded.state_dict(), before)
+    return str(caught.value)
+
+
+def test_groups_of_other_sizes_are_named_with_their_sizes(tmp_path):
+    _, optimizer = stepped(params=two_groups)
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    net = model(1)
+    loaded = torch.optim.Adam(net.parameters())
+    text = refused(loaded, path, "1 mismatched")
+    assert '"param_groups": expected 1 group of 4 parameters, found 2 groups of 2, 2' in text
+    fewer = [{"params": [net[0].weight]}, {"params": net[2].parameters()}]
+    loaded = torch.optim.Adam(fewer, lr=0.5)
+    text = refused(loaded, path, "1 mismatched")
+    assert '"param_groups.0.params": expected 1 parameter, found 2 parameters' in text
+    report = tenfold.load_into(loaded, path, strict=False)
+    assert report.mismatched == [("param_groups.0.params", "1 parameter", "2 parameters")]
+    assert [group["lr"] for group in loaded.param_groups] == [0.5, 0.001]
+    assert_same(loaded.state_dict()["state"][1], optimizer.state_dict()["state"][2])
+    assert net[0].weight not in loaded.state
+
+
+def test_state_of_another_shape_is_refused_before_a_step_would_fail(tmp_path):
+    _, optimizer = stepped()
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    net = model(1)
+    loaded = torch.optim.Adam([*net[2].parameters(), *net[0].parameters()])
+    text = refused(loaded, path, "8 mismatched")
+    assert '"state.0.exp_avg": expected float32 [1, 3], found float32 [3, 4]' in text
+    report = tenfold.load_into(loaded, path, strict=False)
+    assert {found.name.split(".")[1] for found in report.mismatched} == set("0123")
+    assert list(loaded.state_dict()["state"]) == []
+
+
+def test_state_of_another_dtype_is_loaded_with_cast_as_torch_does(tmp_path):
+    _, optimizer = stepped(torch.optim.NAdam)
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    double = model(dtype=torch.float64)
+    loaded, judged = (torch.optim.NAdam(double.parameters()) for _ in range(2))
+    text = refused(loaded, path, "8 mismatched")
+    assert (
+        '"state.0.exp_avg": expected float64 [3, 4], found float32 [3, 4]; pass cast=True' in text
+    )
+    assert tenfold.load_into(loaded, path, cast=True).ok
+    judged.load_state_dict(optimizer.state_dict())
+    assert_same(loaded.state_dict(), judged.state_dict())
+    assert loaded.state[double[0].weight]["step"].dtype == torch.float32
+
+
+def test_the_state_of_another_optimizer_misses_options(tmp_path):
+    _, optimizer = stepped(OPTIMIZERS["sgd-momentum"])
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    text = refused(torch.optim.Adam(model().parameters()), path, "2 missing")
+    assert '"param_groups.0.betas", "param_groups.0.eps"' in text
+
+
+def test_options_that_older_files_lack_get_torchs_defaults(tmp_path):
+    state = stepped()[1].state_dict()
+    for option in ("foreach", "capturable", "maximize", "fused", "amsgrad", "differentiable"):
+        del state["param_groups"][0][option]
+    path = tenfold.save(state, tmp_path / "saved")
+    loaded, judged = (torch.optim.Adam(model().parameters(), maximize=True) for _ in range(2))
+    assert tenfold.load_into(loaded, path).ok
+    judged.load_state_dict(state)
+    assert_same(loaded.state_dict(), judged.state_dict())
+    assert loaded.param_groups[0]["maximize"] is False
+
+
+def test_state_of_no_parameter_is_unexpected(tmp_path):
+    state = stepped()[1].state_dict()
+    state["state"][9] = {"step": torch.ones(())}
+    path = tenfold.save(state, tmp_path / "saved")
+    assert 'not in the target (1): "state.9"' in refused(
+        torch.optim.Adam(model().parameters()), path, "1 unexpected"
+    )
+
+
+def test_two_parameters_never_share_the_state_of_one(tmp_path):
+    state = stepped(lambda params: torch.optim.Adam(list(params)[1::2]))[1].state_dict()
+    state["param_groups"][0]["params"] = [0, 0]
+    path = tenfold.save(state, tmp_path / "saved")
+    loaded = torch.optim.Adam([torch.nn.Parameter(torch.zeros(3)) for _ in range(2)])
+    text = refused(loaded, path, "1 unexpected, 1 mismatched")
+    assert '"state.1": expected state of its own, found that of state.0' in text
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_a_parameter_that_is_in_a_group_twice_is_loaded(tmp_path):
+    def make():
+        return torch.optim.Adam([torch.nn.Parameter(torch.zeros(3))] * 2)
+
+    optimizer, loaded, judged = make(), make(), make()
+    optimizer.param_groups[0]["params"][0].grad = torch.ones(3)
+    optimizer.step()
+    assert tenfold.load_into(loaded, tenfold.save(optimizer, tmp_path / "saved")).ok
+    judged.load_state_dict(optimizer.state_dict())
+    assert_same(loaded.state_dict(), judged.state_dict())
+
+
+def test_a_whole_checkpoint_is_refused_naming_the_node(tmp_path):
+    path = tenfold.save({"opt": stepped()[1], "x": torch.ones(1)}, tmp_path / "saved")
+    loaded = torch.optim.Adam(model().parameters())
+    refused(loaded, path, r'expected the keys "state" .*pass tenfold.open\(path\)\["opt"\]')
+
+
+@pytest.mark.parametrize(
+    ("state", "match"),
+    [
+        ({"x": 1}, "no optimizer state: expected the keys"),
+        ({"state": 3, "param_groups": []}, "state: no state .*expected a dict, found int"),
+        ({"state": {}, "param_groups": 3}, "param_groups: .*expected a list, found int"),
+        ({"state": {}, "param_groups": [3]}, r"param_groups\.0: .*expected a dict, found int"),
+        (
+            {"state": {}, "param_groups": [{"params": ["a", 1]}]},
+            "expected a list of int, or of names, found list",
+        ),
+        (
+            {"state": {}, "param_groups": [{"params": [0], "param_names": []}]},
+            "param_names: .*expected a list of 1 names",
+        ),
+    ],
+)
+def test_what_is_no_state_is_refused(tmp_path, state, match):
+    path = tenfold.save({**state, "t": torch.ones(1)}, tmp_path / "saved")
+    refused(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), path, match)
+
+
+def test_arguments_that_mean_nothing_are_refused(tmp_path):
+    path = tenfold.save(stepped()[1], tmp_path / "saved")
+    loaded = torch.optim.Adam(model().parameters())
+    with pytest.raises(ValueError, match=r"rename: it does not apply .* no names"):
+        tenfold.load_into(loaded, path, rename={})
+    with pytest.raises(ValueError, match="keys: they do not apply to an optimizer"):
+        tenfold.load_into(loaded, path, keys=["state.*"])
+
+
+# --- optimizers and helpers with a state of their own ---
+
+
+def test_a_pre_hook_sees_the_state_as_it_was_saved(tmp_path):
+    _, optimizer = stepped()
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded = torch.optim.Adam(model().parameters())
+    seen = []
+    loaded.register_load_state_dict_pre_hook(lambda _, state: seen.append(state))
+    tenfold.load_into(loaded, path)
+    assert_same(seen[0], optimizer.state_dict())
+    assert_same(loaded.state_dict(), optimizer.state_dict())
+
+
+def test_a_scheduler_and_a_scaler_go_on_from_a_loaded_dict(tmp_path):
+    def make():
+        optimizer = torch.optim.SGD(model().parameters(), lr=0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        return optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, 10), scaler
+
+    def step(parts):
+        optimizer, scheduler, scaler = parts
+        for param in optimizer.param_groups[0]["params"]:
+            param.grad = torch.ones_like(param)
+        scaler.scale(torch.ones(()))
+        scaler.step(optimizer)
+        scaler.update()
+        scheduler.step()
+        return optimizer.param_groups[0]["lr"], scaler.get_scale()
+
+    saved = make()
+    for _ in range(3):
+        step(saved)
+    names = ("optimizer", "scheduler", "scaler")
+    path = tenfold.save(dict(zip(names, saved, strict=True)), tmp_path / "saved")
+    loaded = make()
+    assert tenfold.load_into(loaded[0], tenfold.open(path)["optimizer"]).ok
+    state = tenfold.load(path)
+    loaded[1].load_state_dict(state["scheduler"])
+    loaded[2].load_state_dict(state["scaler"])
+    for one, other in zip(loaded, saved, strict=True):
+        assert_same(one.state_dict(), other.state_dict())
+    assert [step(loaded) for _ in range(4)] == [step(saved) for _ in range(4)]

@@ -1,0 +1,163 @@
+"""`scan` names what a pickle would call, and calls nothing."""
+
+import builtins
+import collections
+import io
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import numpy
+import pytest
+import torch
+
+import tenfold
+
+_DANGEROUS = """
+os.system os.popen os.execv os.spawnl posix.system nt.system subprocess.Popen
+subprocess.check_output builtins.eval builtins.exec builtins.getattr builtins.setattr
+builtins.__import__ builtins.open builtins.compile builtins.globals builtins.breakpoint
+builtins.type __builtin__.eval runpy.run_path runpy._run_code torch.hub.load torch.load
+torch.storage._load_from_bytes torch.serialization.load torch.jit.load
+torch.utils.cpp_extension.load torch.distributed.run.main torch._inductor.codecache.compile_file
+numpy.load numpy.testing._private.utils.runstring numpy.f2py.crackfortran.getlincoef
+numpy.lib.npyio.load pickle.loads pickle.Unpickler _pickle.loads cPickle.loads dill.loads
+cloudpickle.loads joblib.load shutil.rmtree shutil.copy socket.socket socket.create_connection
+importlib.import_module importlib._bootstrap._gcd_import ctypes.CDLL ctypes.CFUNCTYPE sys.modules
+sys.exit operator.attrgetter operator.methodcaller functools.partial functools.reduce
+types.FunctionType types.CodeType code.InteractiveInterpreter codecs.open io.open pty.spawn
+pdb.run cProfile.run timeit.timeit marshal.loads webbrowser.open urllib.request.urlopen
+asyncio.run multiprocessing.Process pip.main ensurepip.bootstrap zipimport.zipimporter
+linecache.getline logging.config.listen pydoc.pipepager doctest.debug_script collections._sys.exit
+"""
+DANGEROUS = _DANGEROUS.split()
+
+
+def call(name, protocol=2):
+    """A pickle of a call of that function, of protocol 0, 2 or 4."""
+    module, _, function = name.rpartition(".")
+    if name == "collections._sys.exit":
+        module, function = "collections", "_sys.exit"
+    if protocol == 4:
+        parts = b"".join(
+            b"\x8c" + bytes([len(part)]) + part.encode() for part in (module, function)
+        )
+        return b"\x80\x04" + parts + b"\x93\x8c\x01x\x85R."
+    head = b"" if protocol == 0 else b"\x80\x02"
+    return head + f"c{module}\n{function}\n(Vx\ntR.".encode()
+
+
+def test_there_are_enough_gadgets():
+    assert len(DANGEROUS) >= 40
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_gadgets_are_dangerous_and_not_run(tmp_path, protocol, monkeypatch):
+    paths = {}
+    for i, name in enumerate(DANGEROUS):
+        paths[name] = tmp_path / f"{i}.pkl"
+        paths[name].write_bytes(call(name, protocol))
+    (tmp_path / "safe.pkl").write_bytes(pickle.dumps([1]))
+    assert tenfold.scan(tmp_path / "safe.pkl").safe
+    before = set(sys.modules)
+    imported = []
+    original = builtins.__import__
+
+    def record(name, *arguments, **named):
+        imported.append(name)
+        return original(name, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "__import__", record)
+        imported.clear()
+        found = {name: tenfold._core.scan(path) for name, path in paths.items()}
+        seen = list(imported)
+    assert seen == []
+    assert set(sys.modules) == before
+    for name, (num_pickles, findings) in found.items():
+        assert num_pickles == 1
+        assert [finding[:2] for finding in findings] == [(name, "dangerous")], name
+
+
+def test_every_place_of_a_pickle_is_looked_into(tmp_path):
+    evil = call("os.system")
+    with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", evil)
+        archive.writestr("a/data/0", b"\x00" * 64)
+        archive.writestr("a/extra", call("os.system", 4))
+        archive.writestr("a/old", call("os.system", 0))
+    report = tenfold.scan(tmp_path / "m.zip")
+    assert [found.where for found in report.findings] == [
+        'record "a/data.pkl" at byte 2',
+        'record "a/extra" at byte 14',
+        'record "a/old" at byte 0',
+    ]
+    objects = io.BytesIO()
+    numpy.save(objects, numpy.array([collections.OrderedDict()]), allow_pickle=True)
+    (tmp_path / "o.npy").write_bytes(objects.getvalue().replace(b"OrderedDict", b"deque"))
+    assert tenfold.scan(tmp_path / "o.npy").num_pickles == 1
+    numpy.savez(tmp_path / "o.npz", o=numpy.array([print], dtype=object))
+    assert "builtins.print" in [found.name for found in tenfold.scan(tmp_path / "o.npz").findings]
+
+
+def test_what_comes_before_damage_is_named(tmp_path):
+    (tmp_path / "m.pkl").write_bytes(call("os.system")[:-1] + b"\xff")
+    names = [found.name for found in tenfold.scan(tmp_path / "m.pkl").findings]
+    assert names[0] == "os.system"
+    assert names[1].startswith("pickle that cannot be read to its end")
+    two = pickle.dumps([1]) + call("os.system")
+    (tmp_path / "two.pkl").write_bytes(two)
+    report = tenfold.scan(tmp_path / "two.pkl")
+    assert (report.num_pickles, report.findings[0].name) == (2, "os.system")
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_checkpoints_are_safe(tmp_path, new):
+    model = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    tree = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "sparse": torch.eye(2).to_sparse(),
+        "parameter": model.weight,
+        "array": numpy.arange(3),
+        "half": torch.ones(2, dtype=torch.uint16),
+        "quantized": torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.quint8),
+        "odd": [b"x", {1}, 1j, torch.float16, torch.device("cpu")],
+    }
+    if not new:
+        del tree["half"]
+    torch.save(tree, tmp_path / "m.pt", _use_new_zipfile_serialization=new)
+    report = tenfold.scan(tmp_path / "m.pt")
+    assert report.safe, [found for found in report.findings if found.risk != "safe"]
+    torch.save(model, tmp_path / "module.pt", _use_new_zipfile_serialization=new)
+    risks = {found.name: found.risk for found in tenfold.scan(tmp_path / "module.pt").findings}
+    assert risks["torch.nn.modules.linear.Linear"] == "suspicious"
+
+
+def cli(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "tenfold", "scan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_tells_by_its_exit(tmp_path):
+    (tmp_path / "bad.pkl").write_bytes(call("os.system"))
+    (tmp_path / "text").write_text("hello")
+    bad = cli(tmp_path / "bad.pkl", "--json")
+    assert bad.returncode == 1
+    assert json.loads(bad.stdout) == [
+        {"global": "os.system", "risk": "dangerous", "where": "at byte 2"}
+    ]
+    assert "dangerous: os.system, at byte 2" in cli(tmp_path / "bad.pkl").stdout
+    nothing = cli(tmp_path / "text")
+    assert (nothing.returncode, nothing.stdout) == (0, "no pickle inside\n")
+    assert json.loads(cli(tmp_path / "text", "--json").stdout) == []
+    assert cli(tmp_path / "none").returncode == 2
+    assert cli(tmp_path).returncode == 2

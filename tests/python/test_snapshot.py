@@ -1,0 +1,238 @@
+"""`Snapshot`, `StateDict` and `RNGState`, as programs use them."""
+
+import json
+import pathlib
+import threading
+from collections import OrderedDict
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import helpers
+import tenfold
+from tenfold import RNGState, Snapshot, StateDict
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "data" / "snapshot"
+
+
+def taken(tmp_path, **state):
+    return Snapshot.take(tmp_path / "s", {"state": StateDict(**state)}, durable=False)
+
+
+def test_restores_modules_optimizers_and_values(tmp_path):
+    model, other = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    Snapshot.take(tmp_path / "s", {"model": model, "progress": StateDict(epoch=3, loss=[0.5])})
+    progress = StateDict(epoch=0, kept="as it was")
+    Snapshot(tmp_path / "s").restore({"model": other, "progress": progress})
+    assert torch.equal(model.weight, other.weight)
+    assert dict(progress) == {"epoch": 3, "loss": [0.5], "kept": "as it was"}
+
+
+def test_reads_into_tensors_that_fit_in_place_and_makes_others(tmp_path):
+    snapshot = taken(tmp_path, a=torch.ones(3), b=[torch.ones(2)], c=torch.ones(2, 2))
+    state = StateDict(a=torch.zeros(3), b=[torch.zeros(2)], c=torch.zeros(4))
+    a, b, c = state["a"], state["b"][0], state["c"]
+    snapshot.restore({"state": state})
+    assert state["a"] is a
+    assert state["b"][0] is b
+    assert state["c"] is not c
+    helpers.assert_same(
+        dict(state), {"a": torch.ones(3), "b": [torch.ones(2)], "c": torch.ones(2, 2)}
+    )
+    assert c.sum() == 0
+
+
+def test_reads_into_memory_mapped_and_strided_tensors(tmp_path):
+    snapshot = taken(tmp_path, a=torch.arange(6.0), b=torch.arange(3))
+    mapped = tenfold.MemoryMappedTensor.empty(6, filename=str(tmp_path / "a"), dtype=torch.float32)
+    wide = torch.zeros(6, dtype=torch.int64)
+    snapshot.restore({"state": StateDict(a=mapped, b=wide[::2])})
+    assert torch.equal(torch.from_file(str(tmp_path / "a"), size=6), torch.arange(6.0))
+    assert wide.tolist() == [0, 0, 1, 0, 2, 0]
+
+
+def test_random_numbers_go_on_as_after_the_snapshot(tmp_path):
+    class Drawing(StateDict):
+        def state_dict(self):
+            torch.rand(3)
+            return super().state_dict()
+
+        def load_state_dict(self, state):
+            torch.rand(5)
+            super().load_state_dict(state)
+
+    state = {"drawing": Drawing(a=1), "random": RNGState()}
+    snapshot = Snapshot.take(tmp_path / "s", state)
+    expected = torch.rand(4)
+    snapshot.restore(state)
+    assert torch.equal(torch.rand(4), expected)
+    assert tenfold.RngState is RNGState
+
+
+def test_validates_app_state_with_the_types_of_torchsnapshot(tmp_path):
+    for state in ([], {"a": 3}, {"a": torch.ones(1)}, {3: StateDict()}):
+        with pytest.raises(TypeError):
+            Snapshot.take(tmp_path / "s", state)
+    with pytest.raises(RuntimeError, match="Multiple RNGState"):
+        Snapshot.take(tmp_path / "s", {"a": RNGState(), "b": RNGState()})
+    with pytest.raises(TypeError, match="replicated"):
+        Snapshot.take(tmp_path / "s", {}, replicated="model/*")
+    with pytest.raises(tenfold.UnsupportedError, match="another storage"):
+        Snapshot("s3://bucket/s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_restore_changes_nothing_if_a_name_is_missing(tmp_path):
+    snapshot = taken(tmp_path, a=torch.ones(3))
+    state = StateDict(a=torch.zeros(3))
+    with pytest.raises(KeyError, match='no state "other"'):
+        snapshot.restore({"state": state, "other": StateDict()})
+    assert state["a"].sum() == 0
+
+
+def test_async_take_keeps_what_was_there_when_it_returned(tmp_path):
+    tied = torch.arange(1000.0)
+    state = StateDict(a=tied, b=tied, c=[torch.ones(3)])
+    pending = Snapshot.async_take(tmp_path / "s", {"state": state})
+    tied.fill_(5)
+    state["c"][0].fill_(5)
+    snapshot = pending.wait()
+    assert pending.done()
+    assert torch.equal(snapshot.read_object("0/state/a"), torch.arange(1000.0))
+    assert torch.equal(snapshot.read_object("0/state/c/0"), torch.ones(3))
+    manifest = snapshot.get_manifest()
+    assert manifest["0/state/a"].byte_range == manifest["0/state/b"].byte_range
+
+
+def test_async_take_raises_what_went_wrong_when_asked(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    pending = Snapshot.async_take(tmp_path / "file" / "s", {"state": StateDict(a=torch.ones(1))})
+    with pytest.raises(OSError):
+        pending.wait()
+    with pytest.raises(OSError):
+        pending.wait()
+    assert all(thread.name != "tenfold-snapshot" for thread in threading.enumerate())
+
+
+def test_read_object_gives_each_entry(tmp_path):
+    snapshot = taken(
+        tmp_path, a=torch.ones(8, 8), n=3, f=0.5, t="x", l=[1, {"k/y": torch.ones(2)}], v=[{"w": 1}]
+    )
+    assert snapshot.read_object("0/state/a", memory_budget_bytes=16).shape == (8, 8)
+    assert [snapshot.read_object(f"0/state/{key}") for key in "nft"] == [3, 0.5, "x"]
+    assert torch.equal(snapshot.read_object("0/state/l/1/k%2Fy"), torch.ones(2))
+    helpers.assert_same(snapshot.read_object("0/state/l"), [1, {"k/y": torch.ones(2)}])
+    assert snapshot.read_object("0/state/v/0") == {"w": 1}
+    assert snapshot.read_object("0/state/v") == [{"w": 1}]
+    for path in ("0/state/none", "1/state/a", ""):
+        with pytest.raises(KeyError, match="no entry"):
+            snapshot.read_object(path)
+        with pytest.raises(RuntimeError):
+            snapshot.read_object(path)
+
+
+@pytest.mark.parametrize("budget", [None, 1, 20, 1 << 20])
+def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
+    stored = torch.arange(24.0).reshape(4, 3, 2)
+    snapshot = taken(tmp_path, a=stored)
+    for out in (
+        torch.zeros(4, 3, 2),
+        torch.zeros(2, 3, 4).permute(2, 1, 0),
+        torch.zeros(4, 3, 2, dtype=torch.float64),
+        torch.zeros(4, 3, 2, requires_grad=True),
+    ):
+        assert snapshot.read_object("0/state/a", out, memory_budget_bytes=budget) is out
+        assert torch.equal(out.detach().float(), stored)
+    with pytest.raises(ValueError, match=r"shape \(4, 3, 2\), found \(24,\)"):
+        snapshot.read_object("0/state/a", torch.zeros(24))
+
+
+def test_the_manifest_tells_what_is_there(tmp_path):
+    snapshot = taken(tmp_path, a=torch.ones(3), f=0.1)
+    manifest = snapshot.get_manifest()
+    assert list(manifest) == ["0/state", "0/state/a", "0/state/f"]
+    assert manifest["0/state"].type == "dict"
+    assert manifest["0/state"].keys == ["a", "f"]
+    assert manifest["0/state/a"].type == "Tensor"
+    assert manifest["0/state/a"].shape == [3]
+    assert manifest["0/state/f"].get_value() == 0.1
+    assert (snapshot.metadata.version, snapshot.metadata.world_size) == ("0.1.0", 1)
+    assert json.loads((tmp_path / "s" / ".snapshot_metadata").read_text())["world_size"] == 1
+
+
+def test_replicated_entries_are_marked(tmp_path):
+    state = {"state": StateDict(a=torch.ones(3), b=1)}
+    snapshot = Snapshot.take(tmp_path / "s", state, replicated=["state/a"])
+    assert snapshot.get_manifest()["0/state/a"].replicated
+    assert not snapshot.get_manifest()["0/state/b"].replicated
+
+
+def test_reads_what_torchsnapshot_wrote():
+    state = StateDict(f32=torch.zeros(2, 3))
+    target = state["f32"]
+    Snapshot(GOLDEN / "ok-single").restore({"state": state})
+    assert state["f32"] is target
+    assert target.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert state["bytes"] == b"\x00\xff"
+    assert state["betas"] == (0.9, 0.999)
+    assert state["none"] is None
+    assert state["large"] == 2**70
+    assert state["by number"] == {0: torch.zeros(1), -1: 2}
+    assert isinstance(state["ordered"], OrderedDict)
+
+
+def test_reads_snapshots_of_several_ranks():
+    snapshot = Snapshot(GOLDEN / "ok-ranks")
+    state = StateDict(table=torch.zeros(4, 6))
+    snapshot.restore({"state": state})
+    assert torch.equal(state["table"], torch.arange(24.0).reshape(4, 6))
+    assert snapshot.read_object("1/state/own").tolist() == [1]
+    assert snapshot.read_object("1/state/step") == 1
+    assert tenfold.open(GOLDEN / "ok-ranks")["1", "state", "table"].shape == (4, 6)
+
+
+def test_works_as_a_format_like_any_other(tmp_path):
+    tree = {"model": {"w": torch.ones(2, 3)}, "step": 3}
+    path = tenfold.save(tree, tmp_path / "s", format="snapshot")
+    assert tenfold.probe(path) == "snapshot"
+    helpers.assert_same(tenfold.load(path, verify=True), tree)
+    assert tenfold.verify(path).num_checksums == 2
+    back = tenfold.convert(path, tmp_path / "m.safetensors")
+    helpers.assert_same(tenfold.load(back), tree)
+    with pytest.raises(tenfold.UnsupportedError, match="cannot be written through"):
+        tenfold.open(path, mode="r+")
+
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+RAW = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+RAW += [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+TENSORS = st.builds(
+    helpers.make_tensor,
+    st.lists(st.integers(0, 3), max_size=3).map(tuple),
+    st.sampled_from(RAW),
+    st.integers(0, 9),
+)
+VALUES = st.integers() | st.floats(allow_nan=False) | st.booleans() | KEYS
+TREES = st.recursive(
+    TENSORS | VALUES,
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(KEYS, below, max_size=3)
+        | st.dictionaries(st.integers(-9, 9), below, max_size=3)
+        | st.dictionaries(KEYS, below, max_size=3).map(OrderedDict)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.dictionaries(KEYS, TREES, max_size=4))
+def test_any_state_comes_back(tmp_path, state):
+    path = tmp_path / "random"
+    snapshot = Snapshot.take(path, {"st/ate": StateDict(state)}, durable=False)
+    helpers.assert_same(snapshot.get_state_dict_for_key("st/ate"), state)
+    helpers.assert_same(tenfold.load(path, verify=True), {"st/ate": state})

@@ -1,0 +1,102 @@
+"""Stories about folders: the same calls by both libraries, each in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import tensordict as upstream
+from compare import (
+    Leaf,
+    Raised,
+    assert_described,
+    assert_equal,
+    describe,
+    kind_of,
+    outcome,
+    unordered,
+)
+
+import tenfold
+
+
+def tree_of(folder):
+    """The names below a folder, and the bytes of its files."""
+    found = {}
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else "folder"
+    return found
+
+
+def without(tree, name):
+    """A tree without the files of a name."""
+    return {path: data for path, data in tree.items() if pathlib.PurePath(path).name != name}
+
+
+def mapped(td, folder):
+    """Which leaves are memory-mapped, and their files relative to `folder`."""
+    found = []
+    for key, leaf in td.items(True, True):
+        # Nobody has to map what has no bytes.
+        if kind_of(leaf) in ("NonTensorData", "NonTensorStack") or leaf.numel() == 0:
+            continue
+        kind = "MemoryMappedTensor" in [base.__name__ for base in type(leaf).__mro__]
+        found.append((key, kind, relative(leaf.filename, folder) if kind else None))
+    return sorted(found, key=str)
+
+
+def relative(path, folder):
+    return None if path is None else str(pathlib.Path(path).relative_to(folder))
+
+
+def assert_same_story(build, story, tmp_path, *, files="bytes", may_raise=()):
+    """Runs `story(td, library, folder)` for both libraries; what it returns and the files that
+    it leaves must agree: their "bytes", or "json" for the order of members not to count, or
+    nothing if None."""
+    outcomes, trees = [], []
+    for name, library in (("tensordict", upstream), ("tenfold", tenfold)):
+        folder = tmp_path / name
+        folder.mkdir()
+        outcomes.append(
+            outcome(library, build, lambda td, lib, folder=folder: story(td, lib, folder))
+        )
+        trees.append(tree_of(folder))
+    if isinstance(outcomes[0].result, Raised):
+        error = outcomes[0].result.error
+        is_meant = isinstance(error, may_raise) if may_raise else not_a_slip(error)
+        assert is_meant, f"tensordict does not have this:\n{outcomes[0].result}"
+    assert_equal(outcomes[1], outcomes[0], in_order=False)
+    if files and not isinstance(outcomes[0].result, Raised):
+        assert_same_tree(trees[1], trees[0], in_order=files == "bytes")
+
+
+def not_a_slip(error):
+    return not isinstance(error, (AttributeError, NameError, TypeError, NotImplementedError))
+
+
+def assert_same_tree(found, expected, *, in_order=True):
+    assert sorted(found) == sorted(expected), (
+        f"missing: {sorted(expected.keys() - found.keys())}, "
+        f"too many: {sorted(found.keys() - expected.keys())}"
+    )
+    for name, data in expected.items():
+        shown = f"{name}:\ntensordict {data[:600]}\ntenfold    {found[name][:600]}"
+        if in_order or not name.endswith("meta.json"):
+            assert found[name] == data, shown
+        else:
+            assert json.loads(found[name]) == json.loads(data), shown
+
+
+def assert_same_values(found, expected, what="values"):
+    """Of what one library wrote and the other read: all but kinds and flags of the reader."""
+    both = [unordered(stripped(describe(td))) for td in (found, expected)]
+    assert_described(what, *both)
+
+
+def stripped(description):
+    if isinstance(description, Leaf) or not hasattr(description, "entries"):
+        return description
+    entries = [(key, stripped(part)) for key, part in description.entries]
+    return type(description)(
+        description.kind, description.batch_size, description.names, "", False, False, entries
+    )

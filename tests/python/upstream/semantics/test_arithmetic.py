@@ -1,0 +1,231 @@
+"""Operators, comparisons, reductions, and functions mapped over the leaves."""
+
+import operator
+
+import pytest
+import torch
+from compare import assert_same_outcome
+from fixtures import numbers, over
+
+KINDS = (
+    "nested_td", "deeper_nested_td", "nested_tensorclass", "locked_td", "td_with_names",
+    "td_with_non_tensor", "td_without_batch_size", "nested_stacked_td", "memmap_td",
+)  # fmt: skip
+
+UNARY = {
+    name: (lambda td, lib, name=name: getattr(td, name)())
+    for name in (
+        "abs", "neg", "exp", "sign", "round", "floor", "ceil", "trunc", "sigmoid", "tanh",
+        "sin", "cos", "erf", "expm1", "reciprocal", "isfinite", "isnan", "isreal",
+    )
+}  # fmt: skip
+
+BINARY = {
+    "add_a_number": lambda td, lib: td + 1,
+    "add_a_number_from_the_left": lambda td, lib: 1 + td,
+    "add_itself": lambda td, lib: td + td,
+    "add_a_tensor": lambda td, lib: td + torch.tensor(2),
+    "add_method_alpha": lambda td, lib: td.add(td, alpha=2),
+    "sub": lambda td, lib: td - 2,
+    "sub_from_the_left": lambda td, lib: 2 - td,
+    "sub_itself": lambda td, lib: td - td,
+    "mul": lambda td, lib: td * 2.5,
+    "mul_from_the_left": lambda td, lib: 3 * td,
+    "mul_itself": lambda td, lib: td * td,
+    "div": lambda td, lib: td / 2,
+    "div_itself": lambda td, lib: td / (td + 20),
+    "pow": lambda td, lib: td**2,
+    "neg": lambda td, lib: -td,
+    "abs": lambda td, lib: abs(td),
+    "inplace_add": lambda td, lib: operator.iadd(td, 1),
+    "inplace_sub": lambda td, lib: operator.isub(td, 1),
+    "inplace_mul": lambda td, lib: operator.imul(td, 2),
+    "add_": lambda td, lib: td.add_(1),
+    "mul_": lambda td, lib: td.mul_(2),
+    "sub_": lambda td, lib: td.sub_(td.clone()),
+    "neg_": lambda td, lib: td.neg_(),
+    "abs_": lambda td, lib: td.abs_(),
+    "clamp": lambda td, lib: td.clamp(-1, 1),
+    "clamp_min": lambda td, lib: td.clamp(min=0),
+    "lerp": lambda td, lib: td.double().lerp(td.double() + 1, 0.5),
+    "maximum": lambda td, lib: td.maximum(-td),
+    "minimum": lambda td, lib: td.minimum(-td),
+    "addcmul": lambda td, lib: td.addcmul(td, td, value=2),
+    "add_a_td_without_a_key": lambda td, lib: td + td.exclude("a"),
+}
+
+COMPARISONS = {
+    "eq_itself": lambda td, lib: td == td,
+    "eq_a_clone": lambda td, lib: td == td.clone(),
+    "eq_a_number": lambda td, lib: td == 1,
+    "eq_a_dict": lambda td, lib: td == td.to_dict(),
+    "ne_itself": lambda td, lib: td != td,
+    "ne_a_number": lambda td, lib: td != 0,
+    "lt": lambda td, lib: td.exclude("data", "my_nested_tc") < 1,
+    "le": lambda td, lib: td.exclude("data", "my_nested_tc") <= 1,
+    "gt": lambda td, lib: td.exclude("data", "my_nested_tc") > 1,
+    "ge": lambda td, lib: td.exclude("data", "my_nested_tc") >= 1,
+    "gt_a_td": lambda td, lib: td.select("a", "b") > td.select("a", "b") - 1,
+    "eq_a_td_with_another_key": lambda td, lib: td == td.clone(False).exclude("a"),
+    "all_of_eq": lambda td, lib: (td == td.clone()).all(),
+    "any_of_ne": lambda td, lib: (td != td.clone()).any(),
+    "all_of_ne": lambda td, lib: (td == 1).all(),
+    "all_dim": lambda td, lib: (td == td).all(dim=0),
+    "any_dim": lambda td, lib: (td != td).any(dim=0),
+    "all_last_dim": lambda td, lib: (td == td).all(dim=-1),
+    "and": lambda td, lib: (td == 1) & (td == 0),
+    "or": lambda td, lib: (td == 1) | (td == 0),
+    "xor": lambda td, lib: (td == 1) ^ (td == 1),
+    "invert": lambda td, lib: ~(td == 1),
+}
+
+REDUCTIONS = {
+    "sum": lambda td, lib: td.sum(),
+    "sum_dim": lambda td, lib: td.sum(dim=0),
+    "sum_last_dim": lambda td, lib: td.sum(dim=-1),
+    "sum_dims": lambda td, lib: td.sum(dim=(0, 1)),
+    "sum_keepdim": lambda td, lib: td.sum(dim=0, keepdim=True),
+    "sum_dtype": lambda td, lib: td.sum(dim=0, dtype=torch.float64),
+    "sum_feature": lambda td, lib: td.select("a", "b").sum(dim="feature"),
+    "sum_reduce": lambda td, lib: td.select("a", "b").sum(reduce=True),
+    "mean": lambda td, lib: td.double().mean(),
+    "mean_dim": lambda td, lib: td.double().mean(dim=0),
+    "mean_keepdim": lambda td, lib: td.double().mean(dim=0, keepdim=True),
+    "prod": lambda td, lib: td.double().prod(),
+    "prod_dim": lambda td, lib: td.double().prod(dim=0),
+    "std_dim": lambda td, lib: td.double().std(dim=0),
+    "var_dim": lambda td, lib: td.double().var(dim=0),
+    "var_correction": lambda td, lib: td.double().var(dim=0, correction=0),
+    "nansum": lambda td, lib: td.double().nansum(),
+    "nanmean": lambda td, lib: td.double().nanmean(),
+    "amax": lambda td, lib: td.amax(dim=0),
+    "amin": lambda td, lib: td.amin(dim=0),
+    "max": lambda td, lib: td.max(),
+    "min": lambda td, lib: td.min(),
+    "norm": lambda td, lib: td.double().norm(),
+    "all": lambda td, lib: td.bool().all(),
+    "any": lambda td, lib: td.bool().any(),
+    "sum_out_of_range": lambda td, lib: td.sum(dim=9),
+}
+
+MAPPED = {
+    "apply": lambda td, lib: td.apply(lambda x: x + 1),
+    "apply_to_another_dtype": lambda td, lib: td.apply(lambda x: x.double()),
+    "apply_two": lambda td, lib: td.apply(lambda x, y: x + y, td.clone()),
+    "apply_inplace": lambda td, lib: td.apply(lambda x: x + 1, inplace=True),
+    "apply_": lambda td, lib: td.apply_(lambda x: x.zero_()),
+    "apply_none": lambda td, lib: td.apply(lambda x: None),
+    "apply_some_none": lambda td, lib: td.apply(lambda x: x if x.ndim == 5 else None),
+    "apply_filter_empty": lambda td, lib: td.apply(
+        lambda x: None if x.dtype == torch.int64 else x, filter_empty=True
+    ),
+    "apply_keep_empty": lambda td, lib: td.apply(lambda x: None, filter_empty=False),
+    "apply_another_batch_size": lambda td, lib: td.apply(lambda x: x.sum(), batch_size=[]),
+    "apply_wrong_batch_size": lambda td, lib: td.apply(lambda x: x.sum()),
+    "apply_out": lambda td, lib: td.apply(lambda x: x + 1, out=td.clone()),
+    "apply_default": lambda td, lib: td.apply(
+        lambda x, y: x if y is None else y, td.select("b"), default=None
+    ),
+    "apply_missing": lambda td, lib: td.apply(lambda x, y: x + y, td.select("b")),
+    "apply_raises": lambda td, lib: td.apply(lambda x: 1 // 0),
+    "apply_call_on_nested": lambda td, lib: td.apply(
+        lambda x: x, call_on_nested=True, batch_size=td.batch_size
+    ),
+    "apply_names": lambda td, lib: td.apply(lambda x: x[None], batch_size=[1, *td.batch_size]),
+    "named_apply": lambda td, lib: td.named_apply(lambda name, x: x + len(name)),
+    "named_apply_nested_keys": lambda td, lib: td.named_apply(
+        lambda name, x: x + len(name), nested_keys=True
+    ),
+    "named_apply_drops": lambda td, lib: td.named_apply(lambda name, x: None if name == "a" else x),
+    "where": lambda td, lib: td.where(torch.ones(td.batch_size, dtype=torch.bool), td.clone()),
+    "where_a_number": lambda td, lib: td.where(torch.zeros(td.batch_size, dtype=torch.bool), 7),
+    "where_partly": lambda td, lib: td.where(
+        torch.arange(td.numel()).reshape(td.batch_size) % 2 == 0, td.clone().zero_()
+    ),
+    "where_out": lambda td, lib: td.where(
+        torch.zeros(td.batch_size, dtype=torch.bool), td.clone().zero_(), out=td.clone()
+    ),
+    "where_missing_keys": lambda td, lib: td.where(
+        torch.ones(td.batch_size, dtype=torch.bool), td.select("a")
+    ),
+    "where_pad": lambda td, lib: td.where(
+        torch.ones(td.batch_size, dtype=torch.bool), td.select("a"), pad=0
+    ),
+}
+
+
+@over(("nested_td", "td_with_non_tensor"), UNARY)
+def test_unary(build, call):
+    assert_same_outcome(build, call)
+
+
+# Most results are not locked, or are for every locked argument; these by the way they are computed.
+BY_CHANCE = ("locked_td", "memmap_td")
+
+
+@over(KINDS, BINARY, skip=[(kind, "clamp_min") for kind in BY_CHANCE])
+def test_binary(build, call):
+    assert_same_outcome(build, call)
+
+
+# Of a value that is compared to a number tensordict leaves an empty node or nothing.
+OF_VALUES = [
+    (kind, name)
+    for kind in ("td_with_non_tensor", "nested_tensorclass")
+    for name in ("eq_a_number", "ne_a_number", "all_of_ne", "and", "or", "xor", "invert")
+]
+
+
+@over(KINDS, COMPARISONS, skip=OF_VALUES)
+def test_comparing(build, call):
+    assert_same_outcome(build, call)
+
+
+# Here alone tensordict forgets the batch size and the names of the nodes below.
+EXTREMES = [
+    (kind, name) for kind in ("deeper_nested_td", "td_with_names") for name in ("amax", "amin")
+]
+
+
+@over(KINDS, REDUCTIONS, skip=EXTREMES + [(kind, "norm") for kind in BY_CHANCE])
+def test_reducing(build, call):
+    assert_same_outcome(build, call)
+
+
+# The batch size that is asked for is that of the parts, not of the stack.
+NEW_DIMENSION = [("nested_stacked_td", "apply_names")]
+
+
+# A function that gets nodes and gives them back: a stack made dense, names lost.
+NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
+UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
+
+
+@over(KINDS, MAPPED, skip=NEW_DIMENSION + NODES + UNLOCKED)
+def test_mapping(build, call):
+    assert_same_outcome(build, call)
+
+
+@pytest.mark.parametrize("pairs", [("x", "y"), ("y", "x")], ids="-".join)
+def test_the_order_of_keys_does_not_matter(pairs):
+    def build(lib):
+        return lib.TensorDict({"x": numbers(2), "y": numbers(2, start=2)}, [2])
+
+    def other(lib):
+        return lib.TensorDict({key: numbers(2, start=5) for key in pairs}, [2])
+
+    assert_same_outcome(build, lambda td, lib: [td + other(lib), td == other(lib)])
+
+
+def test_nan_is_not_equal_to_itself():
+    def build(lib):
+        return lib.TensorDict({"x": torch.tensor([float("nan"), 1.0])}, [2])
+
+    assert_same_outcome(build, lambda td, lib: [td == td, (td == td).all(), td != td])
+
+
+def test_arithmetic_of_other_batch_sizes():
+    def build(lib):
+        return lib.TensorDict({"x": numbers(2, 3)}, [2])
+
+    assert_same_outcome(build, lambda td, lib: td + lib.TensorDict({"x": numbers(2, 3)}, [2, 3]))

@@ -1,0 +1,113 @@
+"""Functions of the packages: keys, batches of samples, comparison, and methods about tensors."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+from compare import assert_same_outcome, describe
+
+KEYS = ["a", ("a",), ("a", "b"), ("a", ("b", ("c",))), (("a", ("b",)),), ("a", 1), (), 1, None]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+@pytest.mark.parametrize("function", ["unravel_key", "unravel_key_to_tuple"])
+def test_keys_unravel_alike(function, key):
+    assert_same_outcome(lambda library: None, lambda _, library: getattr(library, function)(key))
+
+
+@pytest.mark.parametrize("keys", [["a", ("b",), ("c", ("d",))], ("a", "b"), "a", [1]], ids=repr)
+def test_lists_of_keys_unravel_alike(keys):
+    assert_same_outcome(lambda library: None, lambda _, library: library.unravel_key_list(keys))
+
+
+Pair = collections.namedtuple("Pair", ["td", "label"])
+
+
+def samples_of(library, kind):
+    tds = [
+        library.TensorDict({"x": torch.full((2 + (kind == "ragged") * i,), float(i)), "s": "text"})
+        for i in range(3)
+    ]
+    if kind == "pairs":
+        return [(td, i) for i, td in enumerate(tds)]
+    if kind == "named pairs":
+        return [Pair(td, str(i)) for i, td in enumerate(tds)]
+    if kind == "dicts":
+        return [{"td": td, "y": torch.tensor(i)} for i, td in enumerate(tds)]
+    return {"tensors": [torch.ones(2)] * 3, "numbers": [1, 2.5], "none": [], "text": "ab"}.get(
+        kind, tds
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["same", "ragged", "pairs", "named pairs", "dicts", "tensors", "numbers", "none", "text"],
+)
+def test_samples_are_collated_alike(kind):
+    assert_same_outcome(
+        lambda library: None, lambda _, library: library.collate(samples_of(library, kind))
+    )
+
+
+def tree(library, offset=0.0, **more):
+    entries = {"x": torch.zeros(2) + offset, "n": {"y": torch.ones(2) + offset}, "s": "text"}
+    return library.TensorDict({**entries, **more}, batch_size=[2])
+
+
+OTHERS = {
+    "equal": lambda library: tree(library),
+    "close": lambda library: tree(library, 1e-9),
+    "far": lambda library: tree(library, 1.0),
+    "more": lambda library: tree(library, z=torch.ones(2)),
+    "another dtype": lambda library: tree(library, x=torch.zeros(2, dtype=torch.float64)),
+    "another text": lambda library: tree(library, s="other"),
+    "nan": lambda library: tree(library, float("nan")),
+    "a tensor": lambda library: torch.zeros(2),
+}
+
+
+@pytest.mark.parametrize("intersection", [False, True])
+@pytest.mark.parametrize("other", OTHERS)
+def test_closeness_is_judged_alike(other, intersection):
+    def call(_, library):
+        return library.assert_close(
+            tree(library), OTHERS[other](library), intersection=intersection
+        )
+
+    assert_same_outcome(lambda library: None, call)
+
+
+@pytest.mark.parametrize("data", [[1, 2], 3, torch.ones(2, 2), torch.arange(3.0)], ids=str)
+@pytest.mark.parametrize("options", [{}, {"dtype": torch.float64}, {"requires_grad": True}])
+def test_new_tensors_have_the_values_and_the_dtype(data, options):
+    def of(library):
+        entries = {"a": torch.zeros(3), "n": {"b": torch.zeros(3)}}
+        return library.TensorDict(entries, batch_size=[3])
+
+    assert_same_outcome(of, lambda td, library: td.new_tensor(data, **options))
+
+
+@pytest.mark.parametrize("storage", [False, True])
+def test_addresses_are_compared_alike(storage):
+    def call(td, library):
+        views = [td, td.unsqueeze(0), td[1:], td.clone()]
+        same = [
+            (view.data_ptr(storage=storage) == td.data_ptr(storage=storage)).all() for view in views
+        ]
+        stack = library.lazy_stack([td, td.clone()])
+        return same, list(stack.data_ptr().keys()), describe(td.data_ptr().batch_size)
+
+    def of(library):
+        return library.TensorDict({"a": torch.zeros(3), "n": {"b": torch.ones(3)}}, batch_size=[3])
+
+    assert_same_outcome(of, call)
+
+
+def test_nested_tensors_are_padded_alike():
+    def of(library):
+        ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        return library.TensorDict({"r": ragged, "x": torch.zeros(2)}, batch_size=[2])
+
+    assert_same_outcome(of, lambda td, library: td.to_padded_tensor(padding=-1.0))

@@ -1,0 +1,214 @@
+"""Files that tensordict's `consolidate` writes, read by tenfold."""
+
+import functools
+import pathlib
+
+import pytest
+import torch
+import trees
+from describe import assert_same, describe, order, transform
+from ours import as_tenfold, describe_ours
+from tensordict import TensorDict, lazy_stack
+from trees import TREES
+
+import tenfold
+
+# What tensordict's consolidate cannot write, and how it says so.
+NOT_WRITTEN: dict[str, type[Exception]] = {
+    "float8": KeyError,
+    "float4": KeyError,
+    "nested_tensors": NotImplementedError,
+    "nested_tensors_with_empty_components": NotImplementedError,
+    "conjugate_and_negative_views": RuntimeError,
+    "tensordict_params": RuntimeError,
+    "typed_tensordict": RuntimeError,
+}
+# It writes these, and then cannot look at a tensor whose bytes begin at an odd place.
+ODD_PLACES = ["scalars", "random_0", "random_2"]
+# It writes these, and can read them no more.
+NOT_READ = ["lazy_stack_of_tensorclasses", "lazy_stack_of_equal_tensorclasses"]
+NAMES = [name for name in TREES if name not in (*NOT_WRITTEN, *ODD_PLACES, *NOT_READ)]
+
+
+@pytest.fixture(scope="module")
+def file_of(tmp_path_factory):
+    """The file that tensordict writes for a tree; made once, not to be changed."""
+    root = tmp_path_factory.mktemp("consolidated")
+
+    @functools.cache
+    def write(name: str) -> pathlib.Path:
+        path = root / name
+        trees.build(name).consolidate(path)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_open_gives_what_tensordict_reads(name, file_of):
+    expected = describe(TensorDict.from_consolidated(file_of(name)))
+    found = describe_ours(tenfold.open(file_of(name)))
+    assert_same(found, expected)
+    assert order(found) == order(expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_load_gives_what_was_saved(name, file_of):
+    built = describe(trees.build(name))
+    if built[0] == "tensorclass":
+        built = built[2]  # the class of the root is not stored
+    assert_same(describe_ours(tenfold.load(file_of(name))), built)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_tensordict_are_known_and_verified(name, file_of):
+    assert tenfold.probe(file_of(name)) == "consolidated"
+    report = tenfold.verify(file_of(name))
+    assert report.ok, report.problems
+    assert report.num_checksums == 0
+
+
+@pytest.mark.parametrize("name", ODD_PLACES)
+def test_tensors_at_odd_places_are_read_where_tensordict_cannot(name, tmp_path):
+    with pytest.raises(RuntimeError, match="must be divisible by 16"):
+        trees.build(name).consolidate(tmp_path / "t")
+    assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(trees.build(name)))
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+def test_what_tensordict_cannot_read_again_is_refused_by_name(name, tmp_path):
+    trees.build(name).consolidate(tmp_path / "t")
+    with pytest.raises(TypeError, match="stack_dim"):
+        TensorDict.from_consolidated(tmp_path / "t")
+    with pytest.raises(tenfold.UnsupportedError, match="a tensorclass around a lazy stack"):
+        tenfold.open(tmp_path / "t")
+
+
+@pytest.mark.parametrize("name", NOT_WRITTEN)
+def test_tensordict_still_cannot_write(name, tmp_path):
+    with pytest.raises(NOT_WRITTEN[name]):
+        trees.build(name).consolidate(tmp_path / "t")
+
+
+def test_jagged_tensors_are_refused_by_name(tmp_path):
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    TensorDict({"x": jagged}, []).consolidate(tmp_path / "t")
+    with pytest.raises(tenfold.UnsupportedError, match='"<NJT_VALUES>x": a jagged nested tensor'):
+        tenfold.open(tmp_path / "t")
+
+
+def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):
+    td = lazy_stack([TensorDict({"x": torch.ones(n), "s": "text"}, []) for n in (2, 3)])
+    td.consolidate(tmp_path / "t")
+    tenfold.convert(tmp_path / "t", tmp_path / "folder")
+    assert_same(describe(TensorDict.load_memmap(tmp_path / "folder")), describe(td))
+
+
+# --- tensordict reads what tenfold writes ---
+
+# Of what tenfold holds, tensordict's reader knows no dtype below eight bits, and no strided nested
+# tensor.
+REFUSED = {
+    "float8": "tensordict cannot read the dtype",
+    "float4": "tensordict cannot read the dtype",
+    "nested_tensors": "a nested tensor cannot be stored",
+    "nested_tensors_with_empty_components": "a nested tensor cannot be stored",
+}
+SAVED = [name for name in TREES if name not in REFUSED]
+
+
+@pytest.fixture(scope="module")
+def ours_of(tmp_path_factory):
+    """The files that tenfold writes for a tree, by save and by consolidate."""
+    root = tmp_path_factory.mktemp("ours")
+
+    @functools.cache
+    def write(name: str, exact: bool) -> pathlib.Path:
+        path = root / f"{name}-{exact}"
+        built = trees.build(name)
+        tree = as_tenfold(built)
+        if built.is_locked:
+            tree.lock_()
+        if exact:
+            tree.consolidate(path)
+        else:
+            tenfold.save(tree, path, format="consolidated")
+        return path
+
+    return write
+
+
+def expected_of(name: str) -> list:
+    """Of a stack of tensorclasses tensordict reads a stack of them, as tenfold holds it."""
+    return describe_ours(as_tenfold(trees.build(name)))
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["save", "consolidate"])
+@pytest.mark.parametrize("name", SAVED)
+def test_tensordict_reads_what_tenfold_wrote(name, exact, ours_of):
+    found = describe(TensorDict.from_consolidated(ours_of(name, exact)))
+    expected = expected_of(name)
+    if exact and expected[0] == "tensorclass":
+        expected = expected[2]
+    assert_same(as_stacks(found), as_stacks(expected))
+
+
+def as_stacks(description: list) -> list:
+    """A tensorclass around a stack as a stack of tensorclasses, which is what is stored."""
+
+    def change(path, part):
+        if part[0] == "tensorclass" and part[2][0] == "lazy_stack":
+            stack = part[2]
+            return [*stack[:3], [["tensorclass", part[1], one] for one in stack[3]]]
+        return part
+
+    return transform(description, change)
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["save", "consolidate"])
+@pytest.mark.parametrize("name", SAVED)
+def test_tenfold_reads_all_of_what_it_wrote(name, exact, ours_of):
+    found = describe_ours(tenfold.load(ours_of(name, exact)))
+    expected = expected_of(name)
+    if exact and expected[0] == "tensorclass":
+        expected = expected[2]
+    assert_same(found, expected)
+    if not exact:
+        assert order(found) == order(expected)
+    report = tenfold.verify(ours_of(name, exact))
+    assert report.ok, report.problems
+    assert (report.num_checksums > 0) == (not exact)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_consolidate_writes_tensordicts_bytes(name, file_of, ours_of):
+    assert ours_of(name, True).read_bytes() == file_of(name).read_bytes()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tensordict_could_not_read_is_refused_and_leaves_nothing(name, tmp_path):
+    tree = as_tenfold(trees.build(name))
+    with pytest.raises(tenfold.UnsupportedError, match=REFUSED[name]):
+        tenfold.save(tree, tmp_path / "t", format="consolidated")
+    assert not list(tmp_path.iterdir())
+
+
+def test_containers_integer_keys_and_ties_come_back(tmp_path):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.rand(2, 3)).sum().backward()
+    optimizer.step()
+    state = {
+        "z": [torch.ones(2), 3, {"a": (1, 2)}],
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    state["tied"] = state["model"]["weight"]
+    tenfold.save(state, tmp_path / "t", format="consolidated")
+    found = tenfold.load(tmp_path / "t", verify=True)
+    assert list(found) == list(state)
+    assert found["z"][1:] == state["z"][1:]
+    assert list(found["optimizer"]["state"]) == [0, 1]
+    optimizer.load_state_dict(found["optimizer"])
+    assert found["tied"].data_ptr() == found["model"]["weight"].data_ptr()
+    assert TensorDict.from_consolidated(tmp_path / "t")["z", "1"] == 3
