@@ -35,13 +35,35 @@ PUBLIC_HEADERS = {
 
 # The headers that format files share. Between the files of one family (the same prefix) every
 # header is shared; a format's own header is seen by nobody else in formats/.
-SHARED_FORMAT_HEADERS = {"format.hpp", "commit.hpp", "leaf_writer.hpp", "progress.hpp"}
-FORMAT_FAMILIES = ("memmap_", "safetensors")
+SHARED_FORMAT_HEADERS = {
+    "commit.hpp",
+    "folder_checksums.hpp",
+    "folder_verify.hpp",
+    "format.hpp",
+    "json_checksums.hpp",
+    "leaf_writer.hpp",
+    "npy_array.hpp",
+    "object_file.hpp",
+    "progress.hpp",
+    "tree_notes.hpp",
+    "zip_archive.hpp",
+}
+FORMAT_FAMILIES = (
+    "consolidated",
+    "dcp",
+    "memmap_",
+    "npz",
+    "safetensors",
+    "snapshot",
+    "torch_file",
+    "zip_archive",
+)
 
 # Libraries, by where their headers live, and the rooms that may use them.
 LIBRARIES = {
     "fmt/": {"src", "cli", "examples"},
     "xxhash.h": {"src"},
+    "libdeflate.h": {"src"},
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},
     "Python.h": {"python/src"},
@@ -94,7 +116,8 @@ def room_of(name: str) -> tuple[str, str]:
     if parts[0] == "src":
         return "src", parts[1] if len(parts) > 2 else ""
     if parts[0] == "include":
-        return ("torch.hpp" if parts[-1] == "torch.hpp" else "include"), ""
+        is_torchs = parts[-1] == "torch.hpp" or "torch" in parts[2:-1]
+        return ("torch.hpp" if is_torchs else "include"), ""
     return ("python/src" if parts[0] == "python" else parts[0]), ""
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dlpack.hpp"
+#include "mapped_file.hpp"
 #include "torch_api.hpp"
 
 namespace tenfold::python {
@@ -68,7 +69,10 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
   const Torch* torch_api = torch_if_imported();
   if (torch_api == nullptr || torch_api->api == nullptr) return std::nullopt;
   PyTypeObject* type = Py_TYPE(object.ptr());
-  if (type != torch_api->tensor_type && type != torch_api->parameter_type) return std::nullopt;
+  const bool is_mapped = type == torch_api->mapped_type;
+  if (!is_mapped && type != torch_api->tensor_type && type != torch_api->parameter_type) {
+    return std::nullopt;
+  }
   dlpack::ManagedVersioned* exported = nullptr;
   if (torch_api->api->from_object(object.ptr(), &exported) != 0) {
     PyErr_Clear();
@@ -77,7 +81,9 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
   std::shared_ptr<dlpack::ManagedVersioned> managed(exported,
                                                     CallDeleter<dlpack::ManagedVersioned>{});
   if (is_lazy_view(object, managed->array)) return std::nullopt;
-  return tensor_of_managed(std::move(managed), true);
+  std::optional<Tensor> tensor = tensor_of_managed(std::move(managed), true);
+  if (is_mapped && tensor) check_not_truncated(object, *tensor);
+  return tensor;
 }
 
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule) {

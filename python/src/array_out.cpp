@@ -6,7 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "core/leaf_source.hpp"
 #include "dlpack.hpp"
+#include "mapped_file.hpp"
 #include "torch_api.hpp"
 
 namespace tenfold::python {
@@ -86,6 +88,15 @@ nb::object make_torch(const Tensor& tensor, const LeafName& name) {
   return nb::steal(made);
 }
 
+nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName& name) {
+  const nb::object bytes = nb::cast(Bytes{tensor.buffer(), writable});
+  Shape strides = tensor.strides();
+  for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
+  return nb::module_::import_("tenfold._arrays")
+      .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
+                           tuple_of(strides), tensor.offset_bytes(), text(name.text()));
+}
+
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
   auto* bytes = nb::inst_ptr<Bytes>(object);
   return PyBuffer_FillInfo(view, object, bytes->buffer.data(),
@@ -145,6 +156,7 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
     }
   }
   nb::object made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
+  if (use_torch_ && tied_.makes_mapped()) make_mapped(made, leaf, tensor);
   if (!place_.is_none()) made = place_(made);
   if (may_be_tied) tied_.add(tensor.raw_data(), made);
   return made;
@@ -154,14 +166,27 @@ nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) cons
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
+/// The class is assigned, as torch's own lazy modules do it: several times faster than a view.
+void ArrayMaker::make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const {
+  made.attr("__class__") = tied_.type();
+  if (!tied_.file().is_none()) {
+    made.attr("_file") = tied_.file();
+  } else if (!leaf.in_memory()) {
+    made.attr("_file") = nb::cast(MappedFile::of_leaf(leaf, tensor, mode_));
+  }
+}
+
+nb::object torch_tensor_of(const Tensor& tensor, const std::string& name) {
+  return make_torch(tensor, {name, ""});
+}
+
+nb::object array_of(const Tensor& tensor, const std::string& name) {
+  if (torch() != nullptr) return make_torch(tensor, {name, ""});
+  return make_numpy_array(tensor, tensor.buffer().writable(), {name, ""});
+}
+
 nb::object ArrayMaker::make_numpy(const Tensor& tensor, const LeafName& name) const {
-  const bool writable = mode_ != Mode::read && tensor.buffer().writable();
-  const nb::object bytes = nb::cast(Bytes{tensor.buffer(), writable});
-  Shape strides = tensor.strides();
-  for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
-  return nb::module_::import_("tenfold._arrays")
-      .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
-                           tuple_of(strides), tensor.offset_bytes(), text(name.text()));
+  return make_numpy_array(tensor, mode_ != Mode::read && tensor.buffer().writable(), name);
 }
 
 nb::object ArrayMaker::make_nested(const Leaf& leaf, const Tensor& tensor,
@@ -182,7 +207,9 @@ void bind_bytes(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                                 {0, nullptr}};
   nb::class_<Bytes>(module, "Bytes", nb::type_slots(slots));
-  nb::class_<Tied>(module, "Tied").def(nb::init<>());
+  nb::class_<Tied>(module, "Tied")
+      .def(nb::init<>())
+      .def(nb::init<nb::object, nb::object>(), nb::arg("type").none(), nb::arg("file").none());
 }
 
 }  // namespace tenfold::python

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common.hpp"
@@ -14,6 +15,15 @@ namespace tenfold::python {
 /// each of many small tensors would cost as much as making them.
 class Tied {
  public:
+  Tied() = default;
+  /// Torch tensors become `type` (MemoryMappedTensor); None: they stay plain. `file`: the
+  /// MappedFile of all of them, or None: each has its own.
+  Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
+
+  bool makes_mapped() const { return type_.is_valid() && !type_.is_none(); }
+  const nb::object& type() const noexcept { return type_; }
+  const nb::object& file() const noexcept { return file_; }
+
   /// The array that starts at `address`, or an empty object.
   nb::handle find(const std::byte* address) const;
   /// Remembers `array`, unless another one starts there.
@@ -27,6 +37,8 @@ class Tied {
   std::size_t place_of(const std::byte* address) const;
   void grow();
 
+  nb::object type_;
+  nb::object file_;
   std::vector<Slot> slots_;
   std::size_t size_ = 0;
 };
@@ -53,6 +65,7 @@ class ArrayMaker {
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
+  void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
   nb::object make_nested(const Leaf& leaf, const Tensor& tensor, const LeafName& name) const;
 
   Mode mode_;
@@ -60,6 +73,13 @@ class ArrayMaker {
   nb::object place_;
   bool use_torch_;
 };
+
+/// A plain torch tensor over `tensor`, without a copy. Throws as ArrayMaker::make.
+nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
+
+/// A torch tensor, or a numpy array where torch cannot be imported, over `tensor`, without a copy
+/// and writable. Throws as ArrayMaker::make.
+nb::object array_of(const Tensor& tensor, const std::string& name);
 
 /// What a numpy array keeps: a Buffer behind Python's buffer protocol.
 struct Bytes {

@@ -94,6 +94,16 @@ nb::object dict_of(const Value::Object& object) {
   return dict;
 }
 
+/// What Python makes itself, tenfold/_special.py does.
+nb::object special_of(const Value::Special& value) {
+  const bool is_bytes =
+      value.type == Value::Special::Type::bytes || value.type == Value::Special::Type::bytearray;
+  const nb::object said =
+      is_bytes ? nb::object(nb::bytes(value.text.data(), value.text.size())) : text(value.text);
+  return nb::module_::import_("tenfold._special")
+      .attr("special")(text(name(value.type)), said, list_of(value.items));
+}
+
 struct ToPython {
   nb::object operator()(Value::Null) const { return nb::none(); }
   nb::object operator()(bool value) const { return nb::bool_(value); }
@@ -104,6 +114,7 @@ struct ToPython {
   nb::object operator()(const Value::List& value) const { return list_of(value.items); }
   nb::object operator()(const Value::Tuple& value) const { return nb::tuple(list_of(value.items)); }
   nb::object operator()(const Value::Object& value) const { return dict_of(value); }
+  nb::object operator()(const Value::Special& value) const { return special_of(value); }
 };
 
 }  // namespace

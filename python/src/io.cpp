@@ -1,4 +1,7 @@
+#include <tenfold/consolidated.hpp>
+#include <tenfold/diff.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/scan.hpp>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -48,11 +51,13 @@ NodeHandle open_path(nb::object path, const std::string& mode, const std::string
 }
 
 NodeHandle load_path(nb::object path, const std::string& mode, const std::string& format,
-                     nb::object keys, bool verify, bool aliases, nb::object progress) {
+                     nb::object keys, bool verify, bool aliases, bool allow_opaque,
+                     nb::object progress) {
   const Path where = path_from(path);
   LoadOptions options{.mode = mode_from(mode), .format = format, .keys = key_paths(keys)};
   options.verify = verify;
   options.aliases = aliases;
+  options.allow_opaque = allow_opaque;
   return {monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
     return tenfold::load(where, options);
@@ -71,6 +76,22 @@ void save_tree(const NodeHandle& tree, nb::object path, const std::string& forma
   });
 }
 
+void consolidate_tree(const NodeHandle& tree, nb::object path, int num_threads, bool locked) {
+  const Path where = path_from(path);
+  ConsolidateOptions options{.num_threads = num_threads, .locked = locked};
+  monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    tenfold::consolidate(tree.node, where, options);
+  });
+}
+
+bool was_locked(nb::object path) {
+  const Path where = path_from(path);
+  bool locked = false;
+  without_gil([&] { open_consolidated(where, locked); });
+  return locked;
+}
+
 std::string probe_path(nb::object path) {
   const Path where = path_from(path);
   return without_gil([&] { return tenfold::probe(where); });
@@ -78,7 +99,7 @@ std::string probe_path(nb::object path) {
 
 nb::tuple convert_path(nb::object source, nb::object target, const std::string& format,
                        nb::object keys, nb::object exclude, nb::object rename,
-                       std::optional<std::string> dtype, nb::object progress) {
+                       std::optional<std::string> dtype, bool durable, nb::object progress) {
   const Path from = path_from(source);
   const Path to = path_from(target);
   ConvertOptions options;
@@ -86,6 +107,7 @@ nb::tuple convert_path(nb::object source, nb::object target, const std::string& 
   options.keys = key_paths(keys);
   options.exclude = key_paths(exclude);
   options.rename = rename_function(std::move(rename));
+  options.durable = durable;
   if (dtype) options.dtype = dtype_from(*dtype);
   const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -108,10 +130,40 @@ nb::tuple verify_path(nb::object path, nb::object progress) {
   return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums);
 }
 
+/// (number of pickles, [(global, risk, where)])
+nb::tuple scan_path(nb::object path) {
+  const Path where = path_from(path);
+  const ScanReport report = without_gil([&] { return tenfold::scan(where); });
+  nb::list findings;
+  for (const ScanFinding& found : report.findings) {
+    findings.append(nb::make_tuple(text(found.global), text(name(found.risk)), text(found.where)));
+  }
+  return nb::make_tuple(report.num_pickles, findings);
+}
+
 nb::list list_of(const std::vector<std::string>& names) {
   nb::list listed;
   for (const std::string& name : names) listed.append(text(name));
   return listed;
+}
+
+nb::tuple diff_trees(const NodeHandle& a, const NodeHandle& b, double rtol, double atol,
+                     nb::object progress) {
+  DiffOptions options;
+  options.rtol = rtol;
+  options.atol = atol;
+  const DiffReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::diff(a.node, b.node, options);
+  });
+  nb::list changed;
+  for (const Change& change : report.changed) {
+    changed.append(nb::make_tuple(text(change.key), text(name(change.kind)), change.max_abs,
+                                  change.rel_l2, change.cosine, change.num_different,
+                                  text(change.a), text(change.b)));
+  }
+  return nb::make_tuple(list_of(report.added), list_of(report.removed), changed, report.num_leaves,
+                        report.num_bytes);
 }
 
 nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, bool strict, bool cast,
@@ -135,14 +187,21 @@ nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, boo
                         mismatched);
 }
 
-NodeHandle memmap_tree(const NodeHandle& tree, nb::object path, int num_threads) {
-  const Path where = path_from(path);
-  return {without_gil([&] { return tenfold::memmap(tree.node, where, num_threads); })};
+std::vector<std::string> names_from(nb::handle names) {
+  std::vector<std::string> listed;
+  for (const nb::handle name : names) listed.push_back(utf8(name));
+  return listed;
 }
 
-NodeHandle memmap_like_tree(const NodeHandle& tree, nb::object path) {
-  const Path where = path_from(path);
-  return {without_gil([&] { return tenfold::memmap_like(tree.node, where); })};
+void require_ok(nb::str source, nb::object missing, nb::object unexpected, nb::object mismatched) {
+  LoadReport report;
+  report.missing = names_from(missing);
+  report.unexpected = names_from(unexpected);
+  for (const nb::handle found : mismatched) {
+    report.mismatched.push_back(
+        {utf8(found[0]), utf8(found[1]), utf8(found[2]), nb::cast<bool>(found[3])});
+  }
+  tenfold::require_ok(report, utf8(source));
 }
 
 /// A tensor of which only dtype and shape may be looked at.
@@ -169,26 +228,35 @@ void bind_tree(nb::module_& module) {
 void bind_io(nb::module_& module) {
   module.def("open", &open_path, "path"_a, "mode"_a, "format"_a);
   module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a, "verify"_a, "aliases"_a,
-             "progress"_a.none());
+             "allow_opaque"_a, "progress"_a.none());
   module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
+  module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);
+  module.def("was_locked", &was_locked, "path"_a, "Of a consolidated file.");
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a, "exclude"_a,
-             "rename"_a.none(), "dtype"_a.none(), "progress"_a.none(),
+             "rename"_a.none(), "dtype"_a.none(), "durable"_a, "progress"_a.none(),
              nb::sig("def convert(source: object, target: object, format: str, keys: object, "
-                     "exclude: object, rename: object | None, dtype: str | None, "
+                     "exclude: object, rename: object | None, dtype: str | None, durable: bool, "
                      "progress: object | None) -> tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: object, progress: object | None) -> "
                      "tuple[list[tuple[str, str, str]], int, int, int]"));
+  module.def("scan", &scan_path, "path"_a,
+             nb::sig("def scan(path: object) -> tuple[int, list[tuple[str, str, str]]]"));
+  module.def("diff", &diff_trees, "a"_a, "b"_a, "rtol"_a, "atol"_a, "progress"_a.none(),
+             nb::sig("def diff(a: Node, b: Node, rtol: float, atol: float, "
+                     "progress: object | None) -> tuple[list[str], list[str], "
+                     "list[tuple[str, str, float, float, float, int, str, str]], int, int]"));
   module.def(
       "load_into", &load_into_tree, "target"_a, "source"_a, "strict"_a, "cast"_a, "dry_run"_a,
       "rename"_a.none(), "keys"_a,
       nb::sig("def load_into(target: Node, source: Node, strict: bool, cast: bool, dry_run: bool, "
               "rename: object | None, keys: object) -> tuple[list[str], list[str], "
               "list[str], list[tuple[str, str, str]]]"));
-  module.def("memmap", &memmap_tree, "tree"_a, "path"_a, "num_threads"_a);
-  module.def("memmap_like", &memmap_like_tree, "tree"_a, "path"_a);
+  module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
+             nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "
+                     "mismatched: list[tuple[str, str, str, bool]]) -> None"));
 }
 
 }  // namespace tenfold::python

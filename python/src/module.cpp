@@ -1,6 +1,7 @@
 #include <exception>
 #include <string>
 
+#include "batch_out.hpp"
 #include "call.hpp"
 #include "common.hpp"
 
@@ -69,5 +70,10 @@ NB_MODULE(_core, module) {
   bindings::bind_node(module);
   bindings::bind_tree(module);
   bindings::bind_io(module);
+  bindings::bind_snapshot(module);
+  bindings::bind_memmap(module);
+  bindings::bind_mapped_file(module);
+  bindings::bind_dataset(module);
+  bindings::bind_batch_loader(module);
   bindings::bind_cli(module);
 }

@@ -15,10 +15,10 @@ using namespace nb::literals;
 
 NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
-  constexpr std::size_t kNumFields = 10;
+  constexpr std::size_t kNumFields = 11;
   if (fields.size() != kNumFields) {
     throw Error(ErrorCode::invalid_argument,
-                "what a node is: expected 10 fields, found " + std::to_string(fields.size()));
+                "what a node is: expected 11 fields, found " + std::to_string(fields.size()));
   }
   NodeInfo made;
   const auto kind_name = nb::cast<std::string>(fields[0]);
@@ -48,7 +48,24 @@ NodeInfo node_info_from(nb::handle info) {
   for (const auto& [key, value] : nb::cast<nb::dict>(fields[9])) {
     made.metadata.emplace(utf8(key), utf8(value));
   }
+  const nb::object more = fields[10];
+  if (!more.is_none()) {
+    const nb::tuple parts = nb::cast<nb::tuple>(more);
+    made.layout = utf8(parts[0]);
+    made.dense_shape = shape_from(parts[1]);
+    made.is_coalesced = nb::cast<bool>(parts[2]);
+    const nb::object versions = parts[3];
+    if (!versions.is_none()) made.module_versions = from_json(utf8(versions), "module versions");
+  }
   return made;
+}
+
+/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module.
+static nb::object more_of(const NodeInfo& info) {
+  if (info.kind != NodeKind::sparse && !info.module_versions) return nb::none();
+  return nb::make_tuple(
+      text(info.layout), tuple_of(info.dense_shape), info.is_coalesced,
+      info.module_versions ? nb::object(text(to_json(*info.module_versions))) : nb::none());
 }
 
 nb::tuple to_python(const NodeInfo& info) {
@@ -62,7 +79,7 @@ nb::tuple to_python(const NodeInfo& info) {
       text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names, text(info.class_name),
       info.stack_dim, info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
       text(info.device), info.schema ? nb::object(text(to_json(*info.schema))) : nb::none(),
-      metadata);
+      metadata, more_of(info));
 }
 
 namespace {

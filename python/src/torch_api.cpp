@@ -69,6 +69,11 @@ const Torch* torch_if_imported() {
   return modules.contains("torch") ? torch() : nullptr;
 }
 
+void set_mapped_type(nb::object type) {
+  static_cast<void>(torch());
+  record()->mapped_type = reinterpret_cast<PyTypeObject*>(type.release().ptr());
+}
+
 DataType dlpack_dtype(DType dtype) noexcept {
   static constexpr std::array<DataType, kNumDTypes> kTypes = {{
       {kBool, 8, 1},            // bool

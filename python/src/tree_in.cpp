@@ -121,9 +121,11 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
     force_node_ = forced;
     return convert(answer[1]);
   }
+  if (kind == "special") return special(answer[1], answer[2], answer[3]);
   if (kind == "value") return TensorDict::Item(NonTensor{value(answer[1]), false, 0});
   if (kind == "stack") {
-    return TensorDict::Item(NonTensor{value(answer[1]), true, nb::cast<std::int64_t>(answer[2])});
+    return TensorDict::Item(NonTensor{value(answer[1]), true, nb::cast<std::int64_t>(answer[2]),
+                                      utf8(nb::cast<nb::str>(answer[3]))});
   }
   if (kind == "node") return TensorDict::Item(node(object, answer[1], answer[2], answer[3]));
   if (kind == "native") return TensorDict::Item(native(object, answer[1], answer[2]));
@@ -193,8 +195,20 @@ TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) 
       }
       add(children, std::move(*name), item[1]);
     }
+    if (ordered) info.module_versions = module_versions(dict);
   }
   return finish(std::move(children), std::move(info));
+}
+
+/// What a module's state_dict() attaches to the dict that it returns.
+std::optional<Value> TreeBuilder::module_versions(nb::handle dict) {
+  const nb::object attached = nb::getattr(dict, "_metadata", nb::none());
+  if (!PyDict_Check(attached.ptr())) return std::nullopt;
+  Value versions = value(attached);
+  auto* object = std::get_if<Value::Object>(&versions.data());
+  if (object == nullptr) return std::nullopt;
+  object->ordered = false;
+  return versions;
 }
 
 TreeBuilder::Converted TreeBuilder::convert_sequence(nb::handle sequence, bool is_tuple) {
@@ -294,6 +308,16 @@ Leaf TreeBuilder::leaf(nb::handle object) {
 
 Leaf TreeBuilder::nested(nb::handle values, nb::handle sizes) {
   return Leaf::nested(leaf(values).tensor().contiguous(), leaf(sizes).tensor().contiguous());
+}
+
+Value TreeBuilder::special(nb::handle name, nb::handle said, nb::handle items) {
+  Value::Special made;
+  made.type = *special_type_from_name(utf8(name));
+  made.text = PyBytes_Check(said.ptr())
+                  ? std::string(nb::cast<nb::bytes>(said).c_str(), nb::cast<nb::bytes>(said).size())
+                  : utf8(said);
+  for (const nb::handle item : items) made.items.push_back(value(item));
+  return made;
 }
 
 Value TreeBuilder::value(nb::handle object) {

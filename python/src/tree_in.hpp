@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,7 +19,8 @@ namespace tenfold::python {
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
 ///   ("value", object)                 a JSON value that stays one, even a list of tensors would
-///   ("stack", list, stack_dim)        tensordict's NonTensorStack
+///   ("special", name, text, items)    a value that JSON lacks (tenfold/_special.py)
+///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
 ///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
 ///   ("native", handle, overrides)     a node that was opened, entries of it replaced
 ///   ("item", handle)                  an entry of a node that was opened
@@ -48,6 +50,8 @@ class TreeBuilder {
   Leaf nested(nb::handle values, nb::handle sizes);
   Leaf leaf(nb::handle object);
   Value value(nb::handle object);
+  std::optional<Value> module_versions(nb::handle dict);
+  Value special(nb::handle name, nb::handle said, nb::handle items);
   void add(Children& children, std::string key, nb::handle object);
 
   /// `<path>: key "a.b"`, for messages about the object that is being converted.

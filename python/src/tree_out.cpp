@@ -8,8 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.hpp"
 #include "call.hpp"
 #include "core/node.hpp"
+#include "core/sparse.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -92,6 +94,10 @@ class Containers {
         return list(node);
       case NodeKind::tuple:
         return nb::tuple(list(node));
+      case NodeKind::sparse:
+        return sparse(node);
+      case NodeKind::opaque:
+        return opaque(node);
       case NodeKind::tensordict:
       case NodeKind::tensorclass:
       case NodeKind::lazy_stack:
@@ -120,6 +126,39 @@ class Containers {
       if (int_keys) key = nb::int_(key);
       made[key] = entry(node, mapped);
     });
+    if (const auto& versions = node.info().module_versions) {
+      made.attr("_metadata") =
+          nb::module_::import_("collections").attr("OrderedDict")(to_python(*versions));
+    }
+    return made;
+  }
+
+  /// What tenfold/_special.py makes of the parts.
+  nb::object sparse(const TensorDict& node) {
+    without_gil([&] { require_sound_sparse(node, place_of(node)); });
+    const NodeInfo& info = node.info();
+    return special("sparse")(text(info.layout), tuple_of(info.dense_shape), info.is_coalesced,
+                             members(node));
+  }
+
+  nb::object opaque(const TensorDict& node) {
+    return special("opaque")(text(node.info().class_name), members(node));
+  }
+
+  static nb::object special(const char* function) {
+    return nb::module_::import_("tenfold._special").attr(function);
+  }
+
+  std::string place_of(const TensorDict& node) const {
+    KeyPath path;
+    for (const nb::handle key : keys_) path.push_back(utf8(key));
+    return node.where() + (path.empty() ? "" : ": key " + base::quote(dotted(path)));
+  }
+
+  nb::dict members(const TensorDict& node) {
+    nb::dict made;
+    for_each_mapped(node,
+                    [&](const Mapped& mapped) { made[text(mapped.key)] = entry(node, mapped); });
     return made;
   }
 

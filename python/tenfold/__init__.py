@@ -11,49 +11,91 @@ Tensors are torch's if torch can be imported, else numpy arrays.
 
 from __future__ import annotations
 
-from tenfold._core import __version__  # type: ignore[attr-defined]
-from tenfold._errors import CorruptFileError, Error, UnsupportedError
-from tenfold._io import convert, load, open, probe, save, verify
-from tenfold._load_into import load_into
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from tenfold._reports import LoadReport, VerifyReport
-    from tenfold.tensordict import TensorDict, UnbatchedTensor
-
-__all__ = [
-    "CorruptFileError",
-    "Error",
-    "LoadReport",
-    "TensorDict",
-    "UnbatchedTensor",
-    "UnsupportedError",
-    "VerifyReport",
-    "__version__",
-    "convert",
-    "load",
-    "load_into",
-    "open",
-    "probe",
-    "save",
-    "verify",
-]
-
-# Imported when they are first used, which keeps `import tenfold` short.
-_LAZY = {
-    "LoadReport": "tenfold._reports",
-    "TensorDict": "tenfold.tensordict",
-    "UnbatchedTensor": "tenfold.tensordict",
-    "VerifyReport": "tenfold._reports",
+# The public names, by the module that each is imported from when it is first used. Nothing else
+# lists them: `make format` makes __init__.pyi, which type checkers read, from this table.
+_EXPORTS = {
+    "tenfold._core": ["__version__"],
+    "tenfold._diff": ["diff"],
+    "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
+    "tenfold._io": ["convert", "load", "open", "probe", "save", "scan", "verify"],
+    "tenfold._load_into": ["load_into"],
+    "tenfold._reports": [
+        "Change",
+        "DiffReport",
+        "LoadReport",
+        "ScanFinding",
+        "ScanReport",
+        "VerifyReport",
+    ],
+    "tenfold._snapshot": ["PendingSnapshot", "Snapshot", "SnapshotMetadata"],
+    "tenfold._stateful": ["RNGState", "RngState", "StateDict"],
+    "tenfold._special": ["Opaque"],
+    "tenfold.dataset": [
+        "BatchLoader",
+        "Column",
+        "Dataset",
+        "Schema",
+        "accumulate",
+        "collate",
+        "concat",
+        "mix",
+        "permutation",
+    ],
+    "tenfold.tensordict": [
+        "LazyStackedTensorDict",
+        "NonTensorData",
+        "NonTensorStack",
+        "TensorDict",
+        "TensorDictBase",
+        "UnbatchedTensor",
+        "assert_close",
+        "cat",
+        "default_is_leaf",
+        "dense_stack_tds",
+        "from_any",
+        "from_dict",
+        "from_module",
+        "from_modules",
+        "from_namedtuple",
+        "from_pytree",
+        "from_struct_array",
+        "from_tuple",
+        "fromkeys",
+        "is_leaf_nontensor",
+        "is_non_tensor",
+        "is_tensor_collection",
+        "is_tensorclass",
+        "lazy_stack",
+        "load_memmap",
+        "maybe_dense_stack",
+        "merge_tensordicts",
+        "pad",
+        "pad_sequence",
+        "stack",
+        "unravel_key",
+        "unravel_key_list",
+        "unravel_key_to_tuple",
+    ],
+    "tenfold.tensordict._archive": [
+        "is_memmap_archive",
+        "pack_memmap",
+        "refresh_archive_checksums",
+        "unpack_memmap",
+    ],
+    "tenfold.tensordict._memmap_grow": ["append_memmap"],
+    "tenfold.tensordict._memory_mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
+    "tenfold.tensordict._tensorclass": ["TensorClass", "tensorclass"],
 }
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LAZY:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

@@ -58,10 +58,13 @@ def torch_or_none() -> Any:
     if _torch is False:
         try:
             import torch
-
-            _torch = torch
         except ImportError:
             _torch = None
+        else:
+            _torch = torch
+            from tenfold.tensordict import _pytree
+
+            _pytree.register(torch)
     return _torch
 
 
@@ -147,7 +150,7 @@ def tied_to(first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, 
         wanted = getattr(torch, dtype)
         if first.dtype == wanted and first.shape == shape and first.stride() == strides:
             return first
-        if first.untyped_storage().nbytes() < _product(shape) * wanted.itemsize:
+        if first.untyped_storage().nbytes() < _extent(shape, strides) * wanted.itemsize:
             return None
         with torch.no_grad():
             view = torch.empty(0, dtype=wanted, device=first.device)
@@ -183,6 +186,13 @@ def batch_shape(lengths: tuple[int, ...]) -> Any:
     """`lengths` as torch.Size if the program uses torch, else as a tuple; the two are equal."""
     torch = sys.modules.get("torch")
     return lengths if torch is None else torch.Size(lengths)
+
+
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one, both included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
 
 
 def _product(lengths: tuple[int, ...]) -> int:

@@ -26,3 +26,8 @@ class KeyNotFoundError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+
+def index_error(index: int, size: int) -> IndexError:
+    """The error for a row or position that is not there."""
+    return IndexError(f"row {index}: expected an index in [{-size}, {size}), found {index}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Literal
 
-    from tenfold._reports import VerifyReport
+    from tenfold._reports import ScanReport, VerifyReport
     from tenfold.tensordict import TensorDict
 
     PathLike = str | os.PathLike[str]
@@ -93,6 +93,7 @@ def load(
     format: str | None = None,
     verify: bool = False,
     aliases: bool = True,
+    allow_opaque: bool = False,
     progress: Progress = None,
 ) -> Any:
     """Loads what was saved: the same nesting, key types and containers, over mapped files.
@@ -112,6 +113,9 @@ def load(
         format: The name of the format; None: by content, never by suffix.
         verify: Compare the checksums first.
         aliases: Tensors that shared their bytes share them again.
+        allow_opaque: Objects of classes that are not read come as `Opaque`, which says what they
+            were made of. If false, they are an error that names them. Nothing is imported or called
+            either way.
         progress: As for `save`.
 
     Returns:
@@ -137,10 +141,10 @@ def load(
     # What was selected or copied cannot be had by opening the file again.
     opened.changed = bool(paths) or place is not None or not aliases
     with Shown(progress) as callback:
-        node = _core.load(path, mode, format or "", paths, verify, aliases, callback)
+        node = _core.load(path, mode, format or "", paths, verify, aliases, allow_opaque, callback)
 
     def wrap(native: Any, keys_above: tuple[str, ...]) -> TensorDict:
-        made = TensorDict._from_native(native, opened, keys_above)
+        made: TensorDict = TensorDict._from_native(native, opened, keys_above)
         if place is not None:
             made._replace_arrays(place)
         return made
@@ -172,7 +176,8 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     from tenfold.tensordict._tensordict import TensorDict
 
     opened = Opened(os.fsdecode(path), mode, format or "")
-    return TensorDict._from_native(_core.open(path, mode, format or ""), opened)
+    made: TensorDict = TensorDict._from_native(_core.open(path, mode, format or ""), opened)
+    return made
 
 
 def probe(path: PathLike) -> str:
@@ -183,6 +188,31 @@ def probe(path: PathLike) -> str:
         UnsupportedError: If it is in no known format.
     """
     return _core.probe(path)
+
+
+def scan(path: PathLike) -> ScanReport:
+    """Lists every global (class or function) that the pickles in a file name, with its risk.
+
+    Args:
+        path: A file of torch.save, a pickle, a zip archive with pickles in it (``.npz`` too) or a
+            ``.npy`` file of objects.
+
+    Returns:
+        ScanReport: Nothing was imported, called or executed.
+
+    Raises:
+        FileNotFoundError: If there is nothing at `path`.
+        ValueError: If it is a folder.
+        CorruptFileError: If it is an archive that cannot be read.
+
+    Example:
+        >>> tenfold.scan("downloaded.pt").findings
+        [ScanFinding(name='os.system', risk='dangerous', where='record "m/data.pkl" at byte 2')]
+    """
+    from tenfold._reports import ScanFinding, ScanReport
+
+    num_pickles, findings = _core.scan(path)
+    return ScanReport([ScanFinding(*found) for found in findings], num_pickles)
 
 
 def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
@@ -222,6 +252,7 @@ def convert(
     exclude: Keys = None,
     rename: Rename = None,
     dtype: Any = None,
+    durable: bool = True,
     progress: Progress = None,
 ) -> Path:
     """Copies a tree into another format, in bounded memory, and replaces `dst` as `save` does.
@@ -235,6 +266,7 @@ def convert(
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
             or a callable from dotted name to dotted name.
         dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
+        durable: Return only when the data is on the device.
         progress: As for `save`.
 
     Returns:
@@ -261,6 +293,7 @@ def convert(
             key_paths(exclude),
             renamer(rename),
             None if dtype is None else dtype_name(dtype),
+            durable,
             callback,
         )
     return Path(os.fsdecode(dst))

@@ -11,12 +11,14 @@ from tenfold._io import key_paths, renamer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from tenfold._io import Keys, PathLike, Rename
     from tenfold._reports import LoadReport
     from tenfold.tensordict import TensorDict
+
+    Renamer = Callable[[str], str] | None
 
 
 def load_into(
@@ -37,26 +39,45 @@ def load_into(
         target: A module, an optimizer, a TensorDict, or a dict of tensors that are allocated.
         source: A path, an opened TensorDict or a node of one, or a dict of tensors.
         strict: Raise unless names, dtypes and shapes agree in everything, before anything changes.
-        rename: From the names of `source` to those of `target`, as for `convert`.
-        keys: Only these leaves of `source`, as for `load`.
+        rename: From the names of `source` to those of `target`, as for `convert`. Of an optimizer:
+            the names of its parameters.
+        keys: Only these leaves of `source`, as for `load`. Not for optimizers.
         cast: Convert dtypes.
+
+    Two names of `target` over one memory (tied parameters) are both loaded; the last one stays.
+
+    The state of an optimizer goes to the parameters of the same names where both sides have names
+    (``Adam(model.named_parameters())``), else by order, as in `Optimizer.load_state_dict`. Tensors
+    that exist are filled in place, others are made, with torch's choice of dtype and device; the
+    options of the groups are loaded. With ``strict=False`` the state of a parameter is loaded whole
+    or not at all. An optimizer with a `load_state_dict` or a pre-hook of its own gets copies of all
+    tensors, and checks them itself.
 
     Returns:
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
 
     Raises:
         ValueError: If `strict` and they do not agree; the message lists all. Nothing has changed.
+        UnsupportedError: If a tensor of `target` cannot be written in place: sparse, on the meta
+            device, not initialised yet, or made anew by each `state_dict()`.
 
     Example:
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok
         True
     """
     if _is_optimizer(target):
-        return _load_optimizer(target, source, rename=rename, keys=keys, cast=cast)
-    tensors = _target_tensors(target)
+        from tenfold._load_optimizer import load_optimizer
+
+        if keys is not None:
+            raise ValueError(
+                "keys: they do not apply to an optimizer, whose state has numbers for names: "
+                f"expected none, found {keys!r}"
+            )
+        return load_optimizer(target, source, strict=strict, rename=renamer(rename), cast=cast)
+    tensors = _target_tensors(target, strict)
     indirect = {name: tensor for name, tensor in tensors.items() if not _is_direct(name, tensor)}
     direct = {name: _bare(tensor) for name, tensor in tensors.items() if name not in indirect}
-    node = _source_node(source)
+    node = source_node(source)
     rename = renamer(rename)
     paths = key_paths(keys)
     if not indirect:
@@ -86,14 +107,16 @@ def _report(
     return LoadReport(loaded, missing, unexpected, [Mismatch(*found) for found in mismatched])
 
 
-def _source_node(source: Any) -> Any:
-    """The engine's node of a path, a TensorDict, or a dict."""
+def source_node(source: Any) -> Any:
+    """The engine's node of a path, a TensorDict, or a dict; of a node itself."""
+    if isinstance(source, _core.Node):
+        return source
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
     return _core.tree(source, "source")
 
 
-def _target_tensors(target: Any) -> dict[str, Any]:
+def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
     """The tensors of `target` by dotted name."""
     from tenfold.tensordict import TensorDict
 
@@ -102,16 +125,68 @@ def _target_tensors(target: Any) -> dict[str, Any]:
             ".".join(key) if isinstance(key, tuple) else key: value
             for key, value in target.items(True, True)
         }
+    if _is_module(target):
+        return _module_tensors(target, strict)
+    kind = type(target).__name__
     if callable(getattr(target, "state_dict", None)):
         target = target.state_dict()
+        others = [] if not isinstance(target, dict) else _others(target)
+        if others:
+            raise UnsupportedError(
+                f'target: key "{others[0]}": it cannot be written in place: expected tensors only '
+                f"in the state of a {kind}, found another value; "
+                "target.load_state_dict(tenfold.load(path))"
+            )
     if not isinstance(target, dict):
         raise ValueError(
             "target: expected a module, an optimizer, a TensorDict or a dict of tensors, found "
-            + type(target).__name__
+            + kind
         )
     tensors: dict[str, Any] = {}
     _collect(target, (), tensors)
     return tensors
+
+
+def _is_module(target: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(target, torch.nn.Module)
+
+
+def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
+    """The parameters and buffers of a module by their names in its state_dict."""
+    torch = _arrays.torch_or_none()
+    memory = set()
+    for tensor in (*module.parameters(), *module.buffers()):
+        if not _is_lazy(torch, tensor) and tensor.layout is torch.strided:
+            memory.add(tensor.untyped_storage()._cdata)
+    tensors: dict[str, Any] = {}
+    for name, value in module.state_dict().items():
+        own = isinstance(value, torch.Tensor) and (
+            _is_lazy(torch, value)
+            or value.layout is not torch.strided
+            or value.untyped_storage()._cdata in memory
+        )
+        if own:
+            tensors[name] = value
+        elif strict:
+            raise UnsupportedError(
+                f'target: key "{name}": it cannot be written in place: expected a parameter or '
+                "buffer of the module, found what state_dict() makes of its own; strict=False "
+                "leaves it out, module.load_state_dict(tenfold.load(path)) loads it"
+            )
+    return tensors
+
+
+def _is_lazy(torch: Any, tensor: Any) -> bool:
+    return bool(torch.nn.parameter.is_lazy(tensor))
+
+
+def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
+    """Dotted names of the values that are no tensors."""
+    if isinstance(node, (dict, list, tuple)) and node:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        return [name for key, value in items for name in _others(value, (*path, str(key)))]
+    return [] if _arrays.is_array(node) else [".".join(path)]
 
 
 def _collect(node: Any, path: tuple[str, ...], tensors: dict[str, Any]) -> None:
@@ -136,8 +211,16 @@ def _is_direct(name: str, tensor: Any) -> bool:
         if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
             return True
         raise _cannot_write(name, "a numpy array of foreign byte order or negative strides")
+    if _is_lazy(torch, tensor):
+        raise _cannot_write(
+            name, "an uninitialised one; run the module once on an example, which gives it a shape"
+        )
     if tensor.is_meta:
-        raise _cannot_write(name, "a tensor on the meta device; give the module memory first")
+        raise _cannot_write(
+            name,
+            'a tensor on the meta device; module.to_empty(device="cpu") gives it memory, '
+            "module.load_state_dict(tenfold.load(path), assign=True) the mapped file",
+        )
     if tensor.is_nested and tensor.layout is torch.strided and tensor.is_contiguous():
         return bool(tensor.device.type == "cpu")
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
@@ -198,34 +281,3 @@ def _note_writes(tensors: dict[str, Any], loaded: list[str]) -> None:
 def _is_optimizer(target: Any) -> bool:
     optim = sys.modules.get("torch.optim")
     return optim is not None and isinstance(target, optim.Optimizer)
-
-
-def _load_optimizer(
-    optimizer: Any, source: Any, *, rename: Rename, keys: Keys, cast: bool
-) -> LoadReport:
-    """Reads the whole state and hands copies of its tensors to torch, which checks the groups."""
-    for name, value in (("rename", rename), ("keys", keys), ("cast", cast or None)):
-        if value is not None:
-            raise ValueError(
-                f"{name}: it does not apply to an optimizer, whose state has numbers for names: "
-                f"expected none, found {value!r}"
-            )
-    node = _source_node(source)
-    state = node.to_containers("r", _core.Tied(), lambda tensor: tensor.clone(), _as_dict)
-    if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
-        found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
-        raise ValueError(
-            'source: no optimizer state: expected the keys "state" and "param_groups", found '
-            f"{found}"
-        )
-    names = [".".join(path) for path, _, _ in node.leaves()]
-    optimizer.load_state_dict(state)
-    return _report(names, [], [], [])
-
-
-def _as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
-    from tenfold.tensordict import TensorDict
-
-    made = TensorDict._from_native(native, None)
-    made._replace_arrays(lambda tensor: tensor.clone())
-    return made.to_dict()

@@ -46,6 +46,41 @@ class VerifyReport(NamedTuple):
         return self.ok
 
 
+class ScanFinding(NamedTuple):
+    """A global that a pickle names.
+
+    Attributes:
+        name: ``"os.system"``; of what is no global, in words.
+        risk: ``"safe"``: checkpoints of tensors are made of it. ``"suspicious"``: it is not known.
+            ``"dangerous"``: it runs code, reads or writes files, or reaches what does.
+        where: The record and byte of the first place that names it.
+    """
+
+    name: str
+    risk: str
+    where: str
+
+
+class ScanReport(NamedTuple):
+    """What `scan` found.
+
+    Attributes:
+        findings: Each global of each pickle, once.
+        num_pickles: 0 for a file without any.
+    """
+
+    findings: list[ScanFinding]
+    num_pickles: int
+
+    @property
+    def safe(self) -> bool:
+        """True if everything that is named is safe."""
+        return all(found.risk == "safe" for found in self.findings)
+
+    def __bool__(self) -> bool:
+        return self.safe
+
+
 class Mismatch(NamedTuple):
     """A tensor whose dtype or shape is not the target's.
 
@@ -79,3 +114,101 @@ class LoadReport(NamedTuple):
     def ok(self) -> bool:
         """True if target and source agreed in everything."""
         return not (self.missing or self.unexpected or self.mismatched)
+
+
+class Change(NamedTuple):
+    """An entry that two trees share and in which they differ.
+
+    Attributes:
+        key: Its dotted name; ``""`` for the root.
+        kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
+            batch size, class), ``"type"`` (a tensor in one, a value in the other).
+        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one is NaN. NaN
+            where there are no figures.
+        rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
+        cosine: Of the angle between all values of `a` and all of `b`.
+        num_different: Values beyond the tolerance.
+        a: What the first tree has: ``"float32 [3, 4]"``, ``"dict"``, JSON.
+        b: What the second has.
+    """
+
+    key: str
+    kind: str
+    max_abs: float
+    rel_l2: float
+    cosine: float
+    num_different: int
+    a: str
+    b: str
+
+    @property
+    def what(self) -> str:
+        """`a`, and `b` where it says something else."""
+        return self.a if self.a == self.b else f"{self.a} -> {self.b}"
+
+
+class DiffReport(NamedTuple):
+    """What `diff` found.
+
+    Attributes:
+        added: Dotted names of what only the second tree has.
+        removed: Of what only the first has.
+        changed: What both have and what differs.
+        num_leaves: Tensors and JSON values that both have.
+        num_bytes: The bytes of the first tree's tensors among them.
+    """
+
+    added: list[str]
+    removed: list[str]
+    changed: list[Change]
+    num_leaves: int
+    num_bytes: int
+
+    @property
+    def same(self) -> bool:
+        """True if nothing differs."""
+        return not (self.added or self.removed or self.changed)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [
+            ("key", "change", "what", "differ", "max abs", "rel l2", "cosine")
+        ]
+        for change in self.changed:
+            figures = (change.max_abs, change.rel_l2)
+            rows.append(
+                (
+                    change.key or "(root)",
+                    change.kind,
+                    change.what,
+                    f"{change.num_different:,}" if change.num_different else "-",
+                    *("-" if figure != figure else f"{figure:.5g}" for figure in figures),
+                    "-" if change.cosine != change.cosine else f"{change.cosine:.9g}",
+                )
+            )
+        rows.extend((key, "removed", "", "", "", "", "") for key in self.removed)
+        rows.extend((key, "added", "", "", "", "", "") for key in self.added)
+        return rows
+
+    def __repr__(self) -> str:
+        if self.same:
+            return f"DiffReport(same: {self.num_leaves:,} tensors and values)"
+        rows = self._rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        counts = (
+            f"{len(self.changed)} changed, {len(self.removed)} removed, {len(self.added)} added"
+        )
+        return "\n".join([f"DiffReport({counts})", *lines])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        if self.same:
+            return f"<p>{escape(repr(self))}</p>"
+
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        head, *rows = self._rows()
+        body = "".join(line(row, "td") for row in rows)
+        return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"

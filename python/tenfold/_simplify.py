@@ -12,6 +12,7 @@ import sys
 
 from tenfold import _arrays
 from tenfold._errors import UnsupportedError
+from tenfold._special import Opaque, sparse_parts, special_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     cls = type(obj)
     if (answer := _saving.simplify(obj)) is not None:
         return answer
+    if (special := special_of(obj)) is not None:
+        return ("special", *special)
     torch = sys.modules.get("torch")
     if _is_upstream(cls):
         from tenfold.tensordict import _upstream
@@ -32,11 +35,8 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         answer = _upstream.simplify(obj, where)
         if answer is not None:
             return answer
-    if torch is not None:
-        if isinstance(obj, torch.Tensor):
-            return _torch_tensor(torch, obj, where, memo)
-        if isinstance(obj, (torch.dtype, torch.device)):
-            raise _refusal(where, obj, f"store the text {str(obj)!r}")
+    if torch is not None and isinstance(obj, torch.Tensor):
+        return _torch_tensor(torch, obj, where, memo)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(obj, (numpy.ndarray, numpy.generic)):
         answer = _numpy_array(numpy, obj, where)
@@ -59,10 +59,16 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         return ("again", OrderedDict(obj) if ordered else dict(obj))
     if hasattr(cls, "__dlpack__"):
         return _dlpack_array(obj, where)
-    if isinstance(obj, (bytes, bytearray, memoryview)):
-        raise _refusal(where, obj, "store a tensor of uint8")
-    if isinstance(obj, (set, frozenset)):
-        raise _refusal(where, obj, "store a sorted list")
+    for base in (bytes, bytearray, complex, set, frozenset):
+        if isinstance(obj, base):
+            return ("again", base(obj))
+    if isinstance(obj, memoryview):
+        raise _refusal(where, obj, "store bytes, or a tensor of uint8")
+    if isinstance(obj, Opaque):
+        raise UnsupportedError(
+            f"{where}: it cannot be stored: expected a tensor, a JSON value or a container of "
+            f"them, found {obj.name!r}, which was read as an Opaque"
+        )
     raise _refusal(where, obj)
 
 
@@ -98,9 +104,11 @@ def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> 
         )
     if tensor.is_nested:
         return _nested_tensor(torch, tensor, where)
+    if tensor.layout in _sparse_layouts(torch):
+        return _sparse_tensor(tensor)
     if tensor.layout is not torch.strided:
         raise _refused_tensor(
-            where, f"a sparse tensor ({tensor.layout})", "store it with to_dense(), or its parts"
+            where, f"a tensor of layout {tensor.layout}", "store it with to_dense(), or its parts"
         )
     if tensor.is_quantized:
         raise _refused_tensor(where, "a quantized tensor", "store int_repr() and its parameters")
@@ -141,6 +149,20 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
             # The original too, so that its address is not given to another one meanwhile.
             memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)
         return memo[key][0]
+
+
+def _sparse_layouts(torch: Any) -> tuple[Any, ...]:
+    names = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+    return tuple(getattr(torch, name) for name in names)
+
+
+def _sparse_tensor(tensor: Any) -> tuple[Any, ...]:
+    from tenfold.tensordict._node import NodeInfo
+
+    layout, shape, is_coalesced, parts = sparse_parts(tensor.detach())
+    more = (layout, shape, is_coalesced, None)
+    info = NodeInfo("sparse", False, (), [], "", 0, None, "", None, {}, more)
+    return ("node", info, list(parts), tuple(parts.values()))
 
 
 def _nested_tensor(torch: Any, tensor: Any, where: str) -> tuple[Any, ...]:

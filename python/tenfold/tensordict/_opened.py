@@ -50,6 +50,7 @@ def reopen(
     path: str, mode: str, format: str, identity: tuple[int, int] | None, keys: tuple[str, ...]
 ) -> Any:
     """Opens what was pickled, unless something else is there now."""
+    from tenfold.tensordict._entry import node_of
     from tenfold.tensordict._tensordict import TensorDict
 
     opened = Opened(path, mode, format)
@@ -57,5 +58,7 @@ def reopen(
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
     node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)
     for key in keys:
-        node = node[key]
-    return node
+        node = node_of(node)
+        members = getattr(node, "tensordicts", None)
+        node = node._entry(key) if members is None else members[int(key)]
+    return node_of(node)  # a tensorclass is made by what it was pickled as

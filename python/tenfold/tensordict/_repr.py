@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from tenfold.tensordict._entry import LEAF, TENSORCLASS, class_kind, node_of
+from tenfold.tensordict._non_tensor import NonTensorData
+from tenfold.tensordict._unbatched import UnbatchedTensor
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenfold.tensordict._tensordict import TensorDict
+    from tenfold.tensordict._base import TensorDictBase
 
     # An entry's text, or (prefix, entries) of a node.
     Entry = str | tuple[str, list[tuple[str, Any]]]
@@ -15,13 +19,14 @@ _WIDTH = 80
 _MAX_HTML_ENTRIES = 200
 
 
-def text(td: TensorDict) -> str:
+def text(td: TensorDictBase) -> str:
     """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, entries by name."""
     head = f"{type(td).__name__}({_header(td)}, fields="
-    return head + _rendered(("", _entries(td)), "", len(head), 1) + ")"
+    tail = _exclusive(td) if _is_stack(td) else ""
+    return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"
 
 
-def html(td: TensorDict) -> str:
+def html(td: TensorDictBase) -> str:
     """The same as nested lists, for notebooks; at most 200 entries."""
     from html import escape
 
@@ -33,9 +38,14 @@ def html(td: TensorDict) -> str:
     )
 
 
-def _header(td: TensorDict) -> str:
+def _header(td: TensorDictBase) -> str:
     header = f"batch_size={_lengths(td._batch_size)}"
-    return header + (f", device={td._device}" if td._device else "")
+    header += f", device={td._device}" if td._device else ""
+    return header + (f", stack_dim={td.stack_dim}" if _is_stack(td) else "")
+
+
+def _is_stack(td: Any) -> bool:
+    return hasattr(td, "tensordicts")
 
 
 def _lengths(lengths: Any) -> str:
@@ -48,27 +58,45 @@ def _short(dtype: str) -> str:
     return dtype
 
 
-def _entries(td: TensorDict) -> list[tuple[str, Entry]]:
-    entries = [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
+def _entries(td: TensorDictBase) -> list[tuple[str, Entry]]:
+    if _is_stack(td):
+        entries = _stacked_entries(td._nodes())
+    else:
+        entries = [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
+    return _in_order(entries)
+
+
+def _in_order(entries: list[tuple[str, Entry]]) -> list[tuple[str, Entry]]:
     return sorted(entries, key=lambda entry: f"{entry[0]}: {_flat(entry[1])}")
 
 
-def _entry(td: TensorDict, key: str, kind: str, found: Any) -> Entry:
+def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
     batch_ndim = len(td._batch_size)
     if kind == "node":
-        prefix = found._kind if found._kind not in ("tensordict", "dict") else ""
+        entry = td._entry(key)
+        if class_kind(type(entry)) == TENSORCLASS:
+            extra = found._batch_size[batch_ndim:]
+            return type(entry).__name__ + (_lengths(extra) if extra else ""), entry._shown()
+        name = "LazyStackedTensorDict" if _is_stack(found) else found._kind.name
+        prefix = name if name not in ("tensordict", "dict") else ""
         extra = found._batch_size[batch_ndim:]
         return prefix + (_lengths(extra) if extra else ""), _entries(found)
     if kind == "value":
-        value, is_stack = (td._items[key], key in td._marks) if found is None else found[:2]
-        return "NonTensorStack" if is_stack else type(value).__name__
+        if found is not None:
+            value, is_stack = found[:2]
+            return "NonTensorStack" if is_stack else type(value).__name__
+        entry = td._entry(key)
+        is_data = type(entry) is NonTensorData
+        return type(entry.data).__name__ if is_data else "NonTensorStack"
     place = ""
     if found is None:
-        array = td._items[key]
+        array = td._entry(key)
+        unbatched = type(array) is UnbatchedTensor
+        array = array.data if unbatched else array
         dtype = _dtype_of(array)
         if getattr(array, "is_nested", False):
             return f"nested {_short(dtype)}[{array.size(0)}]"
-        shape, unbatched = tuple(array.shape), td._marks.get(key) == "unbatched"
+        shape = tuple(array.shape)
         device = str(getattr(array, "device", "cpu"))
         place = f"@{device}" if device != "cpu" and not td._device else ""
     else:
@@ -76,6 +104,41 @@ def _entry(td: TensorDict, key: str, kind: str, found: Any) -> Entry:
         if nested:
             return f"nested {_short(dtype)}[{shape[0]}]"
     return _short(dtype) + _lengths(shape if unbatched else shape[batch_ndim:]) + place
+
+
+def _stacked_entries(nodes: list[Any]) -> list[tuple[str, Entry]]:
+    """What the members of a stack have in common; -1 stands for lengths that differ."""
+    keys = [key for key in nodes[0]._key_list() if all(node._has(key) for node in nodes)]
+    return [(key, _stacked_entry(nodes, [node._entry(key) for node in nodes])) for key in keys]
+
+
+def _stacked_entry(nodes: list[Any], entries: list[Any]) -> Entry:
+    first = entries[0]
+    inner = [node_of(entry) for entry in entries]
+    if all(node is not None for node in inner):
+        if class_kind(type(first)) != TENSORCLASS:
+            return "", _in_order(_stacked_entries(inner))
+        none = [(name, "None") for name in type(first)._field_names if not inner[0]._has(name)]
+        return type(first).__name__, [*_in_order(_stacked_entries(inner)), *none]
+    if type(first) is NonTensorData:
+        return type(first.data).__name__
+    if class_kind(type(first)) != LEAF:
+        return "NonTensorStack" if hasattr(first, "tolist") else type(first).__name__
+    shapes = [tuple(getattr(entry, "shape", ())) for entry in entries]
+    ndim = len(nodes[0]._batch_size)
+    lengths = [n[0] if len(set(n)) == 1 else -1 for n in zip(*shapes, strict=False)]
+    return _short(_dtype_of(first)) + _lengths(lengths[ndim:])
+
+
+def _exclusive(td: Any) -> str:
+    """The entries that only some members of a stack have."""
+    common = set(td._key_list())
+    parts = []
+    for i, node in enumerate(td._nodes()):
+        own = [(key, entry) for key, entry in _entries(node) if key not in common]
+        if own:
+            parts.append(f"{i}: {_flat(('', own))}")
+    return f", exclusive_fields={{{', '.join(parts)}}}" if parts else ""
 
 
 def _dtype_of(array: Any) -> str:

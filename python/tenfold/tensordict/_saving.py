@@ -7,31 +7,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Marked:
-    """An entry with what its bare object does not say.
-
-    Attributes:
-        value: The tensor, or the list of a stack of values.
-        mark: ``"unbatched"``, or the stack dimension of a NonTensorStack.
-    """
-
-    __slots__ = ("mark", "value")
-
-    def __init__(self, value: Any, mark: Any) -> None:
-        self.value = value
-        self.mark = mark
-
-
 def simplify(obj: Any) -> tuple[Any, ...] | None:
     """What `tenfold._simplify.simplify` answers for a TensorDict or one of its entries."""
-    if type(obj) is Marked:
-        if obj.mark == "unbatched":
-            return ("unbatched", obj.value)
-        return ("stack", obj.value, obj.mark)
-    from tenfold.tensordict._tensordict import TensorDict
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._entry import TENSORCLASS, class_kind
+    from tenfold.tensordict._non_tensor import NonTensorData, NonTensorStack
+    from tenfold.tensordict._unbatched import UnbatchedTensor
 
-    if isinstance(obj, TensorDict):
+    if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()
+    if class_kind(type(obj)) == TENSORCLASS:
+        return tuple(obj._simplified())
     if type(obj).__module__ == "tenfold._core" and type(obj).__name__ == "Item":
         return ("item", obj)
     return None

@@ -1,32 +1,39 @@
-"""`TensorDict`: nested keys, batch indexing, and what is still on disk until it is asked for."""
+"""`TensorDict`: a dict of entries, or a node on disk whose entries are fetched when asked for."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 
-from tenfold import _arrays, _core
-from tenfold._errors import KeyNotFoundError, UnsupportedError
-from tenfold.tensordict import _indexing, _repr
-from tenfold.tensordict._entry import as_entry, batch_size_of
-from tenfold.tensordict._opened import Opened, reopen
-from tenfold.tensordict._saving import Marked
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError
+from tenfold.tensordict import _tensorclass_registry as registry
+from tenfold.tensordict._base import TensorDictBase
+from tenfold.tensordict._entry import (
+    KINDS,
+    LEAF,
+    TENSORCLASS,
+    TENSORS,
+    VALUE,
+    WRAPPED,
+    batch_size_of,
+    node_of,
+    read_entry,
+    rewrapped,
+)
+from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind
+from tenfold.tensordict._opened import reopen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from typing import Any
 
-    Key = str | tuple[str, ...]
-
-# Stands in a node's dict for an entry that is still on disk.
-_ON_DISK = object()
+    from tenfold.tensordict._opened import Opened
+    from tenfold.tensordict._primitives import Key
 
 
-class TensorDict:
-    """A node of a tree: ordered keys, each naming a tensor, a JSON value or another node.
+class TensorDict(TensorDictBase):
+    """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
     All tensors of a node, and of the nodes below, begin with the dimensions `batch_size`; indexing
     with anything but keys indexes those dimensions of every tensor.
@@ -35,6 +42,14 @@ class TensorDict:
         source: The entries; nested dicts become nodes.
         batch_size: Leading dimensions that all tensors share. Default: none.
         device: Where tensors are moved to; None leaves them where they are.
+        names: A name, or None, for each batch dimension.
+        non_blocking: Accepted; copies between devices wait.
+        lock: Lock it when it is filled.
+        **kwargs: The entries, in the place of `source`.
+
+    Raises:
+        RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+        ValueError: If `source` is neither a mapping nor a TensorDict, or given beside keywords.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
@@ -45,569 +60,407 @@ class TensorDict:
     __slots__ = (
         "__weakref__",
         "_batch_size",
-        "_changed",
-        "_class_name",
+        "_consolidated",
         "_device",
-        "_int_keys",
+        "_disk",
         "_items",
-        "_keys_above",
         "_kind",
-        "_marks",
-        "_metadata",
+        "_locked",
         "_names",
-        "_native",
-        "_opened",
-        "_schema",
-        "_stack_dim",
-        "_stack_dim_name",
-        "_whole",
+        "_undo",
     )
 
     def __init__(
         self,
-        source: Mapping[str, Any] | TensorDict | None = None,
+        source: Mapping[str, Any] | TensorDictBase | None = None,
         batch_size: Any = None,
         device: Any = None,
+        names: Any = None,
+        non_blocking: bool | None = None,
+        lock: bool = False,
+        **kwargs: Any,
     ) -> None:
-        if batch_size is None and isinstance(source, TensorDict):
-            batch_size = source.batch_size
-        self._reset("tensordict", batch_size_of(batch_size), device)
-        if source is None:
-            return
-        if not isinstance(source, (Mapping, TensorDict)):
+        if source is not None and kwargs:
+            raise ValueError(
+                f"TensorDict: expected a source or keywords, found both: {sorted(kwargs)}"
+            )
+        source = kwargs if source is None else source
+        self._reset(batch_size_of(batch_size), None if device is None else str(device))
+        if names is not None:
+            self.names = names
+        if not isinstance(source, Mapping) and node_of(source) is None:
             raise ValueError(
                 "source: expected a dict or a TensorDict, found " + type(source).__name__
             )
         for key, value in source.items():
             self.set(key, value)
+        if lock:
+            self.lock_()
 
-    def _reset(self, kind: str, batch_size: tuple[int, ...], device: Any = None) -> None:
-        self._native: Any = None  # the engine's node, or None in memory
-        self._opened: Opened | None = None
-        self._keys_above: tuple[str, ...] = ()
-        self._items: dict[str, Any] = {}
-        self._whole = True  # _items holds every key, in order
-        self._changed = False  # the engine's node no longer says which entries there are
-        self._marks: dict[str, Any] = {}
-        self._kind = kind
-        self._int_keys = False
+    def _reset(self, batch_size: tuple[int, ...], device: Any = None) -> None:
         self._batch_size = batch_size
-        self._names: list[str | None] = []
-        self._class_name = ""
-        self._stack_dim = 0
-        self._stack_dim_name: str | None = None
-        self._device = "" if device is None else str(device)
-        self._schema: str | None = None  # JSON text
-        self._metadata: dict[str, str] = {}
+        self._device = device
+        self._disk: Disk | None = None
+        self._items: dict[str, Any] = {}
+        self._kind: NodeKind = PLAIN
+        self._locked = False
+        self._names: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
+        """A node in memory of entries that fit; `items` becomes its own."""
+        self = cls.__new__(cls)
+        self._batch_size = batch_size
+        self._device = device
+        self._disk = None
+        self._items = items
+        self._kind = PLAIN
+        self._locked = False
+        self._names = None
+        return self
 
     @classmethod
     def _from_native(
         cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
-    ) -> TensorDict:
+    ) -> Any:
         """A node of the engine, whose entries are fetched when they are asked for."""
+        info = NodeInfo._make(native.info())
+        if info.kind == "lazy_stack":
+            from tenfold.tensordict._lazy import LazyStackedTensorDict
+
+            return LazyStackedTensorDict._from_disk(native, info, opened, keys_above)
         self = cls.__new__(cls)
-        self._native = native
-        self._opened = opened
-        self._keys_above = keys_above
+        self._use_info(info)
+        self._disk = Disk(native, opened, keys_above)
         self._items = {}
-        self._whole = False
-        self._changed = False
-        self._marks = {}
-        (
-            self._kind,
-            self._int_keys,
-            self._batch_size,
-            self._names,
-            self._class_name,
-            self._stack_dim,
-            self._stack_dim_name,
-            self._device,
-            self._schema,
-            self._metadata,
-        ) = native.info()
-        return self
+        self._locked = False
+        return registry.opened(self) if info.kind == "tensorclass" else self
 
-    def _like(self, batch_size: tuple[int, ...]) -> TensorDict:
-        """An empty node in memory that is otherwise as this one."""
-        made = type(self).__new__(type(self))
-        made._reset(self._kind, batch_size)
-        made._int_keys = self._int_keys
-        made._class_name = self._class_name
-        made._stack_dim = self._stack_dim
-        made._stack_dim_name = self._stack_dim_name
-        made._device = self._device
-        return made
-
-    def _info(self) -> tuple[Any, ...]:
-        return (
-            self._kind,
-            self._int_keys,
-            self._batch_size,
-            self._names,
-            self._class_name,
-            self._stack_dim,
-            self._stack_dim_name,
-            self._device,
-            self._schema,
-            self._metadata,
+    def _use_info(self, info: Any) -> None:
+        self._batch_size = tuple(info.batch_size)
+        self._names = tuple(info.names) or None
+        self._device = info.device or None
+        self._kind = NodeKind(
+            info.kind,
+            info.int_keys,
+            info.class_name,
+            info.schema,
+            info.metadata,
+            info.more,
         )
 
-    # --- entries -------------------------------------------------------------------------------
+    def _info(self) -> Any:
+        kind = self._kind
+        return NodeInfo(
+            kind.name,
+            kind.int_keys,
+            tuple(self._batch_size),
+            list(self._names or ()),
+            kind.class_name,
+            0,
+            None,
+            str(self._device or ""),
+            kind.schema,
+            kind.metadata,
+            kind.more,
+        )
 
-    def _mode(self) -> str:
-        return "r" if self._opened is None else self._opened.mode
+    def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
+        """A node in memory with other entries that is otherwise as this one, less its names."""
+        made = self._made(items, batch_size, self._device)
+        if self._kind is not PLAIN:
+            made._kind = self._kind._replace(schema=None, metadata={})
+        return made
 
-    def _tied(self) -> Any:
-        return _core.Tied() if self._opened is None else self._opened.tied
+    def _with_entries(self, items: dict[str, Any]) -> TensorDict:
+        made = self._like(items, self._batch_size)
+        made._names = self._names
+        return made
+
+    # --- entries on disk -------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Opened | None:
+        return None if self._disk is None else self._disk.opened
 
     def _child(self, key: str, native: Any) -> TensorDict:
-        return TensorDict._from_native(native, self._opened, (*self._keys_above, key))
+        disk = self._disk
+        assert disk is not None
+        child: TensorDict = TensorDict._from_native(native, disk.opened, (*disk.keys_above, key))
+        if self._locked:
+            child._lock(self)
+        return child
+
+    def _adopted(self, key: str, value: Any, mark: Any) -> Any:
+        """The entry for what the engine gave."""
+        if isinstance(value, _core.Node):
+            return self._child(key, value)
+        return read_entry(value, mark, self._batch_size, self.device)
 
     def _fetch(self, key: str) -> Any:
         """Reads one entry of the engine's node."""
-        value, mark = self._native.get(key, self._mode(), self._tied())
-        if isinstance(value, _core.Node):
-            value = self._child(key, value)
-        if mark is not None:
-            self._marks[key] = mark
-        self._items[key] = value
+        disk = self._disk
+        if disk is None or (disk.whole and key not in self._items):
+            keys = ", ".join(repr(known) for known in self._items)
+            raise KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
+        value, mark = disk.node.get(key, disk.mode, disk.tied())
+        value = self._items[key] = self._adopted(key, value, mark)
         return value
 
-    def _fill(self) -> dict[str, Any]:
+    def _entries(self) -> dict[str, Any]:
+        disk = self._disk
+        return self._items if disk is None else self._fill(disk)
+
+    def _fill(self, disk: Disk) -> dict[str, Any]:
         """All entries, those still on disk by one call of the engine."""
-        if self._native is None:
-            return self._items
-        fetched, marks = self._native.fill(self._mode(), self._tied())
         kept = self._items
-        if self._whole:
+        if disk.whole and not any(value is ON_DISK for value in kept.values()):
+            return kept
+        fetched, marks = disk.node.fill(disk.mode, disk.tied())
+        if disk.whole:
             for key, value in kept.items():
-                if value is _ON_DISK:
-                    kept[key] = self._adopted(key, fetched[key], marks)
-        else:
-            for key, value in fetched.items():
-                fetched[key] = kept[key] if key in kept else self._adopted(key, value, marks)
-            self._items = fetched
-        self._whole = True
+                if value is ON_DISK:
+                    kept[key] = self._adopted(key, fetched[key], marks.get(key))
+            return kept
+        for key, value in fetched.items():
+            fetched[key] = kept[key] if key in kept else self._adopted(key, value, marks.get(key))
+        self._items = fetched
+        disk.whole = True
         return self._items
-
-    def _adopted(self, key: str, value: Any, marks: dict[str, Any]) -> Any:
-        if key in marks:
-            self._marks[key] = marks[key]
-        return self._child(key, value) if isinstance(value, _core.Node) else value
-
-    def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Puts `replace(tensor)` in the place of every tensor."""
-        items = self._fill()
-        for key, value in items.items():
-            if isinstance(value, TensorDict):
-                value._replace_arrays(replace)
-            elif _arrays.is_array(value):
-                items[key] = replace(value)
 
     def _own(self) -> dict[str, Any]:
         """The dict of entries, about to be changed."""
-        if not self._whole:
-            fetched = self._items
-            self._items = {key: fetched.get(key, _ON_DISK) for key in self._names_of_entries()}
-            self._whole = True
-        self._changed = True
-        if self._opened is not None:
-            self._opened.changed = True
+        if self._locked:
+            self._check_unlocked()
+        disk = self._disk
+        if disk is not None:
+            if not disk.whole:
+                keys, fetched = disk.node.keys(), self._items
+                self._items = {key: fetched.get(key, ON_DISK) for key in keys}
+                disk.whole = True
+            disk.changed = True
+            if disk.opened is not None:
+                disk.opened.changed = True
         return self._items
 
-    def _entry(self, key: str) -> Any:
-        value = self._items.get(key, _ON_DISK)
-        if value is not _ON_DISK:
-            return value
-        if self._native is not None and (not self._whole or key in self._items):
-            return self._fetch(key)
-        keys = ", ".join(repr(known) for known in self._items)
-        raise KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
-
-    def _walk(self, path: tuple[str, ...]) -> Any:
-        value: Any = self
-        for depth, key in enumerate(path):
-            if not isinstance(value, TensorDict):
-                above = ".".join(path[:depth])
-                raise KeyNotFoundError(
-                    f'"{above}" is a {type(value).__name__}: expected a node with an entry "{key}"'
-                )
-            value = value._entry(key)
-        return value
-
-    def get(self, key: Key, default: Any = None) -> Any:
-        """The entry of a key or of a path of keys; `default` if there is none."""
-        try:
-            return self._walk(_path(key))
-        except KeyError:
-            return default
-
-    def set(self, key: Key, value: Any) -> TensorDict:
-        """Adds an entry, or replaces it; nodes on the way are made. Returns this TensorDict.
-
-        Numbers and lists of numbers become tensors, dicts become nodes, str and None stay values.
-
-        Raises:
-            RuntimeError: If the shape of a tensor does not begin with the batch size.
-        """
-        path = _path(key)
-        if len(path) > 1:
-            child = self.get(path[0])
-            if not isinstance(child, TensorDict):
-                child = TensorDict(batch_size=self._batch_size, device=self._device or None)
-                self._put(path[0], child)
-            child.set(path[1:], value)
-            return self
-        self._put(path[0], value)
-        return self
-
-    def _put(self, key: str, value: Any) -> None:
-        entry, mark = as_entry(key, value, self._batch_size, self._device)
-        items = self._own()
-        items[key] = entry
-        self._marks.pop(key, None)
-        if mark is not None:
-            self._marks[key] = mark
-
     def __getitem__(self, key: Any) -> Any:
+        # What is in memory, without a call for each key of a path; the rest as any other index.
         if type(key) is str:
-            return self._entry(key)
-        if _is_path(key):
-            return self._walk(key)
-        return self._indexed(_indexing.normalized(key, len(self._batch_size)))
+            value = self._items.get(key, ON_DISK)
+            if value is ON_DISK:
+                value = self._fetch(key)
+            return value._unwrapped() if type(value) in WRAPPED else value
+        if type(key) is tuple and key:
+            value = self
+            for part in key:
+                if type(part) is not str or type(value) is not TensorDict:
+                    break
+                value = value._items.get(part, ON_DISK)
+            else:
+                if value is not ON_DISK:
+                    return value._unwrapped() if type(value) in WRAPPED else value
+        return super().__getitem__(key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if isinstance(key, str) or _is_path(key):
-            self.set(key, value)
-            return
-        index = _indexing.normalized(key, len(self._batch_size))
-        for name, entry in self._fill().items():
-            if isinstance(entry, TensorDict) or (
-                _arrays.is_array(entry) and self._marks.get(name) != "unbatched"
+    def set(self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> Any:
+        """Adds an entry, or replaces it; see `MappingMethods.set`. Returns this TensorDict."""
+        # The common cases first: a tensor that fits, and a path through nodes in memory.
+        if type(item) in TENSORS and type(key) is str and not inplace:
+            batch_size = self._batch_size
+            if not (self._locked or self._disk or self._device) and (
+                not batch_size or _begins_with(item, batch_size)
             ):
-                entry[index] = value[name]
+                self._items[key] = item
+                return self
+        elif type(key) is tuple and len(key) > 1 and type(key[0]) is str:
+            child = self._items.get(key[0])
+            if type(child) is TensorDict:
+                below = key[1] if len(key) == 2 else key[1:]
+                child.set(below, item, inplace, non_blocking=non_blocking)
+                return self
+        return super().set(key, item, inplace, non_blocking=non_blocking)
 
-    def __delitem__(self, key: Key) -> None:
-        path = _path(key)
-        node = self._walk(path[:-1])
-        node._entry(path[-1])
-        del node._own()[path[-1]]
-        node._marks.pop(path[-1], None)
+    # --- primitives ------------------------------------------------------------------------------
 
-    def __contains__(self, key: object) -> bool:
-        if not (isinstance(key, str) or _is_path(key)):
-            return False
-        *above, last = _path(key)
+    def _entry(self, key: str) -> Any:
+        value = self._items.get(key, ON_DISK)
+        return self._fetch(key) if value is ON_DISK else value
+
+    def _put(self, key: str, entry: Any) -> None:
+        self._own()[key] = entry
+
+    def _put_anyway(self, key: str, entry: Any) -> None:
+        if self._locked and self._is_written(key, entry):
+            self._items[key] = entry
+            return
+        locked, self._locked = self._locked, False
         try:
-            node = self._walk(tuple(above))
-        except KeyError:
-            return False
-        return isinstance(node, TensorDict) and node._has(last)
+            self._own()[key] = entry
+        finally:
+            self._locked = locked
+
+    def _remove(self, key: str) -> None:
+        del self._own()[key]
+
+    def _held(self) -> Any:
+        return [entry for entry in self._items.values() if entry is not ON_DISK]
 
     def _has(self, key: str) -> bool:
-        return key in self._items or (not self._whole and key in self._native)
+        disk = self._disk
+        return key in self._items or (disk is not None and not disk.whole and key in disk.node)
 
-    def _names_of_entries(self) -> list[str]:
-        return list(self._items) if self._whole else self._native.keys()
-
-    # --- views of the entries --------------------------------------------------------------------
-
-    def keys(self, include_nested: bool = False, leaves_only: bool = False) -> list[Any]:
-        """Keys in order; `include_nested`: also paths of keys; `leaves_only`: of tensors."""
-        if not include_nested and not leaves_only:
-            return self._names_of_entries()
-        found: list[Any] = []
-        for key, kind, child in self._kinds():
-            if kind == "node" and include_nested:
-                found.extend((key, *_path(below)) for below in child.keys(True, leaves_only))
-            if kind == "tensor" or not leaves_only:
-                found.append(key)
-        return found
-
-    def values(self, include_nested: bool = False, leaves_only: bool = False) -> list[Any]:
-        """The entries of `keys(...)`."""
-        return [value for _, value in self.items(include_nested, leaves_only)]
-
-    def items(
-        self, include_nested: bool = False, leaves_only: bool = False
-    ) -> list[tuple[Any, Any]]:
-        """Pairs of key and entry, as `keys(...)` and `values(...)`."""
-        entries = self._fill()
-        if not include_nested and not leaves_only:
-            return list(entries.items())
-        return [(key, self._walk(_path(key))) for key in self.keys(include_nested, leaves_only)]
+    def _key_list(self) -> list[str]:
+        disk = self._disk
+        return list(self._items) if disk is None or disk.whole else list(disk.node.keys())
 
     def _kinds(self) -> Iterator[tuple[str, str, Any]]:
-        """(key, "tensor" | "value" | "node", node or description), reading no tensor."""
-        described = {} if self._native is None else dict(self._native.describe_all())
-        for key in self._names_of_entries():
-            value = self._items.get(key, _ON_DISK)
-            if value is _ON_DISK:
+        disk = self._disk
+        described = {} if disk is None else dict(disk.node.describe_all())
+        for key in self._key_list():
+            value = self._items.get(key, ON_DISK)
+            if value is ON_DISK:
                 kind, *rest = described[key]
                 if kind == "node":
                     value = self._items[key] = self._child(key, rest[0])
-                    yield key, "node", value
+                    yield key, "node", node_of(value)
                 else:
                     yield key, str(kind), tuple(rest)
-            elif isinstance(value, TensorDict):
-                yield key, "node", value
+            elif KINDS[type(value)] == LEAF:
+                yield key, "tensor", None
+            elif KINDS[type(value)] == VALUE:
+                is_value = getattr(value, "_is_non_tensor", False)
+                yield key, "value" if is_value else "tensor", None
             else:
-                yield key, "tensor" if _arrays.is_array(value) else "value", None
+                yield key, "node", node_of(value)
 
-    # --- batch dimensions ------------------------------------------------------------------------
-
-    @property
-    def batch_size(self) -> Any:
-        """The leading dimensions that all tensors share."""
-        return _arrays.batch_shape(self._batch_size)
-
-    @property
-    def shape(self) -> Any:
-        """The batch size."""
-        return self.batch_size
-
-    @property
-    def batch_dims(self) -> int:
-        """The number of batch dimensions."""
-        return len(self._batch_size)
-
-    @property
-    def ndim(self) -> int:
-        """The number of batch dimensions."""
-        return len(self._batch_size)
-
-    def dim(self) -> int:
-        """The number of batch dimensions."""
-        return len(self._batch_size)
-
-    def size(self, dim: int | None = None) -> Any:
-        """The batch size, or one of its dimensions."""
-        return self.batch_size if dim is None else self._batch_size[dim]
-
-    def numel(self) -> int:
-        """The number of rows: the product of the batch size, at least 1."""
-        count = 1
-        for length in self._batch_size:
-            count *= length
-        return max(1, count)
-
-    @property
-    def names(self) -> list[str | None]:
-        """A name, or None, for each batch dimension."""
-        return list(self._names) or [None] * len(self._batch_size)
-
-    @property
-    def device(self) -> Any:
-        """The device that the tensors were said to be on; None if nobody said."""
-        if not self._device:
-            return None
-        torch = _arrays.torch_or_none()
-        return self._device if torch is None else torch.device(self._device)
-
-    def __len__(self) -> int:
-        return self._batch_size[0] if self._batch_size else 0
-
-    def __bool__(self) -> bool:
-        raise RuntimeError(
-            "a TensorDict is neither true nor false: expected len(td.keys()) or td.is_empty()"
-        )
-
-    def __iter__(self) -> Iterator[TensorDict]:
-        if not self._batch_size:
-            raise TypeError(
-                "iteration over a 0-d TensorDict: expected a batch dimension, found batch_size []; "
-                "use keys(), values() or items()"
-            )
-        return (self[row] for row in range(self._batch_size[0]))
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """What the columns of a data set mean, a JSON value of the root; None if nothing is said.
-
-        It is stored with the tree (a folder's notes) and changes nothing about its entries.
-        """
-        return None if self._schema is None else json.loads(self._schema)
-
-    @schema.setter
-    def schema(self, schema: dict[str, Any] | None) -> None:
-        self._schema = None if schema is None else json.dumps(schema)
-        self._own()
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What people put into safetensors' ``__metadata__``; a folder keeps it in its notes.
-
-        Of a root; assign a dict of str to change it.
-        """
-        return dict(self._metadata)
-
-    @metadata.setter
-    def metadata(self, metadata: Mapping[str, str]) -> None:
-        for key, text in metadata.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise TypeError(f"metadata: expected str to str, found {key!r}: {text!r}")
-        self._metadata = dict(metadata)
-        self._own()
-
-    def is_empty(self) -> bool:
-        """True if there is no tensor in it or below."""
-        return not self.keys(True, True)
-
-    def _indexed(self, index: tuple[Any, ...]) -> TensorDict:
-        return self._indexed_rows(index, self._batch_size)
-
-    def _indexed_rows(self, index: tuple[Any, ...], batch_size: tuple[int, ...]) -> TensorDict:
-        """This node for an index of `batch_size`, the batch size of the node that was indexed."""
-        below = self._batch_size[len(batch_size) :]
-        made = self._like(_indexing.indexed_shape(batch_size, index) + below)
-        if self._names:
-            made._names = _indexing.indexed_names(self._names, index, len(self._batch_size))
-        for key, value in self._fill().items():
-            mark = self._marks.get(key)
-            if isinstance(value, TensorDict):
-                value = value._indexed_rows(index, batch_size)
-            elif _arrays.is_array(value):
-                value = value if mark == "unbatched" else value[index]
-            elif mark is not None:
-                if mark != 0:
-                    raise UnsupportedError(
-                        f'key "{key}": a stack of values can be indexed along dimension 0 only: '
-                        f"expected stack_dim 0, found {mark}"
-                    )
-                value = _indexing.indexed_stack(value, batch_size, index)
-                mark = mark if isinstance(value, list) else None
-            made._items[key] = value
-            if mark is not None:
-                made._marks[key] = mark
+    def _each(
+        self,
+        change: Callable[[Any], Any],
+        batch_size: tuple[int, ...],
+        names: tuple[str | None, ...] | None = None,
+    ) -> TensorDict:
+        items = {
+            key: value._through(change, batch_size) if type(value) in WRAPPED else change(value)
+            for key, value in self._entries().items()
+        }
+        made = self._like(items, batch_size)
+        made._names = names
         return made
 
-    # --- files -----------------------------------------------------------------------------------
+    def _valued(self, change: Callable[[Any], Any]) -> TensorDict:
+        items: dict[str, Any] = {}
+        for key, value in self._entries().items():
+            kind = KINDS[type(value)]
+            if kind == LEAF:
+                items[key] = change(value)
+            elif kind == TENSORCLASS:
+                items[key] = rewrapped(value, value._tensordict._valued(change))
+            else:
+                items[key] = value._valued(change)
+        return self._with_entries(items)
 
-    def is_memmap(self) -> bool:
-        """True for a node of an opened file in which nothing was set or deleted."""
-        return self._opened is not None and not self._opened.changed
+    def _in_place(self, change: Callable[[Any], Any]) -> TensorDict:
+        for value in self._entries().values():
+            kind = KINDS[type(value)]
+            if kind == LEAF:
+                change(value)
+            elif kind == VALUE:
+                value._valued(change)
+            else:
+                node_of(value)._in_place(change)
+        return self
 
-    @property
-    def saved_path(self) -> Path:
-        """The file, or the node's own folder, that this was opened from."""
-        from pathlib import Path
+    def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
+        """Puts `replace(tensor)` in the place of every tensor."""
+        items = self._entries()
+        for key, value in items.items():
+            node = node_of(value)
+            if node is not None:
+                node._replace_arrays(replace)
+            elif KINDS[type(value)] == LEAF:
+                items[key] = replace(value)
 
-        if self._opened is None:
-            raise AttributeError("this TensorDict is in memory: it has no saved path")
-        path = Path(self._opened.path)
-        return path.joinpath(*self._keys_above) if path.is_dir() else path
-
-    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """`tenfold.save` of this tree."""
-        from tenfold import _io
-
-        return _io.save(self, path, **options)
-
-    def memmap(self, prefix: str | os.PathLike[str], *, num_threads: int = 0) -> TensorDict:
-        """Writes exactly the files that tensordict's `memmap` writes; returns them, opened "r+".
-
-        No checksums, no notes, not forced to the device: `save` does all that. The folder appears
-        whole, or not at all.
-
-        Raises:
-            UnsupportedError: If tensordict could not hold the tree; the message names the key.
-        """
-        node = _core.memmap(_core.tree(self, os.fsdecode(prefix)), prefix, num_threads)
-        return TensorDict._from_native(node, Opened(os.fsdecode(prefix), "r+", "memmap"))
-
-    def memmap_like(self, prefix: str | os.PathLike[str]) -> TensorDict:
-        """The same tree with zeros for tensors, in files that are preallocated, opened "r+"."""
-        node = _core.memmap_like(_core.tree(self, os.fsdecode(prefix)), prefix)
-        return TensorDict._from_native(node, Opened(os.fsdecode(prefix), "r+", "memmap"))
-
-    def flush(self) -> None:
-        """Writes what was changed through mode "r+" to the device (fdatasync)."""
-        if self._mode() != "r+":
-            raise ValueError(
-                f'flush: nothing is written through: expected mode "r+", found "{self._mode()}"'
-            )
-        self._native.flush()
-
-    def to_dict(self) -> Any:
-        """The tree as plain containers: a dict, or the list or tuple that a node was saved from."""
-        entries: dict[Any, Any] = {
-            key: value.to_dict() if isinstance(value, TensorDict) else value
-            for key, value in self._fill().items()
-        }
-        if self._kind in ("list", "lazy_stack"):
+    def _as_container(self, entries: dict[Any, Any]) -> Any:
+        kind = self._kind
+        if kind is PLAIN or kind.name == "tensordict":
+            return entries
+        if kind.name == "list":
             return list(entries.values())
-        if self._kind == "tuple":
+        if kind.name == "tuple":
             return tuple(entries.values())
-        if self._int_keys:
+        if kind.name in ("sparse", "opaque"):
+            from tenfold import _special
+
+            if kind.name == "opaque":
+                return _special.opaque(kind.class_name, entries)
+            return _special.sparse(*kind.more[:3], entries)
+        if kind.int_keys:
             entries = {int(key): value for key, value in entries.items()}
-        if self._kind == "ordered_dict":
+        if kind.name == "ordered_dict":
             from collections import OrderedDict
 
-            return OrderedDict(entries)
+            made = OrderedDict(entries)
+            if kind.more is not None and kind.more[3] is not None:
+                import json
+
+                made._metadata = OrderedDict(json.loads(kind.more[3]))  # type: ignore[attr-defined]
+            return made
         return entries
 
+    # --- copies and files ------------------------------------------------------------------------
+
     def _simplified(self) -> tuple[Any, ...]:
-        """What `tenfold._simplify.simplify` answers for this node."""
-        if self._native is not None and not self._changed:
-            overrides = {key: self._marked(key, value) for key, value in self._touched()}
-            return ("native", self._native, overrides)
-        keys = self._names_of_entries()
-        values = []
-        for key in keys:
-            value = self._items.get(key, _ON_DISK)
-            on_disk = value is _ON_DISK
-            values.append(self._native.item(key) if on_disk else self._marked(key, value))
+        disk = self._disk
+        if disk is not None and not disk.changed:
+            # What Python holds of it already may have been written into.
+            held = self._items.items()
+            return (
+                "native",
+                disk.node,
+                {key: value for key, value in held if value is not ON_DISK},
+            )
+        keys = self._key_list()
+        values = [
+            disk.node.item(key) if disk is not None and value is ON_DISK else value
+            for key, value in self._items.items()
+        ]
         return ("node", self._info(), keys, values)
 
-    def _touched(self) -> Iterator[tuple[str, Any]]:
-        """What Python holds of it already and may have written into."""
-        return ((key, value) for key, value in self._items.items() if value is not _ON_DISK)
-
-    def _marked(self, key: str, value: Any) -> Any:
-        return Marked(value, self._marks[key]) if key in self._marks else value
-
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        opened = self._opened
-        if opened is not None and not opened.changed:
+        disk = self._disk
+        opened = None if disk is None else disk.opened
+        if disk is not None and opened is not None and not opened.changed:
             return reopen, (
                 opened.path,
                 opened.mode,
                 opened.format,
                 opened.identity,
-                self._keys_above,
+                disk.keys_above,
             )
-        return _rebuilt, (dict(self._fill()), self._marks, self._info())
+        if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
+            from tenfold.tensordict import _consolidating
+
+            return _consolidating.reduced(self)
+        state = (type(self), dict(self._entries()), tuple(self._info()))
+        return _rebuilt, (*state, bool(self._locked))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TensorDict:
         from copy import deepcopy
 
-        return _rebuilt(deepcopy(dict(self._fill()), memo), dict(self._marks), self._info())
-
-    def __repr__(self) -> str:
-        return _repr.text(self)
-
-    def _repr_html_(self) -> str:
-        return _repr.html(self)
+        return _rebuilt(type(self), deepcopy(dict(self._entries()), memo), tuple(self._info()))
 
 
-def _rebuilt(items: dict[str, Any], marks: dict[str, Any], info: tuple[Any, ...]) -> TensorDict:
-    made = TensorDict.__new__(TensorDict)
-    made._reset(info[0], tuple(info[2]), info[7] or None)
-    made._int_keys, made._names, made._class_name = info[1], list(info[3]), info[4]
-    made._stack_dim, made._stack_dim_name, made._schema = info[5], info[6], info[8]
-    made._metadata = dict(info[9])
-    made._items = items
-    made._marks = marks
+def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
+    try:
+        return bool(tensor.shape[: len(batch_size)] == batch_size)
+    except RuntimeError:
+        return False  # a nested tensor has no shape
+
+
+def _rebuilt(
+    cls: type[TensorDict], items: dict[str, Any], info: tuple[Any, ...], locked: bool = False
+) -> TensorDict:
+    made = cls._made(items, (), None)
+    made._use_info(NodeInfo._make(info))
+    if locked:
+        made._lock(None)
     return made
-
-
-def _is_path(key: object) -> bool:
-    return isinstance(key, tuple) and bool(key) and all(isinstance(part, str) for part in key)
-
-
-def _path(key: Any) -> tuple[str, ...]:
-    if isinstance(key, str):
-        return (key,)
-    if _is_path(key):
-        return tuple(key)
-    raise TypeError(f"key: expected a str or a tuple of str, found {key!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -31,6 +32,29 @@ class UnbatchedTensor:
         if not _arrays.is_array(data):
             raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
         self.data = data
+
+    def _unwrapped(self) -> Any:
+        return self.data
+
+    def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
+        """This entry of a node whose batch dimensions `change` changes: the same."""
+        return self
+
+    def _valued(self, change: Callable[[Any], Any]) -> UnbatchedTensor:
+        """`change(tensor)`, as unbatched as this."""
+        return UnbatchedTensor(change(self.data))
+
+    def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
+        """The entries of the parts of a node: each has the whole tensor."""
+        return [self] * len(shapes)
+
+    @property
+    def shape(self) -> Any:
+        """The shape of the tensor."""
+        return self.data.shape
+
+    def _simplified(self) -> tuple[Any, ...]:
+        return ("unbatched", self.data)
 
     def __repr__(self) -> str:
         return f"UnbatchedTensor({self.data!r})"

@@ -1,0 +1,96 @@
+#include <tenfold/batch_loader.hpp>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+
+#include "batch_out.hpp"
+#include "call.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// A pass through an epoch, as Python iterates it.
+struct Stream {
+  std::shared_ptr<BatchStream> batches;
+};
+
+class Loader {
+ public:
+  Loader(const DatasetHandle& dataset, BatchLoaderOptions options, nb::object ragged)
+      : loader_(dataset.dataset, std::move(options)),
+        maker_(dataset.dataset.schema(), std::move(ragged)) {}
+
+  BatchLoader& loader() noexcept { return loader_; }
+
+  /// The next batch, or None.
+  nb::object next(Stream& stream) {
+    // What is at hand is taken without letting another thread in first.
+    const auto batch = without_gil([&] { return loader_.next(*stream.batches); });
+    return batch ? maker_.batch(*batch) : nb::none();
+  }
+
+ private:
+  BatchLoader loader_;
+  BatchMaker maker_;
+};
+
+BatchLoaderOptions options_from(nb::dict values) {
+  BatchLoaderOptions options;
+  const auto get = [&](const char* key, auto& into) {
+    into = nb::cast<std::remove_reference_t<decltype(into)>>(values[key]);
+  };
+  get("batch_size", options.batch_size);
+  get("shuffle", options.shuffle);
+  get("seed", options.seed);
+  get("drop_last", options.drop_last);
+  get("rank", options.rank);
+  get("world_size", options.world_size);
+  get("prefetch", options.prefetch);
+  get("num_threads", options.num_threads);
+  get("shuffle_block", options.shuffle_block);
+  options.batch = batch_options_from(values["pad"]);
+  return options;
+}
+
+nb::dict stats_of(Loader& self) {
+  const LoaderStats stats = self.loader().stats();
+  nb::dict made;
+  made["batches"] = stats.batches;
+  made["rows"] = stats.rows;
+  made["bytes_read"] = stats.bytes;
+  made["elapsed_seconds"] = stats.elapsed_seconds;
+  made["wait_seconds"] = stats.wait_seconds;
+  made["from_storage"] = stats.from_storage;
+  made["shuffle_quality"] = stats.shuffle_window_rows;
+  return made;
+}
+
+}  // namespace
+
+void bind_batch_loader(nb::module_& module) {
+  nb::class_<Stream>(module, "BatchStream");
+  nb::class_<Loader>(module, "BatchLoader")
+      .def("__init__",
+           [](Loader* self, const DatasetHandle& dataset, nb::dict options, nb::object ragged) {
+             new (self) Loader(dataset, options_from(options), std::move(ragged));
+           })
+      .def("__len__", [](Loader& self) { return self.loader().size(); })
+      .def("start",
+           [](Loader& self) { return Stream{without_gil([&] { return self.loader().start(); })}; })
+      .def("next", &Loader::next, "stream"_a)
+      .def("epoch", [](Loader& self) { return self.loader().epoch(); })
+      .def("set_epoch", [](Loader& self, std::int64_t epoch) { self.loader().set_epoch(epoch); })
+      .def("state", [](Loader& self) { return text(self.loader().state_dict()); })
+      .def("load_state",
+           [](Loader& self, const std::string& json) { self.loader().load_state_dict(json); })
+      .def("stats", stats_of);
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common.hpp"
+
+namespace tenfold::python {
+
+/// Makes dicts of arrays of batches, nested as records are.
+class BatchMaker {
+ public:
+  /// `ragged`: called with (values, offsets), makes what a ragged column that is not padded
+  /// becomes.
+  BatchMaker(const Schema& schema, nb::object ragged);
+
+  /// A batch: arrays [B, ...], lists of text.
+  nb::object batch(const Batch& batch) const;
+  /// Its only row: arrays without the first dimension, str or bytes.
+  nb::object row(const Batch& batch) const;
+
+ private:
+  nb::object value(const BatchColumn& column, bool is_row) const;
+  nb::object dict_of(const Batch& batch, bool is_row) const;
+
+  std::vector<std::vector<nb::object>> keys_;  ///< of each column: the records it lies in, its own
+  std::vector<nb::object> valid_keys_;
+  std::vector<nb::object> length_keys_;
+  nb::object ragged_;
+};
+
+void bind_dataset(nb::module_& module);
+void bind_batch_loader(nb::module_& module);
+
+/// Positions as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64. Those
+/// below 0 count from the end. Raises IndexError for one outside, TypeError for anything else.
+std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size);
+
+struct DatasetHandle {
+  Dataset dataset;
+};
+
+/// {"pad": {name: value}, "pad_all": value or None}
+BatchOptions batch_options_from(nb::handle pad);
+
+}  // namespace tenfold::python

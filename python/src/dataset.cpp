@@ -1,0 +1,201 @@
+#include <tenfold/dataset.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "array_in.hpp"
+#include "array_out.hpp"
+#include "batch_out.hpp"
+#include "call.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+[[noreturn]] void raise(PyObject* type, const std::string& message) {
+  PyErr_SetObject(type, text(message).ptr());
+  throw nb::python_error();
+}
+
+std::vector<std::int64_t> ints_of(nb::handle sequence) {
+  std::vector<std::int64_t> values;
+  values.reserve(nb::len(sequence));
+  for (const nb::handle item : sequence) {
+    const Py_ssize_t value = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
+    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    values.push_back(value);
+  }
+  return values;
+}
+
+/// numpy arrays, array.array: whatever shows its int64 numbers.
+std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    throw nb::python_error();
+  }
+  const std::string format = view.format == nullptr ? "B" : view.format;
+  const bool fits = (format == "l" || format == "q") && view.itemsize == 8 && view.ndim == 1;
+  std::vector<std::int64_t> values(fits ? static_cast<std::size_t>(view.len) / 8 : 0);
+  if (!values.empty()) std::memcpy(values.data(), view.buf, values.size() * 8);
+  PyBuffer_Release(&view);
+  if (!fits) raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " + format);
+  return values;
+}
+
+nb::object column_of(const DatasetHandle& self, const std::string& name) {
+  const Tensor tensor = without_gil([&] { return self.dataset.column(name); });
+  return array_of(tensor, name);
+}
+
+nb::object rows_of(const DatasetHandle& self, nb::object positions, nb::object pad,
+                   nb::object ragged) {
+  const auto rows = positions_from(positions, self.dataset.size());
+  const BatchOptions options = batch_options_from(pad);
+  const Batch batch = without_gil([&] { return self.dataset.rows(rows, options); });
+  return BatchMaker(self.dataset.schema(), std::move(ragged)).batch(batch);
+}
+
+nb::object range_of(const DatasetHandle& self, std::int64_t begin, std::int64_t end, nb::object pad,
+                    nb::object ragged) {
+  const BatchOptions options = batch_options_from(pad);
+  const Batch batch = without_gil([&] { return self.dataset.rows(begin, end, options); });
+  return BatchMaker(self.dataset.schema(), std::move(ragged)).batch(batch);
+}
+
+nb::object row_of(const DatasetHandle& self, std::int64_t position) {
+  const std::int64_t size = self.dataset.size();
+  if (position < -size || position >= size) {
+    raise(PyExc_IndexError, "row " + std::to_string(position) + ": expected an index in [" +
+                                std::to_string(-size) + ", " + std::to_string(size) + ")");
+  }
+  const std::int64_t row = position < 0 ? position + size : position;
+  const Batch batch = without_gil([&] { return self.dataset.rows(std::span(&row, 1)); });
+  return BatchMaker(self.dataset.schema(), nb::none()).row(batch);
+}
+
+std::vector<Dataset> datasets_of(const std::vector<DatasetHandle>& handles) {
+  std::vector<Dataset> made;
+  made.reserve(handles.size());
+  for (const DatasetHandle& handle : handles) made.push_back(handle.dataset);
+  return made;
+}
+
+std::vector<DatasetHandle> split(const DatasetHandle& self, const std::vector<std::int64_t>& sizes,
+                                 std::optional<std::uint64_t> seed) {
+  std::vector<DatasetHandle> parts;
+  for (Dataset& part : self.dataset.split(sizes, seed)) parts.push_back({std::move(part)});
+  return parts;
+}
+
+Tensor positions_tensor(nb::handle positions, std::int64_t size) {
+  return Tensor::from(std::span<const std::int64_t>(positions_from(positions, size)));
+}
+
+std::vector<std::int64_t> permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
+  self.fill(begin, rows);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size) {
+  std::vector<std::int64_t> values;
+  if (PyList_Check(positions.ptr()) || PyTuple_Check(positions.ptr())) {
+    values = ints_of(positions);
+  } else if (const auto tensor = tensor_of_torch(positions)) {
+    if (tensor->dtype() != DType::int64 || tensor->ndim() != 1) {
+      raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " +
+                                 std::string(name(tensor->dtype())));
+    }
+    const Tensor contiguous = tensor->contiguous();
+    const auto all = contiguous.span<std::int64_t>();
+    values.assign(all.begin(), all.end());
+  } else {
+    values = ints_of_buffer(positions);
+  }
+  for (std::int64_t& value : values) {
+    if (value < -size || value >= size) {
+      raise(PyExc_IndexError, "row " + std::to_string(value) + ": expected an index in [" +
+                                  std::to_string(-size) + ", " + std::to_string(size) + ")");
+    }
+    if (value < 0) value += size;
+  }
+  return values;
+}
+
+BatchOptions batch_options_from(nb::handle pad) {
+  BatchOptions options;
+  options.num_threads = 0;
+  const auto value_of = [](nb::handle value) -> PadValue {
+    if (PyFloat_Check(value.ptr())) return nb::cast<double>(value);
+    return nb::cast<std::int64_t>(value);
+  };
+  for (const auto& [name, value] : nb::cast<nb::dict>(pad)) {
+    if (name.is_none()) {
+      options.pad_all = value_of(value);
+    } else {
+      options.pad.emplace(utf8(name), value_of(value));
+    }
+  }
+  return options;
+}
+
+void bind_dataset(nb::module_& module) {
+  nb::class_<DatasetHandle>(module, "Dataset")
+      .def_static("open",
+                  [](const NodeHandle& tree) {
+                    return DatasetHandle{without_gil([&] { return Dataset(tree.node); })};
+                  })
+      .def("__len__", [](const DatasetHandle& self) { return self.dataset.size(); })
+      .def("schema_json",
+           [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })
+      .def("column", column_of, "name"_a)
+      .def("rows", rows_of, "positions"_a, "pad"_a, "ragged"_a.none())
+      .def("range_rows", range_of, "begin"_a, "end"_a, "pad"_a, "ragged"_a.none())
+      .def("row", row_of, "position"_a)
+      .def("range", [](const DatasetHandle& self, std::int64_t begin,
+                       std::int64_t end) { return DatasetHandle{self.dataset.range(begin, end)}; })
+      .def("select",
+           [](const DatasetHandle& self, const std::vector<std::string>& names) {
+             return DatasetHandle{self.dataset.select(names)};
+           })
+      .def("take",
+           [](const DatasetHandle& self, nb::object positions) {
+             return DatasetHandle{
+                 self.dataset.take(positions_tensor(positions, self.dataset.size()))};
+           })
+      .def("split", split, "sizes"_a, "seed"_a.none())
+      .def("shard",
+           [](const DatasetHandle& self, std::int64_t rank, std::int64_t world_size) {
+             return DatasetHandle{self.dataset.shard(rank, world_size)};
+           })
+      .def_static("concat",
+                  [](const std::vector<DatasetHandle>& parts) {
+                    return DatasetHandle{Dataset::concat(datasets_of(parts))};
+                  })
+      .def_static(
+          "mix", [](const std::vector<DatasetHandle>& sources, const std::vector<double>& weights) {
+            return DatasetHandle{Dataset::mix(datasets_of(sources), weights)};
+          });
+  nb::class_<Permutation>(module, "Permutation")
+      .def(nb::init<std::int64_t, std::uint64_t, std::uint64_t>())
+      .def("__len__", &Permutation::size)
+      .def("at", &Permutation::operator[])
+      .def("fill", [](const Permutation& self, std::int64_t begin, std::int64_t end) {
+        const auto rows = without_gil([&] { return permuted(self, begin, end); });
+        return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "permutation");
+      });
+}
+
+}  // namespace tenfold::python

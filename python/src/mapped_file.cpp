@@ -1,0 +1,223 @@
+#include "mapped_file.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "array_in.hpp"
+#include "array_out.hpp"
+#include "base/text.hpp"
+#include "call.hpp"
+#include "core/leaf_source.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+#include "os/mapping.hpp"
+#include "torch_api.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+std::string_view mode_name(Mode mode) {
+  return mode == Mode::write_through ? "r+" : mode == Mode::read ? "r" : "c";
+}
+
+/// Bytes from the first element to the end of the last one.
+std::uint64_t extent_bytes(const Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
+    last += static_cast<std::uint64_t>((tensor.shape()[i] - 1) * tensor.strides()[i]);
+  }
+  return (last + 1) * tensor.itemsize();
+}
+
+[[noreturn]] void throw_too_short(const std::string& path, std::uint64_t expected,
+                                  std::uint64_t found) {
+  throw Error(ErrorCode::corrupt, path + ": the file is too short: expected " +
+                                      std::to_string(expected) + " bytes, found " +
+                                      std::to_string(found) + "; it may be truncated");
+}
+
+std::optional<os::FileInfo> info_of(const std::string& path) {
+  try {
+    return os::file_info(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::file_not_found) throw;
+    return std::nullopt;
+  }
+}
+
+/// True if the page at `address` is of a file of that inode, as far as the system tells.
+bool is_mapped_at(std::uintptr_t address, std::uint64_t inode) {
+  std::ifstream maps("/proc/self/maps");
+  if (!maps) return true;
+  // "start-end permissions offset device inode path"
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t start = 0;
+    std::uintptr_t end = 0;
+    char dash = 0;
+    std::string permissions;
+    std::string offset;
+    std::string device;
+    std::uint64_t found = 0;
+    words >> std::hex >> start >> dash >> end >> permissions >> offset >> device >> std::dec >>
+        found;
+    if (address >= start && address < end) return found == inode;
+  }
+  return false;
+}
+
+/// (tensor, MappedFile) of part of a file. `strides` None: row-major. `handler`: as MappedFile's,
+/// or None for a file with a name. `identity`: the (device, inode) that it must have, or None.
+nb::tuple map_tensor(nb::object path, std::uint64_t offset_bytes, const std::string& dtype,
+                     nb::object shape, nb::object strides, const std::string& mode,
+                     nb::object handler, nb::object identity) {
+  const Path where = path_from(path);
+  const DType kind = dtype_from(dtype);
+  Shape lengths = shape_from(shape);
+  Shape steps = strides.is_none() ? contiguous_strides(lengths) : shape_from(strides);
+  const Mode access = mode_from(mode);
+  const Tensor layout(kind, lengths, steps,
+                      Buffer({static_cast<std::byte*>(nullptr), SIZE_MAX / 2}, nullptr), 0);
+  const std::uint64_t size_bytes = extent_bytes(layout);
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> expected;
+  if (!identity.is_none()) {
+    expected.emplace(nb::cast<std::uint64_t>(identity[0]), nb::cast<std::uint64_t>(identity[1]));
+  }
+  MappedFile mapped;
+  mapped.mode = access;
+  const Tensor tensor = without_gil([&] {
+    const os::File file = access == Mode::write_through ? os::File::open_read_write(where)
+                                                        : os::File::open_read(where);
+    const os::FileInfo info = file.info();
+    if (expected && *expected != std::pair(info.device, info.inode)) {
+      throw Error::io(ESTALE, where.string(),
+                      where.string() + ": it was replaced since it was mapped; open it again");
+    }
+    if (info.size_bytes < offset_bytes + size_bytes) {
+      throw_too_short(where.string(), offset_bytes + size_bytes, info.size_bytes);
+    }
+    mapped.device = info.device;
+    mapped.inode = info.inode;
+    Buffer buffer = size_bytes == 0
+                        ? Buffer()
+                        : os::map_file(file, offset_bytes, size_bytes,
+                                       access == Mode::write_through ? os::MapKind::shared_write
+                                                                     : os::MapKind::private_copy);
+    return Tensor(kind, lengths, steps, std::move(buffer), 0);
+  });
+  mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data()) - offset_bytes;
+  if (handler.is_none()) {
+    mapped.path = std::filesystem::absolute(where).string();
+  } else {
+    mapped.handler = std::move(handler);
+  }
+  return nb::make_tuple(torch_tensor_of(tensor, where.string()), nb::cast(std::move(mapped)));
+}
+
+/// Makes a file of that many zeros, or takes an existing one, which is made long enough. Symlinks
+/// are refused.
+void reserve_file(nb::object path, std::uint64_t size_bytes, bool existing_ok) {
+  const Path where = path_from(path);
+  without_gil([&] {
+    os::Parent parent = os::open_parent(where, false);
+    const auto found = parent.directory.entry_info(parent.name);
+    const std::string display = where.string();
+    if (found && !found->is_regular && !found->is_directory) {
+      throw Error::io(ELOOP, display,
+                      display +
+                          ": refusing to write memory-mapped tensor through symlink: expected a "
+                          "file or nothing, found a link or device");
+    }
+    if (found && !existing_ok) {
+      throw Error::io(EEXIST, display,
+                      display + ": the file already exists: expected none; pass existsok=True");
+    }
+    os::File file = found ? os::File::open_read_write_at(parent.directory, parent.name)
+                          : os::File::create_at(parent.directory, parent.name);
+    if (file.size_bytes() < size_bytes) file.truncate(size_bytes);
+  });
+}
+
+void sync_tensor(nb::object tensor) {
+  const std::optional<Tensor> mapped = tensor_of_torch(tensor);
+  if (!mapped) {
+    throw Error(ErrorCode::invalid_argument, "flush: expected a tensor in main memory");
+  }
+  without_gil([&] { os::sync_mapping(mapped->buffer()); });
+}
+
+}  // namespace
+
+MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
+  MappedFile mapped;
+  mapped.path = leaf.source()->where(leaf);
+  mapped.mode = mode;
+  mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  return mapped;
+}
+
+void check_not_truncated(nb::handle object, const Tensor& tensor) {
+  const nb::object attribute = nb::getattr(object, "_file", nb::none());
+  const MappedFile* mapped = nullptr;
+  if (!nb::try_cast(attribute, mapped) || mapped == nullptr || mapped->path.empty()) return;
+  if (tensor.numel() == 0) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  const std::uint64_t needed = address - mapped->base + extent_bytes(tensor);
+  const auto found = without_gil([&] { return info_of(mapped->path); });
+  if (!found || found->size_bytes >= needed) return;
+  // Another file may have its name by now: then the mapped one is whole, and has none.
+  if (is_mapped_at(address, found->inode)) {
+    throw_too_short(mapped->path, needed, found->size_bytes);
+  }
+}
+
+void bind_mapped_file(nb::module_& module) {
+  nb::class_<MappedFile>(module, "MappedFile", "Where the bytes of a MemoryMappedTensor are.")
+      .def(
+          "__init__",
+          [](MappedFile* self, nb::object path, const std::string& mode, std::uintptr_t base,
+             nb::object handler) {
+            new (self) MappedFile();
+            if (!path.is_none()) self->path = path_from(path).string();
+            self->mode = mode_from(mode);
+            self->base = base;
+            if (!handler.is_none()) self->handler = std::move(handler);
+          },
+          "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),
+          "`path` is absolute; None: a file without a name, kept by `handler`.")
+      .def_prop_ro("path",
+                   [](const MappedFile& self) -> nb::object {
+                     return self.path.empty() ? nb::none() : nb::object(text(self.path));
+                   })
+      .def_prop_ro("mode", [](const MappedFile& self) { return text(mode_name(self.mode)); })
+      .def_prop_ro("base", [](const MappedFile& self) { return self.base; })
+      .def_prop_ro("identity",
+                   [](const MappedFile& self) -> nb::object {
+                     if (self.inode == 0) return nb::none();
+                     return nb::make_tuple(self.device, self.inode);
+                   })
+      .def_prop_ro("handler", [](const MappedFile& self) -> nb::object {
+        return self.handler.is_valid() ? self.handler : nb::none();
+      });
+  module.def("map_tensor", &map_tensor, "path"_a, "offset_bytes"_a, "dtype"_a, "shape"_a,
+             "strides"_a.none(), "mode"_a, "handler"_a.none(), "identity"_a.none(),
+             nb::sig("def map_tensor(path: object, offset_bytes: int, dtype: str, shape: object, "
+                     "strides: object | None, mode: str, handler: object | None, "
+                     "identity: object | None) -> tuple[object, MappedFile]"),
+             "(tensor, MappedFile) of part of a file.");
+  module.def("reserve_file", &reserve_file, "path"_a, "size_bytes"_a, "existing_ok"_a);
+  module.def("sync_tensor", &sync_tensor, "tensor"_a);
+  module.def("set_mapped_type", &set_mapped_type, "type"_a);
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,191 @@
+#include <tenfold/archive.hpp>
+#include <tenfold/memmap.hpp>
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <utility>
+
+#include "array_in.hpp"
+#include "call.hpp"
+#include "formats/memmap_keys.hpp"
+#include "tree_in.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+void write_tree(const NodeHandle& tree, nb::object path, int num_threads, bool zeros, bool durable,
+                bool in_place, bool existing_ok, bool robust_names,
+                std::vector<std::string> mapped_there) {
+  const Path where = path_from(path);
+  MemmapOptions options{.num_threads = num_threads, .zeros = zeros, .durable = durable};
+  options.in_place = in_place;
+  options.existing_ok = existing_ok;
+  options.robust_names = robust_names;
+  options.mapped_there = std::move(mapped_there);
+  options.replace_foreign = true;  // Python asks, and raises what tensordict does
+  monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    write_memmap(tree.node, where, options);
+  });
+}
+
+NodeHandle open_tree(nb::object path, const std::string& mode) {
+  const Path where = path_from(path);
+  const Mode access = mode_from(mode);
+  return {without_gil([&] { return open_memmap(where, access); })};
+}
+
+nb::list foreign(nb::object path) {
+  const Path where = path_from(path);
+  nb::list listed;
+  for (const std::string& name : without_gil([&] { return foreign_entries(where); })) {
+    listed.append(text(name));
+  }
+  return listed;
+}
+
+/// (tree, address of the file's first byte)
+nb::tuple write_into(const NodeHandle& tree, nb::object path, bool zeros, int num_threads) {
+  const Path where = path_from(path);
+  const TensorDict mapped = monitored(nb::none(), [&](Monitor* monitor) {
+    MemmapOptions options{.num_threads = num_threads, .zeros = zeros};
+    options.monitor = monitor;
+    return memmap_into(tree.node, where, options);
+  });
+  std::uintptr_t base = 0;
+  mapped.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (base != 0 || leaf == nullptr || leaf->nbytes() == 0) return;
+    base = reinterpret_cast<std::uintptr_t>(leaf->tensor().raw_data());
+  });
+  return nb::make_tuple(NodeHandle{mapped}, base);
+}
+
+/// The file's path; `sizes` is a tensor int64 [n, k] of a nested tensor, or None.
+nb::object add_leaf(nb::object folder, nb::handle key, const std::string& dtype, nb::object shape,
+                    nb::object sizes, bool existing_ok, bool robust_names) {
+  const Path where = path_from(folder);
+  NewLeaf leaf;
+  leaf.key = utf8(key);
+  leaf.dtype = dtype_from(dtype);
+  leaf.shape = shape_from(shape);
+  leaf.existing_ok = existing_ok;
+  leaf.robust_names = robust_names;
+  std::optional<Tensor> lengths;
+  if (!sizes.is_none()) {
+    lengths = tensor_of_torch(sizes);
+    if (!lengths) throw Error(ErrorCode::invalid_argument, "sizes: expected a tensor of int64");
+    leaf.shape = lengths->shape();
+    *lengths = lengths->contiguous();
+    leaf.sizes = &*lengths;
+  }
+  return text(without_gil([&] { return add_memmap_leaf(where, leaf).string(); }));
+}
+
+nb::object add_node(nb::object folder, nb::handle key, nb::object batch_size, bool robust_names) {
+  const Path where = path_from(folder);
+  const std::string name = utf8(key);
+  const Shape lengths = shape_from(batch_size);
+  return text(
+      without_gil([&] { return add_memmap_node(where, name, lengths, robust_names).string(); }));
+}
+
+/// `object`: a NonTensorData or NonTensorStack.
+void write_value(nb::object folder, nb::object object) {
+  const Path where = path_from(folder);
+  nb::dict entries;
+  entries["value"] = std::move(object);
+  const TensorDict tree = TreeBuilder(where.string()).root(entries);
+  const TensorDict::Item item = tree.get("value");
+  const auto* value = std::get_if<NonTensor>(&item);
+  if (value == nullptr) throw Error(ErrorCode::invalid_argument, "value: expected no tensor");
+  without_gil([&] { write_memmap_value(where, *value); });
+}
+
+void append_rows(nb::object path, const NodeHandle& rows) {
+  const Path where = path_from(path);
+  without_gil([&] { append_memmap(where, rows.node); });
+}
+
+bool is_archive(nb::object path) {
+  const Path where = path_from(path);
+  return without_gil([&] { return is_memmap_archive(where); });
+}
+
+void write_archive(const NodeHandle& tree, nb::object path, int num_threads, bool durable,
+                   bool robust_names, bool zeros, int deflate_level, bool all_notes) {
+  const Path where = path_from(path);
+  ArchiveOptions options{.durable = durable, .robust_names = robust_names, .zeros = zeros};
+  options.all_notes = all_notes;
+  options.deflate_level = deflate_level;
+  options.num_threads = num_threads;
+  monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    write_memmap_archive(tree.node, where, options);
+  });
+}
+
+void pack(nb::object folder, nb::object archive, int deflate_level) {
+  const Path from = path_from(folder);
+  const Path to = path_from(archive);
+  ArchiveOptions options{.deflate_level = deflate_level};
+  monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    pack_memmap(from, to, options);
+  });
+}
+
+void unpack(nb::object archive, nb::object folder) {
+  const Path from = path_from(archive);
+  const Path to = path_from(folder);
+  ArchiveOptions options;
+  monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    unpack_memmap(from, to, options);
+  });
+}
+
+void refresh_checksums(nb::object path) {
+  const Path where = path_from(path);
+  without_gil([&] { refresh_archive_checksums(where); });
+}
+
+}  // namespace
+
+void bind_memmap(nb::module_& module) {
+  module.def("write_memmap", &write_tree, "tree"_a, "path"_a, nb::kw_only(), "num_threads"_a,
+             "zeros"_a, "durable"_a, "in_place"_a, "existing_ok"_a, "robust_names"_a,
+             "mapped_there"_a);
+  module.def("open_memmap", &open_tree, "path"_a, "mode"_a);
+  module.def("is_memmap_archive", &is_archive, "path"_a);
+  module.def("write_memmap_archive", &write_archive, "tree"_a, "path"_a, nb::kw_only(),
+             "num_threads"_a, "durable"_a, "robust_names"_a, "zeros"_a, "deflate_level"_a,
+             "all_notes"_a);
+  module.def("pack_memmap", &pack, "folder"_a, "archive"_a, "deflate_level"_a);
+  module.def("unpack_memmap", &unpack, "archive"_a, "folder"_a);
+  module.def("refresh_archive_checksums", &refresh_checksums, "path"_a);
+  module.def("foreign_entries", &foreign, "path"_a,
+             nb::sig("def foreign_entries(path: object) -> list[str]"));
+  module.def("memmap_into", &write_into, "tree"_a, "path"_a, "zeros"_a, "num_threads"_a,
+             nb::sig("def memmap_into(tree: Node, path: object, zeros: bool, num_threads: int) -> "
+                     "tuple[Node, int]"));
+  module.def("add_memmap_leaf", &add_leaf, "folder"_a, "key"_a, "dtype"_a, "shape"_a,
+             "sizes"_a.none(), "existing_ok"_a, "robust_names"_a,
+             nb::sig("def add_memmap_leaf(folder: object, key: str, dtype: str, shape: object, "
+                     "sizes: object | None, existing_ok: bool, robust_names: bool) -> str"));
+  module.def("add_memmap_node", &add_node, "folder"_a, "key"_a, "batch_size"_a, "robust_names"_a,
+             nb::sig("def add_memmap_node(folder: object, key: str, batch_size: object, "
+                     "robust_names: bool) -> str"));
+  module.def("write_memmap_value", &write_value, "folder"_a, "value"_a);
+  module.def("append_memmap", &append_rows, "path"_a, "rows"_a);
+  module.def(
+      "encode_key", [](nb::str key) { return text(memmap_folder::encode_key(utf8(key))); }, "key"_a,
+      "The name of the file (without suffix) or folder of a key.");
+}
+
+}  // namespace tenfold::python

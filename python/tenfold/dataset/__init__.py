@@ -1,0 +1,29 @@
+"""Rows of trees of tensors: data sets larger than memory, and batches of them.
+
+>>> ds = tenfold.Dataset("flights")
+>>> for batch in tenfold.BatchLoader(ds, batch_size=256, shuffle=True):
+...     train(batch["price"])
+"""
+
+from __future__ import annotations
+
+from tenfold.dataset._accumulate import Window, accumulate
+from tenfold.dataset._batch_loader import BatchLoader
+from tenfold.dataset._dataset import Dataset, concat, mix
+from tenfold.dataset._permutation import permutation
+from tenfold.dataset._rows import Rows, collate
+from tenfold.dataset._schema import Column, Schema
+
+__all__ = [
+    "BatchLoader",
+    "Column",
+    "Dataset",
+    "Rows",
+    "Schema",
+    "Window",
+    "accumulate",
+    "collate",
+    "concat",
+    "mix",
+    "permutation",
+]

@@ -1,0 +1,133 @@
+"""Gradient accumulation with exact weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+
+class _Weighted(NamedTuple):
+    batch: Any
+    weight: float
+
+
+class Window:
+    """The batches of one optimizer step, each with its weight.
+
+    Attributes:
+        rows: Rows of this process in the window.
+    """
+
+    def __init__(self, batches: list[Any], counts: list[int], total: float) -> None:
+        self.rows = sum(counts)
+        self._pairs = [
+            _Weighted(batch, count / total if total else 0.0)
+            for batch, count in zip(batches, counts, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[_Weighted]:
+        return iter(self._pairs)
+
+    def __getitem__(self, index: int) -> _Weighted:
+        return self._pairs[index]
+
+    def __repr__(self) -> str:
+        return f"Window({len(self)} batches, {self.rows} rows)"
+
+
+def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
+    """Groups the batches of a loader into windows, one for each optimizer step.
+
+    A batch's weight is its rows divided by those of its window, so that the summed gradients of
+    mean losses equal the gradient of the window's rows as one batch: the last, shorter batch and
+    the last, shorter window included.
+
+    >>> for window in tenfold.accumulate(loader, steps=4):
+    ...     for batch, weight in window:
+    ...         (criterion(model(batch["x"]), batch["y"]) * weight).backward()
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+
+    Under ``torch.distributed`` gradients are averaged over the ranks, so the weight is the batch's
+    rows times the world size divided by the window's rows of all ranks. A rank without rows in a
+    batch gets weight 0: use ``loss = criterion(...) * weight if weight else
+    sum(p.sum() for p in model.parameters()) * 0``, or a loader with ``drop_last=True``.
+
+    Args:
+        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The rows of a
+            batch are dimension 0 of its first tensor.
+        steps: Batches a window; the last may have fewer.
+
+    Raises:
+        ValueError: If steps is below 1, or a batch holds no tensor.
+    """
+    if steps < 1:
+        raise ValueError(f"accumulate: steps: expected at least 1, found {steps}")
+    return _windows(loader, steps)
+
+
+def _windows(loader: Iterable[Any], steps: int) -> Iterator[Window]:
+    batches: list[Any] = []
+    for batch in loader:
+        batches.append(batch)
+        if len(batches) == steps:
+            yield _window_of(batches)
+            batches = []
+    if batches:
+        yield _window_of(batches)
+
+
+def _window_of(batches: list[Any]) -> Window:
+    counts = [_rows_of(batch) for batch in batches]
+    return Window(batches, counts, _rows_of_all_ranks(sum(counts)))
+
+
+def _rows_of(batch: Any) -> int:
+    rows = _first_length(batch)
+    if rows is None:
+        raise ValueError(
+            f"accumulate: a batch: expected a tensor in it, found {type(batch).__name__}"
+        )
+    return rows
+
+
+def _first_length(value: Any) -> int | None:
+    shape = getattr(value, "shape", None)
+    if shape is not None and len(shape) > 0:
+        return int(shape[0])
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], (str, bytes)):
+            return len(value)
+        for item in value:
+            found = _first_length(item)
+            if found is not None:
+                return found
+    return None
+
+
+def _rows_of_all_ranks(rows: int) -> float:
+    """The rows by which a batch's are divided: of all ranks, over the ranks."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return rows
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return rows
+    world_size = distributed.get_world_size()
+    if world_size == 1:
+        return rows
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    total = torch.tensor(rows, dtype=torch.int64, device=device)
+    distributed.all_reduce(total)
+    return int(total) / world_size

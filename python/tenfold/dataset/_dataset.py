@@ -1,0 +1,384 @@
+"""The rows of a tree of tensors."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold.dataset._indexing import Positions, positions_of
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._rows import Rows
+from tenfold.dataset._schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from tenfold._io import Mode, PathLike
+
+    Row = dict[str, Any]
+    Transform = Callable[[Row], Any]
+
+
+class _Map:
+    """One function of `Dataset.map`: of a row, or of a batch."""
+
+    __slots__ = ("batched", "function")
+
+    def __init__(self, function: Transform, batched: bool) -> None:
+        self.function = function
+        self.batched = batched
+
+
+class Dataset:
+    """The rows of a tree whose tensors share their first dimension, in any format that is read.
+
+    Nothing is read until rows are asked for: a data set may be larger than memory.
+
+    >>> ds = tenfold.Dataset("flights")
+    >>> len(ds), ds.columns
+    >>> ds[5]                          # a row: {"price": tensor(12.5), "origin": "LIS"}
+    >>> ds[[5, 2, 900_000_000]]        # a batch: {"price": float32 [3], "origin": [str, str, str]}
+    >>> ds["price"]                    # the column, mapped: float32 [len(ds)]
+    >>> train, test = ds.split([0.9, 0.1], seed=0)
+
+    Rows give 0-d tensors for numbers and str or bytes for text; batches tensors ``[B, *shape]`` and
+    lists. A column of rows of unequal length gives a 1-d tensor in a row and a jagged
+    ``torch.nested`` tensor in a batch. A missing number is NaN in float columns; other columns that
+    may miss values add a bool ``"<column>.valid"``. Nested records are nested dicts.
+
+    Views (`range`, `select`, `take`, `filter`, `split`, `shard`, `map`) copy nothing and compose.
+    A Dataset pickles by its path, and works in forked and spawned workers.
+
+    Args:
+        source: A path, or an opened TensorDict.
+        mode: ``"r"`` or ``"c"``: the files never change.
+        transform: The same as ``.map(transform)``.
+
+    Raises:
+        ValueError: If the tree is no table: its batch_size is ``[]``, or its tensors differ in
+            their first dimension.
+        CorruptFileError: If its parts contradict each other.
+    """
+
+    def __init__(
+        self, source: PathLike | Any, mode: Mode = "r", *, transform: Transform | None = None
+    ) -> None:
+        if isinstance(source, (str, os.PathLike)):
+            self._path: str | None = os.path.abspath(os.fspath(source))
+            node = _core.open(self._path, mode, "")
+        else:
+            self._path = None
+            node = _core.tree(source, "data set")
+        self._native = _core.Dataset.open(node)
+        self._mode = mode
+        self._steps: tuple[tuple[str, Any], ...] = ()
+        self._maps: tuple[_Map, ...] = ()
+        if transform is not None:
+            self._maps = (_Map(transform, False),)
+
+    # --- what it holds ---
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns: name -> dtype, shape of a row, ragged, nullable."""
+        return Schema.from_json(self._native.schema_json())
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns; of nested records, the outermost."""
+        return list(self.schema)
+
+    def __repr__(self) -> str:
+        where = f"{self._path!r}, " if self._path else ""
+        return f"Dataset({where}{len(self):,} rows, {', '.join(self.schema._lines(''))})"
+
+    # --- rows ---
+
+    def __getitem__(self, index: Any) -> Any:
+        """A row, a batch, or a column.
+
+        Args:
+            index: An int: a row. A slice, a list of ints, an int or bool tensor or array: a batch.
+                A str, or a tuple of str for nested records: a column.
+
+        Raises:
+            IndexError: For a row that is not there.
+            KeyError: For a column that is not there.
+            TypeError: For an index of another type.
+        """
+        if isinstance(index, str):
+            return self._column(index)
+        if isinstance(index, tuple) and index and all(isinstance(key, str) for key in index):
+            return self._column(".".join(index))
+        positions = positions_of(index, len(self))
+        if isinstance(positions, int):
+            return self._row(positions)
+        return self._batch(positions)
+
+    def __getitems__(self, indices: Sequence[int]) -> Rows:
+        """Rows for a stock ``DataLoader``, gathered in one call; see `tenfold.collate`."""
+        batch = self._native.rows(list(indices), {}, jagged)
+        return Rows(self._mapped(batch, len(indices)), len(indices))
+
+    def __iter__(self) -> Iterator[Any]:
+        for begin in range(0, len(self), 256):
+            size = min(256, len(self) - begin)
+            if any(not step.batched for step in self._maps):
+                yield from (self._row(begin + i) for i in range(size))
+            else:
+                yield from Rows(self[begin : begin + size], size)
+
+    def _row(self, position: int) -> Any:
+        row = self._native.row(position)
+        for step in self._maps:
+            row = step.function(row) if not step.batched else _single(step.function, row)
+        return row
+
+    def _batch(self, positions: Positions) -> Any:
+        if isinstance(positions, slice):
+            batch = self._native.range_rows(positions.start, positions.stop, {}, jagged)
+            size = positions.stop - positions.start
+        else:
+            batch = self._native.rows(positions.values, {}, jagged)
+            size = len(positions.values)
+            if positions.shape is not None:
+                batch = {key: _reshaped(value, positions.shape) for key, value in batch.items()}
+        return self._mapped(batch, size)
+
+    def _mapped(self, batch: Any, size: int) -> Any:
+        for step in self._maps:
+            if step.batched:
+                batch = step.function(batch)
+            else:
+                from torch.utils.data import default_collate
+
+                batch = default_collate([step.function(row) for row in Rows(batch, size)])
+        return batch
+
+    def _column(self, name: str) -> Any:
+        if self._maps:
+            batch = self._batch(slice(0, len(self)))
+            for key in name.split(".") if name not in batch else [name]:
+                batch = batch[key]
+            return batch
+        column = self.select([name])
+        flat = dict(_leaves(column.schema, ""))
+        if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
+            return self._native.column(name)
+        batch = column._batch(slice(0, len(self)))
+        for key in name.split(".") if name not in batch else [name]:
+            batch = batch[key]
+        return batch
+
+    # --- views ---
+
+    def _view(self, step: tuple[str, Any]) -> Dataset:
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        name, arguments = step
+        view._native = getattr(self._native, name)(*arguments)
+        view._steps = (*self._steps, step)
+        return view
+
+    def range(self, start: int, end: int | None = None) -> Dataset:
+        """The rows ``[start, end)``, clamped as a slice is."""
+        begin, stop, _ = slice(start, end).indices(len(self))
+        return self._view(("range", (begin, max(begin, stop))))
+
+    def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
+        """Some of the columns, in this order.
+
+        Raises:
+            KeyError: For a column that is not there.
+        """
+        names = [name if isinstance(name, str) else ".".join(name) for name in columns]
+        return self._view(("select", (names,)))
+
+    def take(self, indices: Any) -> Dataset:
+        """The rows at `indices`, as often as named; negative ones count from the end.
+
+        Raises:
+            IndexError: For a row that is not there.
+        """
+        positions = positions_of(indices, len(self))
+        if isinstance(positions, int):
+            raise TypeError("take: expected several indices, found an int")
+        values = (
+            list(range(positions.start, positions.stop))
+            if isinstance(positions, slice)
+            else positions.values
+        )
+        return self._view(("take", (values,)))
+
+    def filter(self, mask: Any) -> Dataset:
+        """The rows where `mask` is true.
+
+        Args:
+            mask: bool ``[len(self)]``, or a callable that gives it for a batch dict.
+
+        Raises:
+            IndexError: If the mask has another length.
+        """
+        if callable(mask):
+            parts = [
+                mask(self[begin : begin + 65536]) for begin in range(0, max(len(self), 1), 65536)
+            ]
+            mask = [bool(value) for part in parts for value in part]
+        return self.take(positions_of(mask, len(self), mask=True))
+
+    def split(self, sizes: Sequence[float], seed: int | None = 0) -> list[Dataset]:
+        """Disjoint parts that hold every row once.
+
+        Args:
+            sizes: Fractions that sum to 1, or numbers of rows that sum to ``len(self)``.
+            seed: Of the shuffle; None: contiguous rows.
+
+        Raises:
+            ValueError: If they do not sum up.
+        """
+        counts = _counts_of(sizes, len(self))
+        parts = self._native.split(counts, seed)
+        views = []
+        for index, native in enumerate(parts):
+            view = object.__new__(type(self))
+            view.__dict__.update(self.__dict__)
+            view._native = native
+            view._steps = (*self._steps, ("split", (counts, seed, index)))
+            views.append(view)
+        return views
+
+    def shard(self, rank: int, world_size: int) -> Dataset:
+        """The contiguous part of one rank; sizes differ by one row at most."""
+        return self._view(("shard", (rank, world_size)))
+
+    def map(self, function: Transform, *, batched: bool = False) -> Dataset:
+        """Rows as `function` makes them, when they are asked for.
+
+        Args:
+            function: Of a row dict; what it gives for rows is stacked into batches.
+            batched: `function` takes and gives batch dicts instead.
+        """
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view._maps = (*self._maps, _Map(function, batched))
+        return view
+
+    # --- pickling ---
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is None:
+            raise UnsupportedError(
+                "data set: it has no path to send to another process: expected one that was opened "
+                "from a path, found one over a tree in memory; save it first"
+            )
+        return _reopened, (self._path, self._mode, self._steps, self._maps)
+
+
+def _reopened(
+    path: str, mode: Mode, steps: tuple[tuple[str, Any], ...], maps: tuple[_Map, ...]
+) -> Dataset:
+    dataset = Dataset(path, mode)
+    for name, arguments in steps:
+        if name == "split":
+            counts, seed, index = arguments
+            dataset = dataset.split(counts, seed)[index]
+        else:
+            dataset = dataset._view((name, arguments))
+    dataset._maps = maps
+    return dataset
+
+
+def concat(datasets: Sequence[Dataset]) -> Dataset:
+    """One data set after the other, without a copy.
+
+    Raises:
+        ValueError: If a column is not the same in all, naming it and both dtypes.
+    """
+    return _joined(_core.Dataset.concat([dataset._native for dataset in datasets]), datasets)
+
+
+def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
+    """Rows of several data sets in turn, each in its own order.
+
+    Of every prefix each source's part is within one row of its weight's share. It ends with the
+    first source that is exhausted.
+
+    Raises:
+        ValueError: If a column is not the same in all, or the weights do not fit.
+    """
+    native = _core.Dataset.mix([dataset._native for dataset in datasets], list(weights))
+    return _joined(native, datasets)
+
+
+def _joined(native: Any, datasets: Sequence[Dataset]) -> Dataset:
+    maps = {dataset._maps for dataset in datasets}
+    if len(maps) > 1:
+        raise ValueError(
+            "concat: the parts are mapped by different functions: expected one map() after concat, "
+            "found several before"
+        )
+    joined = object.__new__(Dataset)
+    joined.__dict__.update(datasets[0].__dict__)
+    joined._native = native
+    joined._path = None
+    return joined
+
+
+def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
+    if all(isinstance(size, int) for size in sizes):
+        return [int(size) for size in sizes]
+    if abs(sum(sizes) - 1) > 1e-9 * max(len(sizes), 1):
+        raise ValueError(f"split: sizes: expected fractions that sum to 1, found {list(sizes)}")
+    counts = []
+    given = 0
+    share = 0.0
+    for size in sizes:
+        share += size
+        until = round(share * total)
+        counts.append(until - given)
+        given = until
+    counts[-1] += total - given
+    return counts
+
+
+def _single(function: Transform, row: Any) -> Any:
+    """One row through a function of batches."""
+    batch = function(
+        _map_leaves(row, lambda value: value[None] if hasattr(value, "shape") else [value])
+    )
+    return _map_leaves(batch, lambda value: value[0])
+
+
+def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _map_leaves(item, function) for key, item in value.items()}
+    return function(value)
+
+
+def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
+    if isinstance(value, dict):
+        return {key: _reshaped(item, shape) for key, item in value.items()}
+    if not hasattr(value, "reshape"):
+        raise UnsupportedError(
+            f"data set: text in a batch of shape {shape}: expected indices of one dimension, found "
+            f"{len(shape)}"
+        )
+    return value.reshape(*shape, *value.shape[1:])
+
+
+def _is_text(dtype: str) -> bool:
+    return dtype in ("string", "bytes")
+
+
+def _leaves(schema: Schema, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, column in schema.items():
+        if isinstance(column, Schema):
+            yield from _leaves(column, f"{prefix}{name}.")
+        else:
+            yield prefix + name, column

@@ -1,0 +1,104 @@
+"""Which rows an index means, by numpy's rules."""
+
+from __future__ import annotations
+
+import operator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Indices:
+    """Rows by number.
+
+    Attributes:
+        values: A list of ints, or int64 of one dimension (torch, or whatever shows its memory).
+        shape: Of the batch, if the index had several dimensions; else None.
+    """
+
+    __slots__ = ("shape", "values")
+
+    def __init__(self, values: Any, shape: tuple[int, ...] | None = None) -> None:
+        self.values = values
+        self.shape = shape
+
+
+if TYPE_CHECKING:
+    Positions = slice | Indices
+else:
+    Positions = object
+
+
+def positions_of(index: Any, size: int, *, mask: bool = False) -> Any:
+    """An int, a slice of step 1 inside ``[0, size)``, or `Indices`.
+
+    Args:
+        index: As ``Dataset.__getitem__`` takes it.
+        size: Rows there are.
+        mask: A list of bools is a mask, as an array of bools always is.
+
+    Raises:
+        IndexError: If an int or a mask does not fit.
+        TypeError: For an index of another type.
+    """
+    if isinstance(index, Indices):
+        return index
+    if isinstance(index, slice):
+        begin, end, step = index.indices(size)
+        if step == 1:
+            return slice(begin, max(begin, end))
+        return Indices(list(range(begin, end, step)))
+    if hasattr(index, "shape") and hasattr(index, "dtype"):
+        return _of_array(index, size)
+    if isinstance(index, range):
+        return Indices(list(index))
+    if isinstance(index, (list, tuple)):
+        if isinstance(index, tuple):
+            raise IndexError(
+                f"data set: expected one index, found {len(index)}; rows have one dimension"
+            )
+        if index and all(isinstance(value, bool) for value in index):
+            return Indices(_true_positions(index, size))
+        if mask and not index:
+            return Indices(_true_positions(index, size))
+        return Indices([operator.index(value) for value in index])
+    if isinstance(index, bool):
+        raise TypeError("data set: expected an int, a slice or several, found a bool")
+    return operator.index(index)
+
+
+def _of_array(index: Any, size: int) -> Any:
+    dtype = str(index.dtype).removeprefix("torch.")
+    if dtype == "bool":
+        if tuple(index.shape) != (size,):
+            raise _wrong_mask(tuple(index.shape), size)
+        return Indices(_int64(index.nonzero()[0] if _is_numpy(index) else index.nonzero()[:, 0]))
+    if not dtype.startswith(("int", "uint")):
+        raise TypeError(f"data set: indices: expected integers or bools, found {dtype}")
+    if len(index.shape) == 0:
+        return int(index)
+    shape = None if len(index.shape) == 1 else tuple(index.shape)
+    return Indices(_int64(index.reshape(-1)), shape)
+
+
+def _is_numpy(index: Any) -> bool:
+    return type(index).__module__.partition(".")[0] == "numpy"
+
+
+def _int64(index: Any) -> Any:
+    if _is_numpy(index):
+        import numpy as np
+
+        return np.ascontiguousarray(index, dtype=np.int64)
+    return index.long().cpu()
+
+
+def _true_positions(mask: Any, size: int) -> list[int]:
+    if len(mask) != size:
+        raise _wrong_mask((len(mask),), size)
+    return [position for position, value in enumerate(mask) if value]
+
+
+def _wrong_mask(shape: tuple[int, ...], size: int) -> IndexError:
+    return IndexError(f"data set: mask: expected shape ({size},), found {shape}")

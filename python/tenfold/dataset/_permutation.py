@@ -1,0 +1,61 @@
+"""The shuffled order of an epoch."""
+
+from __future__ import annotations
+
+from tenfold import _core
+from tenfold._errors import index_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+
+class permutation:  # noqa: N801 (used as a function, as numpy's)
+    """A shuffled order of ``range(size)`` that costs no memory: any position at once.
+
+    It depends on size, seed and epoch alone, and is the order in which `BatchLoader` shuffles.
+
+    >>> order = tenfold.permutation(1_000_000_000, seed=7)
+    >>> order[0], order[999_999_999]
+    >>> order[512:768]                      # int64 [256]
+
+    Args:
+        size: How many; 0 to 2**62.
+        seed: 0 to 2**64 - 1.
+        epoch: The same.
+
+    Raises:
+        ValueError: If size is out of range.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, size: int, seed: int = 0, epoch: int = 0) -> None:
+        self._native = _core.Permutation(size, seed, epoch)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """An int, or an int64 array of those at the positions of a slice of step 1.
+
+        Raises:
+            IndexError: For a position out of range.
+        """
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError(f"permutation: slice: expected a step of 1, found {step}")
+            return self._native.fill(begin, max(begin, end))
+        size = len(self)
+        if not -size <= index < size:
+            raise index_error(index, size)
+        return self._native.at(index % size)
+
+    def __iter__(self) -> Iterator[int]:
+        for begin in range(0, len(self), 4096):
+            yield from self[begin : begin + 4096].tolist()
+
+    def __repr__(self) -> str:
+        return f"permutation({len(self)})"

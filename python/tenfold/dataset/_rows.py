@@ -1,0 +1,60 @@
+"""What a stock DataLoader gets from ``Dataset.__getitems__``, and its unpacking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+
+class Rows(Sequence["dict[str, Any]"]):
+    """Rows that were gathered in one call: a sequence of row dicts, made when they are asked for.
+
+    `collate` takes the whole batch out as it is; torch's ``default_collate`` finds rows and stacks
+    them again.
+    """
+
+    def __init__(self, batch: dict[str, Any], size: int) -> None:
+        self.batch = batch
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._size))]
+        if not -self._size <= index < self._size:
+            raise IndexError(f"row {index} of {self._size}")
+        return _row_of(self.batch, index)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for index in range(self._size):
+            yield _row_of(self.batch, index)
+
+
+def _row_of(batch: dict[str, Any], index: int) -> dict[str, Any]:
+    return {
+        key: _row_of(value, index) if isinstance(value, dict) else value[index]
+        for key, value in batch.items()
+    }
+
+
+def collate(rows: Any) -> Any:
+    """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
+
+    Takes the batch out that ``Dataset.__getitems__`` gathered. A list of samples becomes a batch as
+    tensordict's ``collate`` makes it: TensorDicts and tensorclasses, also within tuples and dicts,
+    are stacked, lazily where their shapes differ; anything else goes to torch's
+    ``default_collate``.
+
+    >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
+    """
+    if isinstance(rows, Rows):
+        return rows.batch
+    from tenfold.tensordict import collate as collate_samples
+
+    return collate_samples(rows)

@@ -1,0 +1,235 @@
+"""The parameters and buffers of modules as TensorDicts, and back."""
+
+from __future__ import annotations
+
+from tenfold.tensordict._entry import node_of, unwrapped
+from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._torch import need_torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class ModuleMethods(Primitives):
+    """`from_module`, `from_modules`, `to_module`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_module(
+        cls,
+        module: Any,
+        as_module: bool = False,
+        lock: bool = False,
+        use_state_dict: bool = False,
+        filter_empty: bool = True,
+    ) -> Any:
+        """The parameters and buffers of a module, a node for each submodule; they are shared.
+
+        Args:
+            module: A ``torch.nn.Module``.
+            as_module: Not supported: there is no TensorDictParams here.
+            lock: Lock the result.
+            use_state_dict: Take ``module.state_dict()``, hooks included, and nest its names.
+            filter_empty: Leave out submodules without parameters and buffers.
+
+        Raises:
+            NotImplementedError: If `as_module`.
+
+        Example:
+            >>> TensorDict.from_module(torch.nn.Linear(2, 3))["weight"].shape
+            torch.Size([3, 2])
+        """
+        _refuse_as_module(as_module)
+        from tenfold.tensordict._tensordict import TensorDict
+
+        if use_state_dict:
+            made = TensorDict(dict(module.state_dict())).unflatten_keys(".")
+        else:
+            made = _of_module(module, filter_empty, {})
+        return made.lock_() if lock else made
+
+    @classmethod
+    def from_modules(
+        cls,
+        *modules: Any,
+        as_module: bool = False,
+        lock: bool = True,
+        use_state_dict: bool = False,
+        lazy_stack: bool = False,
+        expand_identical: bool = False,
+    ) -> Any:
+        """The parameters of modules of one architecture, stacked, for ``torch.vmap`` over them.
+
+        Args:
+            *modules: The modules.
+            as_module: Not supported: there is no TensorDictParams here.
+            lock: Lock the result.
+            use_state_dict: As for `from_module`.
+            lazy_stack: A lazy stack, whose tensors are the modules' own.
+            expand_identical: Tensors that are the same in all modules are expanded, not copied.
+
+        Raises:
+            RuntimeError: If the architectures differ.
+        """
+        _refuse_as_module(as_module)
+        torch = need_torch("from_modules")
+        from tenfold.tensordict._stack import lazy_stack as stack_lazily
+        from tenfold.tensordict._stack import stack
+
+        parts = [cls.from_module(module, use_state_dict=use_state_dict) for module in modules]
+        if lazy_stack:
+            made = stack_lazily(parts)
+        else:
+            with torch.no_grad():
+                made = stack(parts)
+            made = _as_parameters(torch, made, parts, expand_identical)
+        return made.lock_() if lock else made
+
+    def to_module(
+        self,
+        module: Any,
+        *,
+        inplace: bool | None = None,
+        return_swap: bool = True,
+        swap_dest: Any = None,
+        use_state_dict: bool = False,
+        non_blocking: bool = False,
+        preserve_module_state: bool = True,
+        memo: Any = None,
+    ) -> Any:
+        """Puts these tensors into a module; in a ``with`` statement only until its end.
+
+        Args:
+            module: A ``torch.nn.Module`` with these parameters and buffers.
+            inplace: Copy the values into the module's tensors rather than exchanging them.
+            return_swap: Return what was in the module before.
+            swap_dest: A TensorDict that this is put into.
+            use_state_dict: Load by ``module.load_state_dict``, hooks included.
+            non_blocking: Of copies between devices.
+            preserve_module_state: Accepted; the module's other attributes are never touched.
+            memo: Accepted for compatibility.
+
+        Returns:
+            A TensorDict of what was in the module before; None if not `return_swap`.
+
+        Raises:
+            KeyError: If the module has no parameter or buffer of a key.
+
+        Example:
+            >>> with params.to_module(module):
+            ...     module(x)
+        """
+        need_torch("to_module")
+        if use_state_dict:
+            before = type(self).from_module(module, use_state_dict=True).clone()
+            module.load_state_dict(dict(self.flatten_keys(".").items()))
+            swapped = before
+        else:
+            swapped = self._swapped_into(module, inplace, non_blocking, {})
+        if not return_swap:
+            return None
+        if swap_dest is not None:
+            swapped = swap_dest.update(swapped)
+        options = {"inplace": inplace, "return_swap": False, "use_state_dict": use_state_dict}
+        swapped._undo = ("to_module", (module,), options)
+        return swapped
+
+    def _swapped_into(
+        self, module: Any, inplace: bool | None, non_blocking: bool, memo: dict[int, Any]
+    ) -> Any:
+        if id(module) in memo:
+            return memo[id(module)]
+        before: dict[str, Any] = {}
+        for key, entry in self._entries().items():
+            node = node_of(entry)
+            if node is not None:
+                child = module._modules[key]
+                before[key] = node._swapped_into(child, inplace, non_blocking, memo)
+                continue
+            if getattr(entry, "_is_non_tensor", False):
+                continue
+            before[key] = _exchange(module, key, unwrapped(entry), inplace, non_blocking)
+        made = memo[id(module)] = self._with_entries(before)
+        return made
+
+
+def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
+    """Puts a tensor into a module, and returns the one that was there."""
+    torch = need_torch("to_module")
+    for registry in (module._parameters, module._buffers):
+        if key in registry:
+            there = registry[key]
+            break
+    else:
+        if key not in module.__dict__:
+            raise KeyError(f'to_module: no parameter or buffer "{key}" in {type(module).__name__}')
+        there = module.__dict__[key]
+        registry = None
+    if inplace and there is not None:
+        before = there.detach().clone()
+        with torch.no_grad():
+            there.copy_(tensor, non_blocking=non_blocking)
+        return before
+    # A parameter may be replaced by a plain tensor (that has a graph) and come back: torch's own
+    # __setattr__ would refuse that.
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
+        tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)
+        is_parameter = True
+    if registry is module._parameters and not is_parameter:
+        del module._parameters[key]
+        module.__dict__[key] = tensor
+    elif registry is None and is_parameter:
+        del module.__dict__[key]
+        module._parameters[key] = tensor
+    elif registry is None:
+        module.__dict__[key] = tensor
+    else:
+        registry[key] = tensor
+    return there
+
+
+def _is_plain(torch: Any, tensor: Any) -> bool:
+    """True for a tensor that neither a graph of gradients nor a transform (vmap) is about."""
+    return not tensor.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _of_module(module: Any, filter_empty: bool, memo: dict[int, Any]) -> Any:
+    from tenfold.tensordict._tensordict import TensorDict
+
+    if id(module) in memo:
+        return memo[id(module)]
+    items: dict[str, Any] = {}
+    for registry in (module._parameters, module._buffers):
+        items.update((key, tensor) for key, tensor in registry.items() if tensor is not None)
+    made = memo[id(module)] = TensorDict._made(items, (), None)
+    for key, child in module._modules.items():
+        if child is not None:
+            below = _of_module(child, filter_empty, memo)
+            if below._items or not filter_empty:
+                items[key] = below
+    return made
+
+
+def _as_parameters(torch: Any, stacked: Any, parts: list[Any], expand_identical: bool) -> Any:
+    """The stacked tensors of parameters as parameters, leaves of the graph of gradients."""
+
+    def change(tensor: Any, *originals: Any) -> Any:
+        first = originals[0]
+        if expand_identical and all(original is first for original in originals):
+            return first.expand(len(originals), *first.shape)
+        if isinstance(first, torch.nn.Parameter):
+            return torch.nn.Parameter(tensor.detach(), requires_grad=first.requires_grad)
+        return tensor
+
+    return stacked.apply(change, *parts, filter_empty=False)
+
+
+def _refuse_as_module(as_module: bool) -> None:
+    if as_module:
+        raise NotImplementedError(
+            "as_module: expected False, found True; there is no TensorDictParams, keep the "
+            "TensorDict itself"
+        )

@@ -1,0 +1,74 @@
+"""Small helpers with the names that tensordict gave them."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    PathLike = str | os.PathLike[str]
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
+    """Prints the files and folders below `path`, one a line; folders end in a slash.
+
+    Args:
+        path: A folder, or a file.
+        indent: What each line begins with; each level adds four spaces.
+        display_metadata: Begin with the size of all files together.
+
+    Returns:
+        str: What was printed.
+
+    Raises:
+        FileNotFoundError: If there is nothing at `path`.
+
+    Example:
+        >>> TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}).memmap("saved")
+        >>> _ = print_directory_tree("saved", display_metadata=False)
+        saved/
+            a.memmap
+            b/
+                c.memmap
+                meta.json
+            meta.json
+    """
+    path = os.fsdecode(path)
+    lines = []
+    if display_metadata:
+        lines.append(f"Directory size: {_readable(_size_of(path))}")
+    lines.extend(_lines(path, indent))
+    text = "\n".join(lines)
+    print(text)
+    return text
+
+
+def _lines(path: str, indent: str) -> list[str]:
+    name = os.path.basename(os.path.normpath(path))
+    if not os.path.isdir(path):
+        os.stat(path)
+        return [f"{indent}{name}"]
+    lines = [f"{indent}{name}/"]
+    for entry in sorted(os.listdir(path)):
+        lines.extend(_lines(os.path.join(path, entry), indent + "    "))
+    return lines
+
+
+def _size_of(path: str) -> int:
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size
+        for folder, _, names in os.walk(path)
+        for name in names
+    )
+
+
+def _readable(size: float) -> str:
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} {_UNITS[-1]}"

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Makes python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
+
+Usage: tools/make_stub.py [--check]
+
+With --check nothing is written; exits 1 if the stub is not what would be written.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "python" / "tenfold"
+STUB = PACKAGE / "__init__.pyi"
+HEAD = "# Made from the table in __init__.py by tools/make_stub.py; do not edit.\n"
+
+
+def stub(exports: dict[str, list[str]]) -> str:
+    """The text of the stub; `as` says that a name is exported and not only used."""
+    # What nanobind writes about its module leaves out names with two underscores.
+    imports = [
+        f"from {module} import {name} as {name}\n"
+        for module, names in sorted(exports.items())
+        for name in sorted(names)
+        if not name.startswith("__")
+    ]
+    return HEAD + "\n" + "".join(imports) + "\n__version__: str\n"
+
+
+def main() -> int:
+    # Run rather than imported, which would need the compiled module.
+    text = stub(runpy.run_path(str(PACKAGE / "__init__.py"))["_EXPORTS"])
+    if "--check" not in sys.argv[1:]:
+        STUB.write_text(text)
+    elif not STUB.exists() or STUB.read_text() != text:
+        print(f"{STUB}: is not what __init__.py lists; make format", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
