@@ -27,8 +27,11 @@ void add_ls(CLI::App& app, Chosen& chosen);
 void add_tree(CLI::App& app, Chosen& chosen);
 void add_stat(CLI::App& app, Chosen& chosen);
 void add_head(CLI::App& app, Chosen& chosen);
+void add_scan(CLI::App& app, Chosen& chosen);
 void add_verify(CLI::App& app, Chosen& chosen);
 void add_convert(CLI::App& app, Chosen& chosen);
+void add_diff(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
 
 /// KEY arguments as the library takes them: dotted names or globs.
 std::vector<KeyPath> key_paths(const std::vector<std::string>& keys);

@@ -70,7 +70,23 @@ struct Appender {
     }
     out += '}';
   }
+  void operator()(const Value::Special& value) const;
 };
+
+void Appender::operator()(const Value::Special& value) const {
+  using enum Value::Special::Type;
+  switch (value.type) {
+    case complex:
+    case set:
+    case frozenset:
+    case size:
+      return append_items(value.items, out);
+    case counter:
+      return append(value.items.front(), out);
+    default:
+      out += to_json(value);  // text
+  }
+}
 
 void append(const Value& value, std::string& out) { std::visit(Appender{out}, value.data()); }
 

@@ -97,6 +97,7 @@ void Table::print(Output& out) const {
         text += shown + (i + 1 < cells.size() ? blanks : "");
       }
     }
+    text.erase(text.find_last_not_of(' ') + 1);  // empty cells leave blanks at the end
     out.line(text);
   };
   std::vector<std::string> titles;

@@ -27,7 +27,7 @@ constexpr int kExitBrokenPipe = 141;  // as a shell shows a death by SIGPIPE
 
 constexpr const char* kDescription =
     "PyTorch's data on disk as memory-mapped trees of tensors, without pickle.\n"
-    "Every command reads every format: memmap folders and safetensors (one file or an index).\n"
+    "Every command reads every format: memmap folders, safetensors, .pt, checkpoints, npy.\n"
     "KEY is a dotted name, all below it included, or a glob over dotted names: 'model.*.bias'.";
 
 constexpr const char* kFooter =
@@ -98,8 +98,11 @@ int parse_and_run(int argc, char** argv) {
   add_tree(app, chosen);
   add_stat(app, chosen);
   add_head(app, chosen);
+  add_scan(app, chosen);
   add_verify(app, chosen);
+  add_diff(app, chosen);
   add_convert(app, chosen);
+  add_bench(app, chosen);
   app.footer(kFooter);  // now, so that no command inherits it
   set_widths(app);
   if (argc < 2) {

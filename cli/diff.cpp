@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <tenfold/diff.hpp>
+
+#include <cmath>
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "progress_bar.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "A and B may be in any two formats. Tensors and JSON values are matched by dotted name;\n"
+    "values are the same if |a - b| <= atol + rtol * |b|, NaN if both are NaN. Another dtype,\n"
+    "shape, JSON value or kind of node is a change whatever the tolerance.\n"
+    "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
+    "Exit status: 0 the same, 1 different, 2 failure.";
+
+constexpr std::size_t kMaxTextWidth = 32;  ///< of what either tree has
+
+struct Options {
+  std::string a;
+  std::string b;
+  DiffOptions request;
+  bool json = false;
+};
+
+Value list_of(const std::vector<std::string>& names) {
+  Value::List list;
+  for (const std::string& name : names) list.items.emplace_back(name);
+  return {std::move(list)};
+}
+
+void print_json(const DiffReport& report, Output& out) {
+  Value::List changed;
+  for (const Change& change : report.changed) {
+    changed.items.push_back(object({{"key", change.key},
+                                    {"kind", name(change.kind)},
+                                    {"max_abs", change.max_abs},
+                                    {"rel_l2", change.rel_l2},
+                                    {"cosine", change.cosine}}));
+  }
+  out.document(object({{"same", report.same()},
+                       {"added", list_of(report.added)},
+                       {"removed", list_of(report.removed)},
+                       {"changed", std::move(changed)}}));
+}
+
+std::string short_number(double number) {
+  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
+}
+
+/// All its digits, so that only the same direction is 1.
+std::string cosine_text(double cosine) {
+  return std::isnan(cosine) ? "-" : fmt::format("{:.9g}", cosine);
+}
+
+std::string shown_key(const std::string& key) { return key.empty() ? "(root)" : printable(key); }
+
+std::string what_differs(const Change& change) {
+  const auto shown = [](const std::string& text) {
+    return cut_end(printable(text), kMaxTextWidth);
+  };
+  return change.a == change.b ? shown(change.a) : shown(change.a) + " → " + shown(change.b);
+}
+
+void print_text(const DiffReport& report, Output& out) {
+  using Align = Table::Align;
+  Table table({{"key"},
+               {"change"},
+               {"what", Align::left, Style::dtype},
+               {"differ", Align::right},
+               {"max abs", Align::right},
+               {"rel l2", Align::right},
+               {"cosine", Align::right}});
+  for (const Change& change : report.changed) {
+    const bool has_figures = change.num_different != 0;
+    table.add_row({shown_key(change.key), std::string(name(change.kind)), what_differs(change),
+                   has_figures ? with_commas(change.num_different) : "-",
+                   short_number(change.max_abs), short_number(change.rel_l2),
+                   cosine_text(change.cosine)});
+  }
+  for (const std::string& key : report.removed) {
+    table.add_row({shown_key(key), "removed", "", "", "", "", ""});
+  }
+  for (const std::string& key : report.added) {
+    table.add_row({shown_key(key), "added", "", "", "", "", ""});
+  }
+  if (report.same()) {
+    out.line(out.paint(Style::good, "same") + ": " + with_commas(report.num_leaves) +
+             " tensors and values, " + human_bytes(report.num_bytes));
+    return;
+  }
+  table.print(out);
+  out.line(out.paint(Style::bad, "different") + ": " + with_commas(report.changed.size()) +
+           " changed, " + with_commas(report.removed.size()) + " removed, " +
+           with_commas(report.added.size()) + " added");
+}
+
+int compare(Options options, Output& out) {
+  ProgressBar bar;
+  options.request.monitor = &bar;
+  const DiffReport report = diff(Path(options.a), Path(options.b), options.request);
+  options.json ? print_json(report, out) : print_text(report, out);
+  return report.same() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("diff", "What differs between two; exit 1 if anything does");
+  command->footer(kHelp);
+  command->add_option("a", options->a, "File or folder")->required();
+  command->add_option("b", options->b, "File or folder")->required();
+  command->add_option("--rtol", options->request.rtol, "Relative tolerance (default: 0)");
+  command->add_option("--atol", options->request.atol, "Absolute tolerance (default: 0)");
+  command->add_option("--threads", options->request.num_threads, "Threads (default: up to 8)");
+  command->add_flag("--json", options->json, "One JSON document");
+  command->callback([options, &chosen] {
+    chosen.command = [options](Output& out) { return compare(*options, out); };
+  });
+}
+
+}  // namespace tenfold::cli
