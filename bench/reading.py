@@ -42,6 +42,23 @@ def warmed(contenders: dict[str, Contender]) -> dict[str, Contender]:
     return contenders
 
 
+def open_consolidated(work: Path, repetitions: int) -> Result:
+    path = work / "open.bin"
+    tensordict.TensorDict(trees.many(), []).consolidate(path)
+    return compare(
+        "open_consolidated",
+        "Open a consolidated file of 2,000 x 16 KiB that tensordict wrote",
+        warmed(
+            {
+                "tenfold": Contender(lambda: tenfold.TensorDict.from_consolidated(path)),
+                "tensordict": Contender(lambda: tensordict.TensorDict.from_consolidated(path)),
+            }
+        ),
+        [Goal("tenfold", "tensordict", 5.0)],
+        repetitions,
+    )
+
+
 def open_folder(work: Path, repetitions: int) -> Result:
     tree = trees.many()
     ours, theirs = work / "open-folder", work / "open-folder-td"
@@ -78,6 +95,28 @@ def open_folder(work: Path, repetitions: int) -> Result:
                 at_most_seconds=0.020,
                 text="<= 10 us a leaf: open, map, tensor",
             ),
+        ],
+        repetitions,
+    )
+
+
+def open_archive(work: Path, repetitions: int) -> Result:
+    tree = trees.many()
+    path = work / "open.tdz"
+    tenfold.save(tenfold.TensorDict(tree), path, durable=False)
+    return compare(
+        "open_archive",
+        "Open a .tdz of 2,000 x 16 KiB",
+        warmed(
+            {
+                "tenfold.open, every leaf addressable": Contender(lambda: tenfold.open(path)),
+                "tenfold.load": Contender(lambda: tenfold.load(path, progress=False)),
+                "tensordict": Contender(lambda: load_upstream(path)),
+            }
+        ),
+        [
+            Goal("tenfold.open, every leaf addressable", "tensordict", 5.0),
+            Goal("tenfold.load", "tensordict", 3.0),
         ],
         repetitions,
     )
@@ -346,7 +385,9 @@ def memory(work: Path, repetitions: int) -> Result:
 
 
 ALL = [
+    open_consolidated,
     open_folder,
+    open_archive,
     open_safetensors,
     tensors_of_a_tree,
     read_warm,

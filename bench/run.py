@@ -16,11 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import calls
+import libtorch
 import reading
 import safetensors
 import saving
+import snapshots
 import tensordict
 import torch
+import torch_files
 from harness import ROOT, Result, remove, save_json, settle
 
 import tenfold
@@ -59,7 +63,8 @@ def write_page(results: list[Result], page: Path) -> None:
 
 
 def main() -> None:
-    every = {work.__name__: work for work in [*saving.ALL, *reading.ALL]}
+    modules = (saving, reading, snapshots, torch_files, calls, libtorch)
+    every = {work.__name__: work for module in modules for work in module.ALL}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

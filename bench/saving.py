@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy
 import safetensors.torch
 import tensordict
 import torch
@@ -36,6 +37,18 @@ def ours(tree: Tree, path: Path, *, durable: bool = False, checksums: bool = Tru
     return lambda: tenfold.save(tree, path, durable=durable, checksums=checksums, progress=False)
 
 
+def torch_file(tree: Tree, path: Path):
+    return lambda: torch.save(tree, path)
+
+
+def in_format(tree: Tree, path: Path, name: str):
+    return lambda: tenfold.save(tree, path, format=name, durable=False, progress=False)
+
+
+def fresh_at(path: Path):
+    return lambda: fresh(path)
+
+
 def raw_files(tree: Tree, folder: Path, *, sync: bool = False, threads: int = 1):
     raw, blocks = load_raw(), Blocks(list(tree.values()))
     encoded = str(folder).encode()
@@ -63,13 +76,15 @@ def raw_one(tree: Tree, path: Path, *, sync: bool = False):
 def save_large_new(work: Path, repetitions: int) -> Result:
     tree = trees.large()
     a, b, c, d, e, f, g = (work / f"new-{i}" for i in range(7))
-    one = work / "new.safetensors"
+    one, pickled, theirs = work / "new.safetensors", work / "new.pt", work / "new-torch.pt"
     return compare(
         "save_large_new",
         "Save 8 x 64 MiB, new, into the page cache",
         {
             "tenfold folder": Contender(ours(tree, a), lambda: fresh(a)),
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
+            "tenfold .pt": Contender(ours(tree, pickled), lambda: fresh(pickled)),
+            "torch.save": Contender(torch_file(tree, theirs), lambda: fresh(theirs)),
             "safetensors": Contender(
                 lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)
             ),
@@ -85,6 +100,7 @@ def save_large_new(work: Path, repetitions: int) -> Result:
         },
         [
             Goal("tenfold folder", "pwrite, a file a leaf", 0.9),
+            Goal("tenfold .pt", "pwrite, one file", 0.9),
             Goal("tenfold folder", "safetensors", 1.4),
             Goal("tenfold folder", "tensordict folder", 3.0),
         ],
@@ -178,6 +194,7 @@ def save_many(work: Path, repetitions: int) -> Result:
         work / n
         for n in ("many", "many.safetensors", "many-st", "many-td", "many-raw", "many-raw1")
     )
+    pickled, theirs = work / "many.pt", work / "many-torch.pt"
     return compare(
         "save_many",
         "Save 2,000 x 16 KiB, new, into the page cache",
@@ -186,6 +203,8 @@ def save_many(work: Path, repetitions: int) -> Result:
             "safetensors": Contender(
                 lambda: safetensors.torch.save_file(tree, b), lambda: fresh(b)
             ),
+            "tenfold .pt": Contender(ours(tree, pickled), lambda: fresh(pickled)),
+            "torch.save": Contender(torch_file(tree, theirs), lambda: fresh(theirs)),
             "tenfold folder": Contender(ours(tree, a), lambda: fresh(a)),
             "tensordict folder": Contender(lambda: upstream_folder(tree, c), lambda: fresh(c)),
             "pwrite, a file a leaf": Contender(raw_files(tree, d), lambda: fresh_folder(d)),
@@ -193,7 +212,99 @@ def save_many(work: Path, repetitions: int) -> Result:
         },
         [
             Goal("tenfold safetensors", "safetensors", 3.0),
+            Goal("tenfold .pt", "tenfold safetensors", 1 / 1.3),
             Goal("tenfold folder", "pwrite, a file a leaf", 0.9),
+        ],
+        repetitions,
+    )
+
+
+def save_archive(work: Path, repetitions: int) -> Result:
+    tree = trees.many()
+    one, archive, theirs, raw = (
+        work / n for n in ("arch.safetensors", "arch.tdz", "arch-td.tdz", "arch-raw")
+    )
+    return compare(
+        "save_archive",
+        "Save 2,000 x 16 KiB as .tdz, new, into the page cache",
+        {
+            "tenfold .tdz": Contender(ours(tree, archive), lambda: fresh(archive)),
+            "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
+            "tensordict .tdz": Contender(
+                lambda: tensordict.TensorDict(tree, []).save(theirs), lambda: fresh(theirs)
+            ),
+            "pwrite, one file": Contender(raw_one(tree, raw), lambda: fresh(raw)),
+        },
+        [
+            Goal("tenfold .tdz", "tenfold safetensors", 1 / 1.3),
+            Goal("tenfold .tdz", "tensordict .tdz", 10.0),
+        ],
+        repetitions,
+    )
+
+
+def save_archive_large(work: Path, repetitions: int) -> Result:
+    tree = trees.large()
+    archive, theirs, raw = (work / n for n in ("large.tdz", "large-td.tdz", "large-raw"))
+    return compare(
+        "save_archive_large",
+        "Save 8 x 64 MiB as .tdz, new, into the page cache",
+        {
+            "tenfold .tdz": Contender(ours(tree, archive), lambda: fresh(archive)),
+            "tensordict .tdz": Contender(
+                lambda: tensordict.TensorDict(tree, []).save(theirs), lambda: fresh(theirs)
+            ),
+            "pwrite, one file": Contender(raw_one(tree, raw), lambda: fresh(raw)),
+        },
+        [Goal("tenfold .tdz", "pwrite, one file", 0.9)],
+        repetitions,
+    )
+
+
+def _into_one_file(work: Path, stem: str, tree: Tree) -> dict[str, Contender]:
+    """Formats that are one file, but for `.pt` and `.tdz`, and what their own tools do."""
+    ends = (".bin", ".npz", ".safetensors", "-td", "-np.npz")
+    consolidated, npz, one, theirs, numpys = (work / f"{stem}{end}" for end in ends)
+    arrays = {key: tensor.numpy() for key, tensor in tree.items()}
+    return {
+        "tenfold consolidated": Contender(
+            in_format(tree, consolidated, "consolidated"), fresh_at(consolidated)
+        ),
+        "tenfold npz": Contender(in_format(tree, npz, "npz"), fresh_at(npz)),
+        "tenfold safetensors": Contender(ours(tree, one), fresh_at(one)),
+        "tensordict consolidate": Contender(
+            lambda: tensordict.TensorDict(tree, []).consolidate(theirs), fresh_at(theirs)
+        ),
+        "numpy savez": Contender(lambda: numpy.savez(numpys, **arrays), fresh_at(numpys)),
+    }
+
+
+def save_one_file(work: Path, repetitions: int) -> Result:
+    tree = trees.large()
+    raw = work / "one-raw"
+    return compare(
+        "save_one_file",
+        "Save 8 x 64 MiB into one file: consolidated, npz",
+        {
+            **_into_one_file(work, "one", tree),
+            "pwrite, one file": Contender(raw_one(tree, raw), fresh_at(raw)),
+        },
+        [
+            Goal("tenfold consolidated", "pwrite, one file", 0.9),
+            Goal("tenfold npz", "pwrite, one file", 0.9),
+        ],
+        repetitions,
+    )
+
+
+def save_one_file_many(work: Path, repetitions: int) -> Result:
+    return compare(
+        "save_one_file_many",
+        "Save 2,000 x 16 KiB into one file: consolidated, npz",
+        _into_one_file(work, "many", trees.many()),
+        [
+            Goal("tenfold consolidated", "tenfold safetensors", 1 / 1.3),
+            Goal("tenfold npz", "tenfold safetensors", 1 / 1.3),
         ],
         repetitions,
     )
@@ -248,4 +359,15 @@ def _words(tensor: torch.Tensor):
     return ctypes.c_size_t(tensor.nbytes // 8)
 
 
-ALL = [save_large_new, save_large_over, save_durable, save_durable_many, save_many, checksums]
+ALL = [
+    save_large_new,
+    save_large_over,
+    save_durable,
+    save_durable_many,
+    save_many,
+    save_archive,
+    save_archive_large,
+    save_one_file,
+    save_one_file_many,
+    checksums,
+]

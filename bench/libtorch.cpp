@@ -1,0 +1,158 @@
+// Loads the parameters of a LibTorch module from a cached file, side by side with memcpy of the
+// same bytes and with torch::load: interleaved, in rotating order, in one process. Built and called
+// by libtorch.py, which makes the files.
+//
+//   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
+//
+// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...}; the first round is not counted.
+
+#include <torch/nn/module.h>
+#include <torch/serialize.h>
+#include <tenfold/tenfold.hpp>
+#include <tenfold/torch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+  const Tensors* filled;  ///< what it must have written; null: nothing
+  std::vector<double> seconds{};
+};
+
+/// A module of that name below `parent`, made if there is none; dots lead into modules.
+void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::string& path,
+                   const at::Tensor& tensor) {
+  std::shared_ptr<torch::nn::Module> module = root;
+  std::size_t begin = 0;
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', begin)) {
+    const std::string name = path.substr(begin, dot - begin);
+    const auto children = module->named_children();
+    const auto* known = children.find(name);
+    module = known != nullptr
+                 ? *known
+                 : module->register_module(name, std::make_shared<torch::nn::Module>());
+    begin = dot + 1;
+  }
+  module->register_parameter(path.substr(begin), tensor);
+}
+
+/// Parameters as the tensors of the file, in memory that has been written once.
+std::shared_ptr<torch::nn::Module> module_like(const tenfold::TensorDict& file) {
+  auto module = std::make_shared<torch::nn::Module>();
+  for (const std::string& name : file.keys()) {
+    const at::Tensor like = tenfold::to_torch(file.at(name));
+    add_parameter(module, name, at::ones_like(like));
+  }
+  return module;
+}
+
+void copy(const Tensors& to, const Tensors& from, int num_threads) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < to.size(); i = next++) {
+      std::memcpy(to[i].data_ptr(), from[i].const_data_ptr(), to[i].nbytes());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num_threads; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Throws unless a contender has brought every byte, and clears what the next one might find.
+void check(const Tensors& filled, const Tensors& source) {
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (!at::equal(filled[i], source[i])) throw std::runtime_error("the bytes differ");
+    filled[i].detach().zero_();
+  }
+}
+
+void time_all(std::vector<Contender>& contenders, const Tensors& source, int repetitions) {
+  for (int round = 0; round <= repetitions; ++round) {
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      Contender& contender = contenders[(i + static_cast<std::size_t>(round)) % contenders.size()];
+      const auto begin = std::chrono::steady_clock::now();
+      contender.run();
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      if (round == 0) {
+        if (contender.filled != nullptr) check(*contender.filled, source);
+      } else {
+        contender.seconds.push_back(passed.count());
+      }
+    }
+  }
+}
+
+void print(const std::vector<Contender>& contenders) {
+  tenfold::Value::Object result;
+  for (const Contender& contender : contenders) {
+    tenfold::Value::List seconds;
+    for (const double value : contender.seconds) seconds.items.emplace_back(value);
+    result.members.emplace_back(contender.name, std::move(seconds));
+  }
+  std::cout << tenfold::to_json(result) << '\n';
+}
+
+void run(const std::string& one, const std::string& folder, const std::string& pickled,
+         int repetitions) {
+  const auto module = module_like(tenfold::open(one));
+  const Tensors parameters = module->parameters();
+  tenfold::load_into(*module, one);
+  Tensors source;
+  for (const at::Tensor& parameter : parameters) source.push_back(parameter.detach().clone());
+  // torch::load puts new memory behind the parameters, so it has a module of its own.
+  auto other = module_like(tenfold::open(one));
+  const Tensors others = other->parameters();
+  torch::save(module, pickled);
+  check(parameters, source);
+
+  const auto compare_names = [&] { tenfold::load_into(*module, one, {.dry_run = true}); };
+  const auto load = [&](const std::string& path, int num_threads) {
+    return [&module, path, num_threads] {
+      tenfold::load_into(*module, path, {.num_threads = num_threads});
+    };
+  };
+  std::vector<Contender> contenders = {
+      {"load_into, safetensors, 1 thread", load(one, 1), &parameters},
+      {"load_into, safetensors, 2 threads", load(one, 2), &parameters},
+      {"load_into, folder, 1 thread", load(folder, 1), &parameters},
+      {"load_into, folder, 2 threads", load(folder, 2), &parameters},
+      {"memcpy, 1 thread", [&] { copy(parameters, source, 1); }, &parameters},
+      {"memcpy, 2 threads", [&] { copy(parameters, source, 2); }, &parameters},
+      {"load_into, safetensors, dry run", compare_names, nullptr},
+      {"torch::load", [&] { torch::load(other, pickled); }, &others},
+  };
+  time_all(contenders, source, repetitions);
+  print(contenders);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::cerr << "usage: libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS\n";
+    return 2;
+  }
+  try {
+    run(argv[1], argv[2], argv[3], std::stoi(argv[4]));
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,70 @@
+"""Loads of a LibTorch module in C++, timed by a C++ program: bench/libtorch.cpp.
+
+It links the library of `make build`: build/release, or the folder that TENFOLD_BUILD names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import torch
+import trees
+from harness import ROOT, Goal, Result, Timing
+
+import tenfold
+
+BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
+
+
+def compiled() -> Path | None:
+    """bench/libtorch.cpp as a program; None, and a line that says so, without the library."""
+    source, program = ROOT / "bench" / "libtorch.cpp", ROOT / "build" / "bench" / "libtorch"
+    library = BUILD / "src" / "libtenfold.a"
+    if not library.exists():
+        print(f"libtorch_load_into: left out, {library} is missing: `make build` makes it")
+        return None
+    header = ROOT / "include" / "tenfold" / "torch.hpp"
+    inputs = max(path.stat().st_mtime for path in (source, header, library))
+    if program.exists() and program.stat().st_mtime > inputs:
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    home = Path(torch.__file__).parent
+    include, libraries = home / "include", home / "lib"
+    command = ["g++", "-std=c++20", "-O2", "-pthread", str(source), str(library)]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    command += [f"-I{ROOT / 'include'}", f"-isystem{include}"]
+    command += [f"-isystem{include / 'torch/csrc/api/include'}"]
+    command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    subprocess.run([*command, "-o", str(program)], check=True)
+    return program
+
+
+def libtorch_load_into(work: Path, repetitions: int) -> Result | None:
+    program = compiled()
+    if program is None:
+        return None
+    tree = trees.gpt2_with_adam()
+    one, folder, pickled = work / "model.safetensors", work / "model", work / "model.pt"
+    tenfold.save(tree, one, durable=False)
+    tenfold.save(tree, folder, durable=False)
+    del tree
+    done = subprocess.run(
+        [program, one, folder, pickled, str(repetitions)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    measured = {name: Timing(seconds) for name, seconds in json.loads(done.stdout).items()}
+    goals = [
+        Goal(f"load_into, {kind}, {threads}", f"memcpy, {threads}", 0.9)
+        for kind in ("safetensors", "folder")
+        for threads in ("1 thread", "2 threads")
+    ]
+    title = "LibTorch: copy 592 parameters, 1.5 GB, from cached files into a C++ module"
+    return Result("libtorch_load_into", title, measured, goals)
+
+
+ALL = [libtorch_load_into]
