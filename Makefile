@@ -44,21 +44,22 @@ build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh
 	@tools/apt.sh $<
 	@mkdir -p build && touch $@
 
+# A virtual environment whose making was interrupted has a python and no pip: it is made anew.
 # torch first and pinned: as a dependency of something else it would come with CUDA.
 .venv/.ok: $(REQUIREMENTS)/torch.txt $(REQUIREMENTS)/dev.txt | build/.apt
-	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	test -x .venv/bin/pip || $(PYTHON) -m venv --clear .venv
 	.venv/bin/$(PIP) install $(TORCH_PIP_ARGS) -r $(REQUIREMENTS)/torch.txt
 	.venv/bin/$(PIP) install -r $(REQUIREMENTS)/dev.txt
 	@touch $@
 
 .venvs/notorch/.ok: $(REQUIREMENTS)/notorch.txt | build/.apt
-	test -x .venvs/notorch/bin/python || $(PYTHON) -m venv .venvs/notorch
+	test -x .venvs/notorch/bin/pip || $(PYTHON) -m venv --clear .venvs/notorch
 	.venvs/notorch/bin/$(PIP) install -r $<
 	@touch $@
 
 # An older tensordict over the same torch: a .pth file adds the packages of .venv after its own.
 .venvs/tensordict-%/.ok: $(REQUIREMENTS)/tensordict-%.txt .venv/.ok
-	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
 	$(@D)/bin/$(PIP) install --no-deps -r $<
@@ -67,12 +68,20 @@ build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh
 
 OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
 
+# The tests put its packages behind those of .venv.
+.venvs/torchsnapshot/.ok: $(REQUIREMENTS)/torchsnapshot.txt .venv/.ok
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/$(PIP) install --no-deps -r $<
+	@touch $@
+
+UPSTREAMS := $(OLD_TENSORDICTS) .venvs/torchsnapshot/.ok
+
 .venv/.demo: $(REQUIREMENTS)/demo.txt .venv/.ok
 	.venv/bin/$(PIP) install --no-deps -r $<
 	@touch $@
 
 ## make deps      installs the system packages and makes the virtual environments
-deps: build/.apt .venv/.ok .venvs/notorch/.ok $(OLD_TENSORDICTS)
+deps: build/.apt .venv/.ok .venvs/notorch/.ok $(UPSTREAMS)
 
 # --- C++ ---
 
@@ -101,7 +110,7 @@ ctest: build
 ## make python    builds the Python package and installs it into .venv and .venvs/notorch
 python: .venv/.package
 
-pytest: .venv/.package $(OLD_TENSORDICTS)
+pytest: .venv/.package $(UPSTREAMS)
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
 
 # --- what people ask for ---
@@ -120,6 +129,7 @@ bench: .venv/.package
 ## make format    formats C++ and Python
 format: .venv/.ok
 	.venv/bin/clang-format -i $(CXX_FILES)
+	$(PYTHON) tools/make_stub.py
 	.venv/bin/ruff check --fix-only .
 	.venv/bin/ruff format .
 
@@ -130,6 +140,7 @@ lint-cpp: .venv/.ok
 	.venv/bin/clang-format --dry-run -Werror $(CXX_FILES)
 
 lint-python: .venv/.ok
+	$(PYTHON) tools/make_stub.py --check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 
@@ -140,10 +151,19 @@ types: .venv/.package
 	.venv/bin/mypy
 
 ## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests
-## make tsan      the same with TSan
-asan tsan: %: build/%/build.ninja
-	cmake --build --preset $*
-	ctest --preset $*
+asan: build/asan/build.ninja
+	cmake --build --preset asan
+	ctest --preset asan
+
+## make tsan      builds with TSan (build/tsan), runs the C++ tests of what works on threads
+TSAN_TESTS := core/leaf formats/leaf_writer formats/memmap_folder \
+  formats/memmap_open formats/memmap_verify formats/safetensors io/convert io/io io/load_into \
+  io/read_ahead os/background os/file os/thread_pool stores/batch_loader stores/buffer_pool
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
+tsan: build/tsan/build.ninja
+	cmake --build --preset tsan --target $(addsuffix _test,$(subst /,_,$(TSAN_TESTS)))
+	ctest --preset tsan -L '^($(subst $(SPACE),|,$(strip $(TSAN_TESTS))))$$'
 
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
 fuzz: build/.apt-fuzz build/fuzz/build.ninja
