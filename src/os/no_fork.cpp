@@ -42,20 +42,18 @@ class Gate {
   bool closed_ = false;
 };
 
-/// Never destroyed: a thread may wait at it when the process ends.
-Gate& gate() {
-  static Gate* const the_gate = [] {
-    auto made = std::make_unique<Gate>();
-    pthread_atfork([] { gate().close(); }, [] { gate().open(); },
-                   [] { new (&gate()) Gate; });  // its threads are not in the child
-    return made.release();
-  }();
-  return *the_gate;
-}
+/// Never destroyed: a thread may wait at it when the process ends. Made before any thread is: a
+/// fork in the middle of its making would leave the child a gate that is never made.
+Gate* const gate = [] {
+  auto made = std::make_unique<Gate>();
+  pthread_atfork([] { gate->close(); }, [] { gate->open(); },
+                 [] { new (gate) Gate; });  // its threads are not in the child
+  return made.release();
+}();
 
 }  // namespace
 
-NoFork::NoFork() { gate().enter(); }
-NoFork::~NoFork() { gate().leave(); }
+NoFork::NoFork() { gate->enter(); }
+NoFork::~NoFork() { gate->leave(); }
 
 }  // namespace tenfold::os
