@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks which file may include which: the layers of ARCHITECTURE.md.
 
-    base  <-  os, codecs  <-  core  <-  formats  <-  io  <-  stores  <-  { python, cli, examples }
+    base  <-  os, codecs  <-  core  <-  formats  <-  io  <-  stores  <-  ingest
+    ingest  <-  { python, cli, examples }
 
 Usage: tools/check_layers.py [repository root]
 
@@ -23,6 +24,7 @@ BELOW = {
     "formats": ["base", "os", "codecs", "core"],
     "io": ["base", "os", "codecs", "core", "formats"],
     "stores": ["base", "os", "codecs", "core", "formats", "io"],
+    "ingest": ["base", "os", "codecs", "core", "formats", "io", "stores"],
 }
 ALL_LAYERS = list(BELOW)
 

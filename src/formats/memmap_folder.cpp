@@ -1,12 +1,8 @@
 // tensordict's memory-mapped folder: one meta.json a node, one file a tensor. See
 // https://pytorch.org/tensordict ("The on-disk format"); what it cannot say is in `%notes.json`.
 
-#include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
-
-#include <tenfold/error.hpp>
 
 #include "base/text.hpp"
 #include "core/notes.hpp"
@@ -47,35 +43,11 @@ TensorDict open_folder(const Path& path, const OpenRequest& request) {
 
 void check_folder(const TensorDict& tree) { static_cast<void>(memmap_folder::plan_tree(tree)); }
 
-/// What no metadata of a saved tree names is somebody's who did not ask for its removal.
-void refuse_foreign_folder(const Path& path) {
-  if (!os::exists(path)) return;
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  const os::Directory folder = os::Directory::open(target);
-  const bool is_tree = has_meta(folder);
-  std::vector<std::string> names =
-      is_tree ? memmap_folder::take_inventory(folder).foreign : folder.list();
-  if (names.empty()) return;
-  std::sort(names.begin(), names.end());
-  constexpr std::size_t kNamed = 3;
-  std::string found;
-  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
-    found += (i == 0 ? "" : ", ") + base::quote(names[i]);
-  }
-  if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
-  throw Error(ErrorCode::invalid_argument,
-              path.string() + ": folder to replace: expected " +
-                  (is_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
-                  ", found " + found + "; save to another path, or remove " +
-                  (is_tree ? "these" : "the folder") + " first");
-}
-
 void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& request) {
   using memmap_folder::NotesUse;
   const memmap_folder::Plan plan =
       memmap_folder::plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
-  refuse_foreign_folder(path);
+  memmap_folder::require_replaceable(path);
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
          ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/text.hpp"
 #include "formats/folder_checksums.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
@@ -85,7 +86,8 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
     const std::string path = prefix + name;
     const auto info = folder.entry_info(name);
     if (!info) continue;
-    const bool known = is_own(name) || is_leftover(name);
+    const bool known =
+        is_own(name) || is_leftover(name) || (prefix.empty() && name == kBadRowsName);
     if (info->is_directory) {
       if (known && is_leftover(name)) {
         inventory.folders.push_back(path);
@@ -109,6 +111,29 @@ Inventory take_inventory(const os::Directory& root) {
   Inventory inventory;
   list_folder(root, "", inventory);
   return inventory;
+}
+
+void require_replaceable(const Path& path) {
+  if (!os::exists(path)) return;
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return;
+  const os::Directory folder = os::Directory::open(target);
+  const auto meta = folder.entry_info(std::string(kMetaName));
+  const bool is_tree = meta && meta->is_regular;
+  std::vector<std::string> names = is_tree ? take_inventory(folder).foreign : folder.list();
+  if (names.empty()) return;
+  std::sort(names.begin(), names.end());
+  constexpr std::size_t kNamed = 3;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(names[i]);
+  }
+  if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
+  throw Error(ErrorCode::invalid_argument,
+              path.string() + ": folder to replace: expected " +
+                  (is_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
+                  ", found " + found + "; save to another path, or remove " +
+                  (is_tree ? "these" : "the folder") + " first");
 }
 
 }  // namespace tenfold::memmap_folder

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/io.hpp>
+
 #include "os/directory.hpp"
 
 namespace tenfold::memmap_folder {
@@ -17,5 +19,9 @@ struct Inventory {
 /// Lists a folder. What is under a foreign folder is not looked at; a folder whose meta.json is
 /// missing or damaged names nothing.
 Inventory take_inventory(const os::Directory& root);
+
+/// What no metadata of a saved tree names is somebody's who did not ask for its removal: throws
+/// Error(invalid_argument), naming it, if there is such a thing in the folder at `path`.
+void require_replaceable(const Path& path);
 
 }  // namespace tenfold::memmap_folder

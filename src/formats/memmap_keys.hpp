@@ -16,6 +16,8 @@ inline constexpr std::string_view kSizesSuffix = ".shape.memmap";
 inline constexpr std::string_view kMetaName = "meta.json";
 inline constexpr std::string_view kNotesName = "%notes.json";
 inline constexpr std::string_view kValuesName = "%values";
+/// In the root of a data set: what could not be ingested.
+inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
 

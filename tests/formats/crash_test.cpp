@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
@@ -15,11 +16,13 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/dataset.hpp>
 #include <tenfold/memmap.hpp>
 #include <tenfold/tensordict.hpp>
 
 #include "formats/commit.hpp"
 #include "formats/format.hpp"
+#include "ingest/table_writer.hpp"
 #include "os/fault.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
@@ -207,6 +210,43 @@ Found which_npy(const Format& format, const fs::path& path) {
   return all('o') ? Found::old_version : all('n') ? Found::new_version : Found::neither;
 }
 
+/// A data set of a fixed, a nullable and a text column, written in two appends.
+void ingest_rows(const fs::path& path, char version, bool durable) {
+  Column number;
+  number.path = {"n"};
+  number.dtype = DType::int64;
+  number.nullable = true;
+  Column text;
+  text.path = {"s"};
+  text.kind = ColumnKind::string;
+  text.dtype = DType::uint8;
+  TableWriter writer(path, Schema({number, text}), {.durable = durable, .num_threads = 1});
+  for (std::int64_t row = 0; row < 2; ++row) {
+    const std::string value(100 + static_cast<std::size_t>(row), version);
+    const std::int64_t end = static_cast<std::int64_t>(value.size());
+    const ColumnChunk numbers = {1, std::as_bytes(std::span(&row, 1))};
+    const ColumnChunk texts = {1, std::as_bytes(std::span(value)), std::span(&end, 1)};
+    writer.append(std::array{numbers, texts});
+  }
+  writer.append_text("bad_rows.jsonl", std::string(1, version));
+  writer.commit();
+}
+
+Found which_ingested(const fs::path& path) {
+  recover_folder(path);
+  if (!fs::exists(path)) return Found::absent;
+  if (!kMemmapFolder.verify(path, {}).ok()) return Found::neither;
+  const Dataset ds(path);
+  const Batch batch = ds.rows(0, ds.size());
+  const auto is = [&](char version) {
+    return ds.size() == 2 && batch.text("s", 0) == std::string(100, version) &&
+           batch.text("s", 1) == std::string(101, version) &&
+           batch.at("n").span<std::int64_t>()[1] == 1 &&
+           read_file(path / "bad_rows.jsonl") == std::string(1, version);
+  };
+  return is('o') ? Found::old_version : is('n') ? Found::new_version : Found::neither;
+}
+
 /// As on a file system that cannot exchange two names.
 class WithoutExchange {
  public:
@@ -282,6 +322,8 @@ std::vector<CrashCase> crash_cases() {
       {"SafetensorsShards", "data", [](const Path& path) { save_shards(path, 'o', false); },
        [](const Path& path, bool durable) { save_shards(path, 'n', durable); },
        [](const Path& path) { return which_tree(kSafetensorsSharded, index_in(path)); }},
+      {"Ingest", "data", [](const Path& path) { ingest_rows(path, 'o', false); },
+       [](const Path& path, bool durable) { ingest_rows(path, 'n', durable); }, which_ingested},
       {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
        [](const Path& path) { return which_tree(kTorchFile, path); }},

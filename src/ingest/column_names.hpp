@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include <tenfold/schema.hpp>
+
+namespace tenfold {
+
+/// Names the leaves of all columns after them, as name_leaves() does, but so that no two are the
+/// same: of columns "x" (a text) and "x.end" (a number) the latter keeps its name, and where the
+/// rows of "x" end is stored as "x.end~2".
+void name_leaves(std::vector<Column>& columns);
+
+}  // namespace tenfold

@@ -1,0 +1,86 @@
+#include "ingest/part_file.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tenfold {
+
+PartFile::PartFile(os::Directory& folder, std::string name, const Options& options)
+    : folder_(&folder), name_(std::move(name)), options_(options) {
+  file_ = os::File::create_at(folder, name_);
+  if (!options_.stays_open) file_.close();
+}
+
+void PartFile::append(std::span<const std::byte> bytes) {
+  size_bytes_ += bytes.size();
+  if (gathered_.size() + bytes.size() <= options_.buffer_bytes) {
+    gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+    return;
+  }
+  flush();
+  if (bytes.size() < options_.buffer_bytes / 2) {
+    gathered_.reserve(options_.buffer_bytes);
+    gathered_.assign(bytes.begin(), bytes.end());
+  } else {
+    write(bytes);
+  }
+}
+
+void PartFile::flush() {
+  if (gathered_.empty()) return;
+  write(gathered_);
+  gathered_.clear();
+}
+
+void PartFile::write(std::span<const std::byte> bytes) {
+  const bool opens = !file_.valid();
+  if (opens) file_ = os::File::open_read_write_at(*folder_, name_);
+  file_.write_at(written_bytes_, bytes);
+  checksum(bytes);
+  const std::uint64_t blocks_before = written_bytes_ / base::kChecksumBlockBytes;
+  written_bytes_ += bytes.size();
+  if (options_.will_sync && written_bytes_ / base::kChecksumBlockBytes != blocks_before) {
+    file_.start_writeback();
+  }
+  if (opens) file_.close();
+}
+
+void PartFile::checksum(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto count = static_cast<std::size_t>(
+        std::min<std::uint64_t>(bytes.size(), base::kChecksumBlockBytes - block_bytes_));
+    block_.update(bytes.first(count));
+    block_bytes_ += count;
+    bytes = bytes.subspan(count);
+    if (block_bytes_ < base::kChecksumBlockBytes) continue;
+    checksums_.push_back(block_.digest());
+    block_.reset();
+    block_bytes_ = 0;
+  }
+}
+
+void PartFile::finish() {
+  flush();
+  gathered_.shrink_to_fit();
+  if (block_bytes_ > 0) checksums_.push_back(block_.digest());
+  block_bytes_ = 0;
+  if (file_.valid() && options_.will_sync) file_.start_writeback();
+  file_.close();
+}
+
+void PartFile::read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+  if (into.empty()) return;
+  os::File::open_read_at(*folder_, name_).read_at(offset_bytes, into);
+}
+
+void PartFile::rename(const std::string& name) {
+  folder_->rename(name_, name);
+  name_ = name;
+}
+
+void PartFile::remove() {
+  file_.close();
+  folder_->remove_file(name_);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/checksum.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+
+namespace tenfold {
+
+/// A file that grows: appended to in large writes, checksummed on the way, block by block.
+///
+/// Thread safety: one thread at a time.
+class PartFile {
+ public:
+  struct Options {
+    std::size_t buffer_bytes = 0;  ///< gathered before they are written
+    bool stays_open = true;        ///< false: opened for each write, where there are very many
+    bool will_sync = false;        ///< the device may begin with each whole block
+  };
+
+  /// Creates the file `name` in `folder`, which outlives this object.
+  PartFile(os::Directory& folder, std::string name, const Options& options);
+
+  void append(std::span<const std::byte> bytes);
+  /// Writes what is gathered. Afterwards the file can be read.
+  void flush();
+  /// Writes what is gathered and the last checksum, and closes the file. The end.
+  void finish();
+
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// After finish(): of each block of base::kChecksumBlockBytes.
+  const std::vector<std::uint64_t>& checksums() const noexcept { return checksums_; }
+  const std::string& name() const noexcept { return name_; }
+  os::Directory& folder() const noexcept { return *folder_; }
+  /// After flush(): Throws Error(corrupt) beyond the end.
+  void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
+  /// Gives the finished file another name in its folder.
+  void rename(const std::string& name);
+  /// Removes the file, which is of no use any more.
+  void remove();
+
+ private:
+  void write(std::span<const std::byte> bytes);
+  void checksum(std::span<const std::byte> bytes);
+
+  os::Directory* folder_;
+  std::string name_;
+  Options options_;
+  os::File file_;
+  std::vector<std::byte> gathered_;
+  std::uint64_t size_bytes_ = 0;     ///< appended
+  std::uint64_t written_bytes_ = 0;  ///< of these, in the file
+  base::Xxh3Stream block_;
+  std::uint64_t block_bytes_ = 0;
+  std::vector<std::uint64_t> checksums_;
+};
+
+}  // namespace tenfold

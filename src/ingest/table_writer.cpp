@@ -1,0 +1,342 @@
+#include "ingest/table_writer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "base/text.hpp"
+#include "core/leaf_source.hpp"
+#include "formats/commit.hpp"
+#include "formats/folder_checksums.hpp"
+#include "formats/memmap_inventory.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_plan.hpp"
+#include "formats/progress.hpp"
+#include "ingest/column_names.hpp"
+#include "ingest/column_writer.hpp"
+#include "ingest/part_file.hpp"
+#include "os/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+using memmap_folder::Plan;
+
+/// Memory for bytes that wait to be written, of all columns together.
+constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostGatheredBytes = std::size_t{1} << 20;
+constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
+/// Files that stay open while they grow; of more columns, each is opened for every write.
+constexpr std::size_t kOpenFiles = 256;
+/// Parts that a column may have.
+constexpr std::size_t kPartsOfColumn = 4;
+
+/// The leaves of the tree whose metadata is planned. A leaf's position is its number among the
+/// parts.
+class Parts final : public LeafSource {
+ public:
+  explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}
+
+  const ColumnWriter::Stored& of(const Leaf& leaf) const {
+    return stored_.at(static_cast<std::size_t>(leaf.position()));
+  }
+  Buffer map(const Leaf& leaf) override {
+    const auto bytes =
+        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(leaf.nbytes()));
+    read(leaf, 0, *bytes);
+    return {std::span(*bytes), bytes};
+  }
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    of(leaf).file->read_at(offset_bytes, into);
+  }
+  std::string where(const Leaf& leaf) const override {
+    return of(leaf).file->folder().display_of(of(leaf).file->name());
+  }
+
+ private:
+  std::vector<ColumnWriter::Stored> stored_;
+};
+
+/// The folder that will be written, if what is there may give way to it.
+Path checked_target(const Path& path, bool overwrite) {
+  const bool there = os::exists(path) || recover_folder(path);
+  const auto refuse = [&](const std::string& what) {
+    throw Error::io(EEXIST, path.string(), path.string() + ": " + what);
+  };
+  if (!there) return path;
+  if (!overwrite) {
+    refuse("it exists already: expected nothing there; pass overwrite=True to replace it");
+  }
+  if (!os::file_info(path).is_directory) {
+    refuse("expected a data set to replace, or nothing, found a file; remove it first");
+  }
+  try {
+    memmap_folder::require_replaceable(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    refuse(std::string(error.what()).substr(path.string().size() + 2));
+  }
+  return path;
+}
+
+}  // namespace
+
+struct TableWriter::State {
+  State(const Path& path, Schema wanted, const TableWriterOptions& with)
+      : options(with), replacement(checked_target(path, with.overwrite)) {
+    std::vector<Column> columns = wanted.columns();
+    name_leaves(columns);
+    const std::size_t num_parts = std::max<std::size_t>(columns.size() * kPartsOfColumn, 1);
+    gathered_bytes =
+        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes);
+    for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
+    rename();
+  }
+
+  MakePart make_part() {
+    return [this](bool unbatched) { return create(unbatched); };
+  }
+
+  std::unique_ptr<PartFile> create(bool unbatched) {
+    if (unbatched && !values.valid()) {
+      const std::string name(memmap_folder::kValuesName);
+      replacement.folder().create_directory(name);
+      values = os::Directory::open_at(replacement.folder(), name);
+    }
+    // No key is encoded to such a name, and no clash either.
+    return create(unbatched ? values : replacement.folder(),
+                  "%part-" + std::to_string(num_created));
+  }
+  std::unique_ptr<PartFile> create(os::Directory& folder, std::string name) {
+    PartFile::Options part;
+    part.buffer_bytes = gathered_bytes;
+    part.stays_open = num_created++ < kOpenFiles;
+    part.will_sync = options.durable;
+    return std::make_unique<PartFile>(folder, std::move(name), part);
+  }
+
+  /// Gives all leaves names that differ, and checks that they make files.
+  void rename() {
+    std::vector<Column> columns;
+    for (const ColumnWriter& writer : writers) columns.push_back(writer.column());
+    name_leaves(columns);
+    for (std::size_t i = 0; i < writers.size(); ++i) writers[i].rename_leaves(columns[i]);
+    schema = Schema(std::move(columns));
+    static_cast<void>(plan());
+  }
+
+  /// The tree as it will be opened, over the files as they are called now.
+  Plan plan() {
+    std::vector<ColumnWriter::Stored> stored;
+    for (const ColumnWriter& writer : writers) {
+      for (ColumnWriter::Stored& part : writer.stored(num_rows)) stored.push_back(std::move(part));
+    }
+    parts = std::make_shared<Parts>(stored);
+    NodeInfo info;
+    info.batch_size = {num_rows};
+    info.schema = schema.to_value();
+    TensorDict tree(info);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      Leaf leaf(stored[i].dtype, stored[i].shape, parts, i);
+      leaf.mark_unbatched(stored[i].unbatched);
+      tree.set(stored[i].leaf.at(0), TensorDict::Item(std::move(leaf)));
+    }
+    return memmap_folder::plan_tree(tree);
+  }
+
+  os::Directory& folder_of(const Plan& plan, std::size_t number) {
+    return number == 0 || plan.folders[number].name != memmap_folder::kValuesName
+               ? replacement.folder()
+               : values;
+  }
+
+  void finish_files();
+  void write_texts(const Plan& plan, std::vector<ChecksumLine>& lines);
+  void sync_files(const Plan& plan);
+
+  TableWriterOptions options;
+  FolderReplacement replacement;
+  os::Directory values;  ///< `%values/`, once there is something in it
+  std::size_t gathered_bytes = 0;
+  std::size_t num_created = 0;
+  std::vector<ColumnWriter> writers;
+  std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
+  std::shared_ptr<Parts> parts;                                         ///< of the last plan
+  Schema schema;
+  std::int64_t num_rows = 0;
+  bool committed = false;
+};
+
+TableWriter::TableWriter(const Path& path, Schema schema, const TableWriterOptions& options)
+    : state_(std::make_unique<State>(path, std::move(schema), options)) {}
+TableWriter::~TableWriter() = default;
+
+std::int64_t TableWriter::num_rows() const noexcept { return state_->num_rows; }
+const Schema& TableWriter::schema() const noexcept { return state_->schema; }
+
+void TableWriter::append(std::span<const ColumnChunk> chunks) {
+  std::vector<ColumnWriter>& writers = state_->writers;
+  if (chunks.size() != writers.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                "rows: expected a chunk for each of " + std::to_string(writers.size()) +
+                    " columns, found " + std::to_string(chunks.size()));
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    writers[i].check(chunks[i]);
+    if (chunks[i].num_rows == chunks[0].num_rows) continue;
+    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writers[i].column().name()) +
+                                                 ": rows: expected " +
+                                                 std::to_string(chunks[0].num_rows) + ", found " +
+                                                 std::to_string(chunks[i].num_rows));
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
+  if (!chunks.empty()) state_->num_rows += chunks[0].num_rows;
+}
+
+void TableWriter::add_column(Column column) {
+  State& state = *state_;
+  if (state.num_rows > 0 && !column.nullable) {
+    throw Error(ErrorCode::invalid_argument,
+                "column " + base::quote(column.name()) + ": added after " +
+                    std::to_string(state.num_rows) +
+                    " rows: expected a nullable column, found one that is not");
+  }
+  if (state.schema.find(column.path) != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                "column " + base::quote(column.name()) + ": expected a new name, found one taken");
+  }
+  name_leaves(column);
+  state.writers.emplace_back(std::move(column), state.make_part());
+  state.writers.back().append_nulls(state.num_rows);
+  state.rename();
+}
+
+void TableWriter::change_column(std::size_t index, Column column,
+                                const std::function<OwnedChunk(const ColumnChunk&)>& convert) {
+  State& state = *state_;
+  ColumnWriter& old = state.writers.at(index);
+  name_leaves(column);
+  if (!convert) {
+    Column same = old.column();
+    same.nullable = true;
+    name_leaves(same);
+    if (old.column().nullable || !(column == same)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(column.name()) +
+                      ": change without a conversion: expected the same column made nullable, "
+                      "found another");
+    }
+    old.make_nullable(state.num_rows, state.make_part());
+  } else {
+    ColumnWriter made(std::move(column), state.make_part());
+    std::int64_t converted = 0;
+    old.for_each_block(state.num_rows, [&](const ColumnChunk& block) {
+      const OwnedChunk chunk = convert(block);
+      made.check(chunk.view());
+      made.append(chunk.view());
+      converted += chunk.num_rows;
+    });
+    if (converted != state.num_rows) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(made.column().name()) + ": conversion: expected " +
+                      std::to_string(state.num_rows) + " rows, found " + std::to_string(converted));
+    }
+    for (const ColumnWriter::Stored& part : old.stored(state.num_rows)) part.file->remove();
+    old = std::move(made);
+  }
+  state.rename();
+}
+
+void TableWriter::append_text(std::string_view file_name, std::string_view text) {
+  auto found = state_->texts.find(file_name);
+  if (found == state_->texts.end()) {
+    const std::string name(file_name);
+    found = state_->texts.emplace(name, state_->create(state_->replacement.folder(), name)).first;
+  }
+  found->second->append(std::as_bytes(std::span(text)));
+}
+
+/// Files whose bytes are all there: named as the tree has them, or removed where it has none.
+void TableWriter::State::finish_files() {
+  for (const ColumnWriter& writer : writers) {
+    for (const ColumnWriter::Stored& part : writer.stored(num_rows)) {
+      part.file->finish();
+      if (part.file->size_bytes() == 0) part.file->remove();
+    }
+  }
+  for (auto& [name, text] : texts) text->finish();
+}
+
+void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>& lines) {
+  const auto write = [&](os::Directory& folder, const std::string& name, const std::string& path,
+                         const std::string& text) {
+    PartFile file(folder, name, {.buffer_bytes = 0, .stays_open = true, .will_sync = false});
+    file.append(std::as_bytes(std::span(text)));
+    file.finish();
+    append_lines(lines, path, file.size_bytes(), file.checksums());
+  };
+  for (const Plan::File& file : plan.files) {
+    os::Directory& folder = folder_of(plan, file.folder);
+    const std::string path = plan.path_of(file);
+    if (!file.is_leaf) {
+      write(folder, file.name, path, file.text);
+      continue;
+    }
+    PartFile& part = *parts->of(file.leaf).file;
+    part.rename(file.name);
+    append_lines(lines, path, part.size_bytes(), part.checksums());
+  }
+  for (const auto& [name, text] : texts) {
+    append_lines(lines, name, text->size_bytes(), text->checksums());
+  }
+  os::File out = os::File::create_at(replacement.folder(), std::string(kChecksumsName));
+  const std::string text = checksums_text(lines);
+  out.write_at(0, std::as_bytes(std::span(text)));
+}
+
+/// Most bytes are on the device already; waiting for it on several threads is what is left.
+void TableWriter::State::sync_files(const Plan& plan) {
+  std::vector<std::pair<os::Directory*, std::string>> files;
+  for (const Plan::File& file : plan.files) {
+    files.emplace_back(&folder_of(plan, file.folder), file.name);
+  }
+  for (const auto& [name, text] : texts) files.emplace_back(&replacement.folder(), name);
+  files.emplace_back(&replacement.folder(), std::string(kChecksumsName));
+  Progress progress(options.monitor, 0, "save");
+  os::parallel_for(
+      files.size(), os::num_threads_for(options.num_threads),
+      [&](std::size_t i) { os::File::open_read_at(*files[i].first, files[i].second).sync(); },
+      [&] { progress.poll(); });
+  if (values.valid()) values.sync();
+}
+
+void TableWriter::commit() {
+  State& state = *state_;
+  if (state.committed) {
+    throw Error(ErrorCode::invalid_argument,
+                "data set: expected one commit, found another after it");
+  }
+  state.finish_files();
+  const Plan plan = state.plan();
+  // A column that had values of unequal length may have been changed, or have none.
+  const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
+    return folder.name == memmap_folder::kValuesName;
+  });
+  if (state.values.valid() && !has_values) {
+    state.values.close();
+    state.replacement.folder().remove_tree(std::string(memmap_folder::kValuesName));
+  }
+  std::vector<ChecksumLine> lines;
+  state.write_texts(plan, lines);
+  if (state.options.durable) state.sync_files(plan);
+  state.replacement.publish(state.options.durable);
+  state.committed = true;
+}
+
+}  // namespace tenfold

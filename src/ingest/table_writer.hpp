@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/schema.hpp>
+
+namespace tenfold {
+
+/// The values of one column in some consecutive rows, in memory, laid out as they are stored. A row
+/// without a value holds NaN in a float column, zeros in another of fixed rows, and nothing in one
+/// whose rows have ends. The spans live as long as the call they are given to.
+struct ColumnChunk {
+  std::int64_t num_rows = 0;
+  std::span<const std::byte> values{};  ///< of all rows, C order, one row after the other
+  /// Columns with ends: where each row ends, counted from the chunk's start: in elements; of text
+  /// in bytes; of ragged text in items.
+  std::span<const std::int64_t> ends{};
+  std::span<const std::int64_t> item_ends{};  ///< ragged text: where each item ends in `values`
+  std::span<const std::uint8_t> valid{};      ///< nullable: 1 or 0 a row; empty: all are valid
+};
+
+/// A ColumnChunk that holds its memory itself.
+struct OwnedChunk {
+  std::int64_t num_rows = 0;
+  std::vector<std::byte> values;
+  std::vector<std::int64_t> ends;
+  std::vector<std::int64_t> item_ends;
+  std::vector<std::uint8_t> valid;
+
+  ColumnChunk view() const { return {num_rows, values, ends, item_ends, valid}; }
+};
+
+struct TableWriterOptions {
+  bool overwrite = true;       ///< false: Error(io) with errno EEXIST if something is at `path`
+  bool durable = true;         ///< on the device when commit() returns
+  int num_threads = 0;         ///< that wait for the device in commit(); 0: min(8, cores)
+  Monitor* monitor = nullptr;  ///< may stop commit(); bytes are reported by who reads the source
+};
+
+/// A data set being written beside `path`, in bounded memory, published at once by commit();
+/// destroyed before that, nothing is left. What an earlier process that was killed left behind goes
+/// first. The columns lie as docs/datasets.md says, with the schema in the notes and `%checksums`.
+///
+/// Thread safety: one thread at a time.
+class TableWriter {
+ public:
+  /// The leaves of `schema` are named anew, after its columns. Throws Error(io) with errno EEXIST
+  /// if what is at `path` is no tree that tenfold may replace, Error(invalid_argument) for a column
+  /// whose name makes no file name.
+  TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
+  TableWriter(const TableWriter&) = delete;
+  TableWriter& operator=(const TableWriter&) = delete;
+  ~TableWriter();
+
+  /// One chunk for each column of schema(), of equal num_rows. Rows come in the order of the calls.
+  /// Throws Error(invalid_argument) for a chunk whose parts contradict each other; nothing is
+  /// appended then.
+  void append(std::span<const ColumnChunk> chunks);
+
+  std::int64_t num_rows() const noexcept;
+  const Schema& schema() const noexcept;
+
+  /// Adds a column, nullable if there are rows already, in which it has no value.
+  void add_column(Column column);
+
+  /// Makes column `index` another one: of another dtype, nullable, ragged, text. `convert` gets the
+  /// stored rows block by block and returns them as the new column stores them. It may be empty if
+  /// the new column is the old one made nullable, which costs a byte a row.
+  void change_column(std::size_t index, Column column,
+                     const std::function<OwnedChunk(const ColumnChunk&)>& convert);
+
+  /// Appends text to a file of that name in the folder, beside the columns.
+  void append_text(std::string_view file_name, std::string_view text);
+
+  /// Writes metadata, notes and checksums, and replaces what is at `path` by one system call.
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tenfold
