@@ -58,6 +58,7 @@ class BatchLoader {
   BatchLoader(BatchLoader&&) noexcept;
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
+  const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
   /// Batches of a whole epoch.
   std::int64_t size() const noexcept;
   std::int64_t epoch() const noexcept;

@@ -25,5 +25,6 @@
 #include <tenfold/batch.hpp>         // rows of a data set, copied
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
+#include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

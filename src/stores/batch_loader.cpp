@@ -77,6 +77,8 @@ BatchLoader::~BatchLoader() = default;
 BatchLoader::BatchLoader(BatchLoader&&) noexcept = default;
 BatchLoader& BatchLoader::operator=(BatchLoader&&) noexcept = default;
 
+const BatchLoaderOptions& BatchLoader::options() const noexcept { return state_->options; }
+
 std::int64_t BatchLoader::size() const noexcept {
   const std::int64_t rows = state_->dataset.size();
   const std::int64_t batch = state_->options.batch_size;

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+
+namespace tenfold {
+
+/// A batch, and its part in the gradient of its window.
+struct WeightedBatch {
+  Batch batch;
+  double weight = 0;
+};
+
+/// The batches of one optimizer step.
+class Window {
+ public:
+  Window(std::vector<WeightedBatch> batches, std::int64_t rows)
+      : batches_(std::move(batches)), rows_(rows) {}
+
+  /// Rows of this rank.
+  std::int64_t rows() const noexcept { return rows_; }
+  std::size_t size() const noexcept { return batches_.size(); }
+  WeightedBatch& operator[](std::size_t index) TENFOLD_LIFETIMEBOUND { return batches_[index]; }
+  const WeightedBatch& operator[](std::size_t index) const TENFOLD_LIFETIMEBOUND {
+    return batches_[index];
+  }
+
+  auto begin() noexcept { return batches_.begin(); }
+  auto end() noexcept { return batches_.end(); }
+  auto begin() const noexcept { return batches_.begin(); }
+  auto end() const noexcept { return batches_.end(); }
+
+ private:
+  std::vector<WeightedBatch> batches_;
+  std::int64_t rows_;
+};
+
+/// The windows of an epoch, made by accumulate(). Each begin() starts the loader.
+class Windows {
+ public:
+  class Iterator {
+   public:
+    using value_type = Window;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    Window& operator*() { return *window_; }
+    Window* operator->() { return &*window_; }
+    Iterator& operator++() {
+      window_ = windows_->next(*stream_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const noexcept { return !window_.has_value(); }
+
+   private:
+    friend class Windows;
+    Iterator(Windows& windows, std::shared_ptr<BatchStream> stream)
+        : windows_(&windows), stream_(std::move(stream)), window_(windows.next(*stream_)) {}
+    Windows* windows_;
+    std::shared_ptr<BatchStream> stream_;
+    std::optional<Window> window_;
+  };
+
+  Iterator begin() { return {*this, loader_->start()}; }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  friend Windows accumulate(BatchLoader& loader, std::int64_t steps);
+  friend Windows accumulate(BatchLoader&& loader, std::int64_t steps);
+  Windows(std::shared_ptr<BatchLoader> loader, std::int64_t steps);
+  std::optional<Window> next(BatchStream& stream);
+
+  std::shared_ptr<BatchLoader> loader_;
+  std::int64_t steps_;
+};
+
+/// Groups the batches of an epoch into windows of `steps`, one for each optimizer step; the last
+/// may have fewer.
+///
+///   for (auto& window : tenfold::accumulate(loader, 4)) {
+///     for (auto& [batch, weight] : window) (loss_of(batch) * weight).backward();
+///     optimizer.step();
+///     optimizer.zero_grad();
+///   }
+///
+/// A batch's weight is its rows divided by those of its window, so that the summed gradients of
+/// mean losses are the gradient of the window's rows as one batch. Where the gradients of several
+/// ranks are averaged, as DistributedDataParallel does: its rows times the world size, divided by
+/// the window's rows of all ranks; 0 for a batch in which this rank has no rows.
+///
+/// Throws Error(invalid_argument) if `steps` is below 1.
+Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
+Windows accumulate(BatchLoader&& loader, std::int64_t steps);
+
+}  // namespace tenfold
