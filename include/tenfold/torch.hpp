@@ -8,6 +8,7 @@
 ///     tenfold::load_into(optimizer, tenfold::open("run.pt")["optimizer"]);
 ///     tenfold::TensorDict model = tenfold::open("model");
 ///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
+///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it links LibTorch, the library tenfold does not. Only
 /// ATen's tensor is included here; the module is a template parameter, so that who has no module
@@ -471,4 +472,5 @@ LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& 
 
 }  // namespace tenfold
 
+#include <tenfold/torch/dataset.hpp>
 #include <tenfold/torch/optimizer.hpp>

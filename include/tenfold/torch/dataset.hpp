@@ -1,0 +1,190 @@
+#pragma once
+
+/// Data sets for torch::data. Included by <tenfold/torch.hpp>.
+///
+///     auto data = tenfold::torch_dataset(tenfold::Dataset("flights"));
+///     auto loader = torch::data::make_data_loader(std::move(data), /*batch_size=*/256);
+///     for (tenfold::TorchBatch& batch : *loader) train(batch["price"]);
+///
+/// Or in the order, and with the resumption, of BatchLoader:
+///
+///     auto data = tenfold::torch_dataset(tenfold::BatchLoader(ds, {.batch_size = 256}));
+///
+/// They have the members that torch::data asks of a data set and derive from none of its classes,
+/// whose headers take a compiler ten seconds.
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+// As torch/data/datasets/base.h declares them.
+namespace torch::data::datasets {
+template <typename S, typename T>
+class MapDataset;
+template <typename D, typename T>
+MapDataset<D, T> map(D, T);
+}  // namespace torch::data::datasets
+
+namespace tenfold {
+
+/// The tensors of a batch by (dotted) name, in the order of the columns. A column of numbers is
+/// `[B, *shape]`. One whose rows are of unequal length is what BatchColumn says: its values, and
+/// "<column>.offsets" int64 [B + 1]; of text the values are bytes, and text in lists has
+/// "<column>.item_offsets" too. "<column>.length" tells the rows' lengths in a padded column,
+/// "<column>.valid" which rows have a value.
+class TorchBatch {
+ public:
+  struct Item {
+    std::string name;
+    at::Tensor tensor;
+  };
+  using value_type = Item;
+
+  void add(std::string name, at::Tensor tensor) {
+    items_.push_back({std::move(name), std::move(tensor)});
+  }
+
+  bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// Throws Error(key_not_found).
+  const at::Tensor& operator[](std::string_view name) const TENFOLD_LIFETIMEBOUND {
+    if (const Item* item = find(name)) return item->tensor;
+    throw Error(ErrorCode::key_not_found, "batch: no tensor \"" + std::string(name) + "\"");
+  }
+
+  std::size_t size() const noexcept { return items_.size(); }
+  auto begin() const noexcept { return items_.begin(); }
+  auto end() const noexcept { return items_.end(); }
+
+ private:
+  const Item* find(std::string_view name) const noexcept {
+    for (const Item& item : items_) {
+      if (item.name == name) return &item;
+    }
+    return nullptr;
+  }
+
+  std::vector<Item> items_;
+};
+
+/// The same memory.
+inline TorchBatch to_torch(const Batch& batch) {
+  TorchBatch made;
+  const auto add = [&](std::string name, const Tensor& tensor) {
+    made.add(std::move(name), to_torch(tensor));
+  };
+  for (const BatchColumn& column : batch.columns()) {
+    const std::string name = column.column.name();
+    add(name, column.values);
+    if (column.column.has_ends() && !column.is_padded) add(name + ".offsets", column.offsets);
+    if (column.column.ragged && column.column.is_text()) {
+      add(name + ".item_offsets", column.item_offsets);
+    }
+    if (column.is_padded) add(name + ".length", column.lengths);
+    if (column.valid.dtype() == DType::bool_) add(name + ".valid", column.valid);
+  }
+  return made;
+}
+
+/// The rows that a sampler of torch's draws; each batch is gathered in one call. A handle: copies,
+/// one for each worker thread, share the mapped data.
+class TorchDataset {
+ public:
+  using BatchType = TorchBatch;
+  using BatchRequestType = c10::ArrayRef<std::size_t>;
+  static constexpr bool is_stateful = false;
+
+  explicit TorchDataset(Dataset dataset, BatchOptions options = {})
+      : dataset_(std::move(dataset)), options_(std::move(options)) {}
+
+  TorchBatch get_batch(BatchRequestType rows) {
+    const std::vector<std::int64_t> positions(rows.begin(), rows.end());
+    return to_torch(dataset_.rows(positions, options_));
+  }
+  std::optional<std::size_t> size() const { return static_cast<std::size_t>(dataset_.size()); }
+  /// Batches as `transform`, one of torch::data::transforms, makes them.
+  template <class Transform>
+  auto map(Transform transform) const {
+    return torch::data::datasets::map(*this, std::move(transform));
+  }
+
+ private:
+  Dataset dataset_;
+  BatchOptions options_;
+};
+
+/// The batches of a BatchLoader, epoch after epoch, as a stateful data set: the batch_size of
+/// torch's loader is not looked at. Copies share the loader, and any thread may ask for the next
+/// batch.
+class TorchBatches {
+ public:
+  using BatchType = std::optional<TorchBatch>;
+  using BatchRequestType = std::size_t;
+  static constexpr bool is_stateful = true;
+
+  explicit TorchBatches(BatchLoader loader)
+      : shared_(std::make_shared<Shared>(std::move(loader))) {}
+
+  BatchType get_batch(std::size_t /*batch_size*/) {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->stream) shared_->stream = shared_->loader.start();
+    const std::optional<Batch> batch = shared_->loader.next(*shared_->stream);
+    if (!batch) return std::nullopt;
+    return to_torch(*batch);
+  }
+  /// Batches of an epoch.
+  std::optional<std::size_t> size() const {
+    return static_cast<std::size_t>(shared_->loader.size());
+  }
+  /// The next batch is an epoch's first, or the one where load_state_dict() goes on.
+  void reset() {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stream.reset();
+  }
+  /// BatchLoader's: where it stands. It counts what torch's loader has taken, which without
+  /// workers is what it has handed out.
+  std::string state_dict() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->loader.state_dict();
+  }
+  /// Throws Error(invalid_argument) for a state that does not fit.
+  void load_state_dict(std::string_view json) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->loader.load_state_dict(json);
+    shared_->stream.reset();
+  }
+  template <class Transform>
+  auto map(Transform transform) const {
+    return torch::data::datasets::map(*this, std::move(transform));
+  }
+
+ private:
+  struct Shared {
+    explicit Shared(BatchLoader batches) : loader(std::move(batches)) {}
+    std::mutex mutex;
+    BatchLoader loader;
+    std::shared_ptr<BatchStream> stream;
+  };
+  std::shared_ptr<Shared> shared_;
+};
+
+/// For torch::data::make_data_loader() with one of torch's samplers.
+inline TorchDataset torch_dataset(Dataset dataset, BatchOptions options = {}) {
+  return TorchDataset(std::move(dataset), std::move(options));
+}
+/// For torch::data::make_data_loader(): the loader's own order.
+inline TorchBatches torch_dataset(BatchLoader loader) { return TorchBatches(std::move(loader)); }
+
+}  // namespace tenfold
