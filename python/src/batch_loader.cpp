@@ -33,12 +33,17 @@ class Loader {
   nb::object next(Stream& stream) {
     // What is at hand is taken without letting another thread in first.
     const auto batch = without_gil([&] { return loader_.next(*stream.batches); });
+    num_rows_ = batch ? batch->num_rows() : 0;
     return batch ? maker_.batch(*batch) : nb::none();
   }
+
+  /// Of the batch that next() gave last.
+  std::int64_t num_rows() const noexcept { return num_rows_; }
 
  private:
   BatchLoader loader_;
   BatchMaker maker_;
+  std::int64_t num_rows_ = 0;
 };
 
 BatchLoaderOptions options_from(nb::dict values) {
@@ -85,6 +90,7 @@ void bind_batch_loader(nb::module_& module) {
       .def("start",
            [](Loader& self) { return Stream{without_gil([&] { return self.loader().start(); })}; })
       .def("next", &Loader::next, "stream"_a)
+      .def("num_rows", &Loader::num_rows)
       .def("epoch", [](Loader& self) { return self.loader().epoch(); })
       .def("set_epoch", [](Loader& self, std::int64_t epoch) { self.loader().set_epoch(epoch); })
       .def("state", [](Loader& self) { return text(self.loader().state_dict()); })

@@ -58,7 +58,8 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     Under ``torch.distributed`` gradients are averaged over the ranks, so the weight is the batch's
     rows times the world size divided by the window's rows of all ranks. A rank without rows in a
     batch gets weight 0: use ``loss = criterion(...) * weight if weight else
-    sum(p.sum() for p in model.parameters()) * 0``, or a loader with ``drop_last=True``.
+    sum(p.sum() for p in model.parameters()) * 0`` (under DistributedDataParallel, whose forward
+    must run: ``model(batch["x"]).sum() * 0``), or a loader with ``drop_last=True``.
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The rows of a
@@ -130,4 +131,4 @@ def _rows_of_all_ranks(rows: int) -> float:
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
     total = torch.tensor(rows, dtype=torch.int64, device=device)
     distributed.all_reduce(total)
-    return int(total) / world_size
+    return float(int(total) / world_size)

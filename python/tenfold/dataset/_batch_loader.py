@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 
 from tenfold import _core
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._ragged import as_offsets, jagged
+from tenfold.dataset._device import DeviceBatches, checked_device, may_pin, pinned
+from tenfold.dataset._padding import Padding
+from tenfold.dataset._ragged import Offsets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    Batch = dict[str, Any]
-    Pad = int | float | str | None | dict[str, int | float | str | None]
+    from tenfold.dataset._padding import Pad
 
 
 class BatchLoader:
@@ -49,13 +51,18 @@ class BatchLoader:
             caller's.
         pad: For columns of rows of unequal length. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
-            ``"offsets"``: ``{"values", "offsets"}``. A dict sets it by column.
+            ``"offsets"``: ``{"values", "offsets"}``. A dict sets it by column. Functions of rows
+            (`Dataset.map`) get rows as they are, and what they make is padded.
         shuffle_block: Shuffle blocks of so many rows, and rows within windows of 64 blocks: for
             data much larger than memory whose rows are much smaller than a page.
         as_tensordict: Batches are TensorDicts.
+        device: Where batches go, after `transform`. To a CUDA device the next one is copied beside
+            what is computed on the present one; for that the memory must be pinned.
+        pin_memory: Batches are put into pinned memory, after `transform`; a warning and nothing
+            else without CUDA.
 
     Raises:
-        ValueError: For an argument out of range.
+        ValueError: For an argument out of range, or a device that is not here.
         KeyError: For a column that is not there.
     """
 
@@ -76,6 +83,8 @@ class BatchLoader:
         pad: Pad = None,
         shuffle_block: int | None = None,
         as_tensordict: bool = False,
+        device: Any = None,
+        pin_memory: bool = False,
     ) -> None:
         if not isinstance(dataset, Dataset):
             dataset = Dataset(dataset)
@@ -86,7 +95,11 @@ class BatchLoader:
         self.dataset = dataset
         self._transform = transform
         self._as_tensordict = as_tensordict
-        values, ragged = _padding(pad, dataset)
+        self._device = None if device is None else checked_device(device)
+        self._pin = pin_memory and may_pin()
+        self._on_device: DeviceBatches | None = None
+        self._transform_seconds = self._last_transform_seconds = 0.0
+        self._padding = Padding(pad, any(not step.batched for step in dataset._maps))
         self._options = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -97,41 +110,64 @@ class BatchLoader:
             "prefetch": prefetch,
             "num_threads": 0 if num_threads is None else num_threads,
             "shuffle_block": shuffle_block or 0,
-            "pad": values,
+            "pad": self._padding.of_engine,
         }
-        self._native = _core.BatchLoader(dataset._native, self._options, ragged)
+        self._native = _core.BatchLoader(dataset._native, self._options, self._padding.ragged)
 
     def __len__(self) -> int:
         """Batches of an epoch."""
         return len(self._native)
 
     def __iter__(self) -> Iterator[Any]:
+        if self._on_device is not None and not self._on_device.is_at_end:
+            # It took a batch more than it handed out, perhaps the epoch's last.
+            self._native.set_epoch(self.epoch)
+        self._on_device = None
+        self._transform_seconds = self._last_transform_seconds = 0.0
         stream = self._native.start()
         take = self._native.next
-        if not self.dataset._maps and self._transform is None and not self._as_tensordict:
+        is_changed = bool(self.dataset._maps or self._transform or self._as_tensordict)
+        if not (is_changed or self._pin or self._padding.is_after or self._device is not None):
             return iter(lambda: take(stream), None)
-        return self._transformed(stream)
+        batches = self._transformed(stream)
+        if self._device is None:
+            return batches
+        self._on_device = DeviceBatches(batches, self._device, self._native.state)
+        return self._on_device
 
     def _transformed(self, stream: Any) -> Iterator[Any]:
         while (batch := self._native.next(stream)) is not None:
+            begin = time.perf_counter()
+            rows = self._native.num_rows()
             if self.dataset._maps:
-                batch = self.dataset._mapped(batch, _rows_of(batch))
+                batch = self.dataset._mapped(batch, rows)
+            batch = self._padding.after(batch)
             if self._transform is not None:
                 batch = self._transform(batch)
             if self._as_tensordict:
                 from tenfold.tensordict import TensorDict
 
-                batch = TensorDict(batch, batch_size=[_rows_of(batch)])
+                batch = TensorDict(_for_tensordict(batch), batch_size=[rows])
+            if self._pin:
+                batch = pinned(batch)
+            self._last_transform_seconds = time.perf_counter() - begin
+            self._transform_seconds += self._last_transform_seconds
             yield batch
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration makes, or the present one makes."""
-        return self._native.epoch()
+        return int(self._state()["epoch"])
+
+    def _state(self) -> dict[str, int]:
+        if self._on_device is not None and not self._on_device.is_at_end:
+            return json.loads(self._on_device.state)  # type: ignore[no-any-return]
+        return json.loads(self._native.state())  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration makes this epoch, from its first row."""
         self._native.set_epoch(epoch)
+        self._on_device = None
 
     def state_dict(self) -> dict[str, int]:
         """``{"seed", "epoch", "position"}``: where the newest iteration stands.
@@ -140,7 +176,7 @@ class BatchLoader:
 
         Batches that were made ahead and not handed out do not count.
         """
-        return json.loads(self._native.state())
+        return self._state()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """The next iteration goes on there, at any batch_size, world_size and number of threads.
@@ -149,21 +185,29 @@ class BatchLoader:
             ValueError: If it is no such state, or lies beyond the rows.
         """
         self._native.load_state(json.dumps(state))
+        self._on_device = None
 
     def stats(self) -> dict[str, Any]:
         """What the newest iteration has cost, and what limits it.
 
         Returns:
             dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
-            batches), ``limit`` ("consumer" if that was little; else "storage" or "memory") and, if
+            batches), ``transform_seconds`` (in maps and `transform`), ``limit`` (the longer of the
+            two: "storage" or "memory", or "transform"; "consumer" if both were little) and, if
             shuffled in blocks, ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
-        elapsed = stats.pop("elapsed_seconds")
+        # The engine's clock stands still since it gave the last batch.
+        elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
         stored = stats.pop("from_storage")
         stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
-        waited = stats["wait_seconds"] > 0.1 * elapsed
-        stats["limit"] = ("storage" if stored else "memory") if waited else "consumer"
+        stats["transform_seconds"] = self._transform_seconds
+        if max(stats["wait_seconds"], self._transform_seconds) <= 0.1 * elapsed:
+            stats["limit"] = "consumer"
+        elif self._transform_seconds > stats["wait_seconds"]:
+            stats["limit"] = "transform"
+        else:
+            stats["limit"] = "storage" if stored else "memory"
         if not stats["shuffle_quality"]:
             del stats["shuffle_quality"]
         return stats
@@ -174,25 +218,14 @@ class BatchLoader:
         return f"BatchLoader({len(self.dataset):,} rows, {options})"
 
 
-def _rows_of(batch: Batch) -> int:
-    value = next(iter(batch.values()))
-    return _rows_of(value) if isinstance(value, dict) else len(value)
+def _for_tensordict(batch: Any) -> Any:
+    """The batch with values and offsets as what has no batch dimension."""
+    from tenfold.tensordict import UnbatchedTensor
 
-
-def _padding(pad: Pad, dataset: Dataset) -> tuple[dict[str | None, int | float], Any]:
-    """What the engine pads, and what the other ragged columns become."""
-    by_column = pad if isinstance(pad, dict) else {None: pad}
-    values: dict[str | None, int | float] = {}
-    offsets = False
-    for name, value in by_column.items():
-        if value is None:
-            continue
-        if value == "offsets":
-            offsets = True
-        elif isinstance(value, (str, bool)):
-            raise ValueError(
-                f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
-            )
-        else:
-            values[name] = value
-    return values, as_offsets if offsets else jagged
+    if not isinstance(batch, dict):
+        return batch
+    is_pair = isinstance(batch, Offsets)
+    return {
+        key: UnbatchedTensor(value) if is_pair else _for_tensordict(value)
+        for key, value in batch.items()
+    }

@@ -10,6 +10,7 @@ from tenfold.dataset._indexing import Positions, positions_of
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows
 from tenfold.dataset._schema import Schema
+from tenfold.dataset._stacking import none_of, samples_of, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,22 +122,36 @@ class Dataset:
             return self._row(positions)
         return self._batch(positions)
 
-    def __getitems__(self, indices: Sequence[int]) -> Rows:
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """Rows for a stock ``DataLoader``, gathered in one call; see `tenfold.collate`."""
         batch = self._native.rows(list(indices), {}, jagged)
-        return Rows(self._mapped(batch, len(indices)), len(indices))
+        if any(not step.batched for step in self._maps):
+            return list(self._samples(batch, len(indices)))
+        batch = self._mapped(batch, len(indices))
+        # torch's collate takes a list of tensors only.
+        rows = Rows(batch, len(indices))
+        return rows if isinstance(batch, dict) else list(rows)
 
     def __iter__(self) -> Iterator[Any]:
         for begin in range(0, len(self), 256):
             size = min(256, len(self) - begin)
-            if any(not step.batched for step in self._maps):
-                yield from (self._row(begin + i) for i in range(size))
-            else:
-                yield from Rows(self[begin : begin + size], size)
+            batch = self._native.range_rows(begin, begin + size, {}, jagged)
+            yield from self._samples(batch, size)
 
-    def _row(self, position: int) -> Any:
+    def _samples(self, batch: Any, size: int) -> Iterator[Any]:
+        """The rows of an unmapped batch, one by one, after all maps."""
+        rows: Iterator[Any] | None = None
+        for step in self._maps if size else ():
+            if step.batched:
+                batch = step.function(batch if rows is None else stacked(list(rows)))
+                rows = None
+            else:
+                rows = map(step.function, samples_of(batch, size) if rows is None else rows)
+        return samples_of(batch, size) if rows is None else rows
+
+    def _row(self, position: int, maps: tuple[_Map, ...] | None = None) -> Any:
         row = self._native.row(position)
-        for step in self._maps:
+        for step in self._maps if maps is None else maps:
             row = step.function(row) if not step.batched else _single(step.function, row)
         return row
 
@@ -152,14 +167,23 @@ class Dataset:
         return self._mapped(batch, size)
 
     def _mapped(self, batch: Any, size: int) -> Any:
-        for step in self._maps:
+        for number, step in enumerate(self._maps):
             if step.batched:
                 batch = step.function(batch)
-            else:
-                from torch.utils.data import default_collate
-
-                batch = default_collate([step.function(row) for row in Rows(batch, size)])
+            elif size > 0:
+                rows = [step.function(row) for row in samples_of(batch, size)]
+                batch = stacked(rows, self._ragged)
+            elif len(self) > 0:
+                # What the function makes is seen from a row only.
+                row = self._row(0, self._maps[: number + 1])
+                batch = none_of(stacked([row], self._ragged))
         return batch
+
+    @property
+    def _ragged(self) -> frozenset[str]:
+        """The columns of numbers whose rows are of unequal length."""
+        leaves = _leaves(self.schema, "")
+        return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
     def _column(self, name: str) -> Any:
         if self._maps:

@@ -22,6 +22,26 @@ def jagged(values: Any, offsets: Any) -> Any:
     return torch.nested.nested_tensor_from_jagged(values, offsets)
 
 
-def as_offsets(values: Any, offsets: Any) -> dict[str, Any]:
+def is_jagged(value: Any) -> bool:
+    """True for what `jagged` makes with torch."""
+    return bool(getattr(value, "is_nested", False))
+
+
+def padded(rows: Any, value: float) -> tuple[Any, Any]:
+    """A jagged tensor as ``[B, longest, *shape]`` filled with `value`, and its lengths ``[B]``."""
+    torch = torch_or_none()
+    values, offsets = rows.values(), rows.offsets()
+    lengths = offsets.diff()
+    longest = int(lengths.max()) if len(lengths) else 0
+    made = torch.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)
+    made[torch.arange(longest) < lengths[:, None]] = values
+    return made, lengths
+
+
+class Offsets(dict):  # type: ignore[type-arg]
+    """``{"values", "offsets"}``, which are not rows of a batch as other dicts' columns are."""
+
+
+def as_offsets(values: Any, offsets: Any) -> Offsets:
     """The two as they are."""
-    return {"values": values, "offsets": offsets}
+    return Offsets(values=values, offsets=offsets)

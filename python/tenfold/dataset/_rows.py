@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenfold.dataset._stacking import sample_of, samples_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
 
-class Rows(Sequence["dict[str, Any]"]):
+class Rows(Sequence["Any"]):
     """Rows that were gathered in one call: a sequence of row dicts, made when they are asked for.
+
+    Rows of a mapped data set are what its function made of them.
 
     `collate` takes the whole batch out as it is; torch's ``default_collate`` finds rows and stacks
     them again.
     """
 
-    def __init__(self, batch: dict[str, Any], size: int) -> None:
+    def __init__(self, batch: Any, size: int) -> None:
         self.batch = batch
         self._size = size
 
@@ -29,18 +33,10 @@ class Rows(Sequence["dict[str, Any]"]):
             return [self[i] for i in range(*index.indices(self._size))]
         if not -self._size <= index < self._size:
             raise IndexError(f"row {index} of {self._size}")
-        return _row_of(self.batch, index)
+        return sample_of(self.batch, index)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for index in range(self._size):
-            yield _row_of(self.batch, index)
-
-
-def _row_of(batch: dict[str, Any], index: int) -> dict[str, Any]:
-    return {
-        key: _row_of(value, index) if isinstance(value, dict) else value[index]
-        for key, value in batch.items()
-    }
+    def __iter__(self) -> Iterator[Any]:
+        return samples_of(self.batch, self._size)
 
 
 def collate(rows: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,112 @@ def test_accumulate_takes_any_iterable_of_batches() -> None:
         tenfold.accumulate(batches, steps=0)
     with pytest.raises(ValueError, match="expected a tensor"):
         list(tenfold.accumulate([{"a": 1}], steps=1))
+
+
+@pytest.fixture
+def texts() -> Dataset:
+    """Rows of 2, 0, 3 and 1 tokens, with a second ragged column and a name each."""
+    td = tenfold.TensorDict(
+        {
+            "n": torch.arange(4),
+            "tokens.end": torch.tensor([2, 2, 5, 6]),
+            "marks.end": torch.tensor([1, 2, 3, 4]),
+            "name.end": torch.tensor([3, 8, 8, 11]),
+        },
+        batch_size=[4],
+    )
+    td["tokens"] = tenfold.UnbatchedTensor(torch.arange(1, 7, dtype=torch.int32))
+    td["marks"] = tenfold.UnbatchedTensor(torch.arange(4, dtype=torch.int32))
+    name = torch.frombuffer(bytearray(b"AnnBobbyZoe"), dtype=torch.uint8)
+    td["name"] = tenfold.UnbatchedTensor(name)
+    td.schema = {
+        "columns": {
+            "tokens": {"dtype": "int32", "ragged": True},
+            "marks": {"dtype": "int32", "ragged": True},
+            "name": {"dtype": "string"},
+            "n": {"dtype": "int64"},
+        }
+    }
+    return Dataset(td)
+
+
+PADDED = [[1, 2, -1], [-1, -1, -1], [3, 4, 5], [6, -1, -1]]
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+def test_ragged_columns_are_padded_each_in_its_way(texts: Dataset, mapped: bool) -> None:
+    seen: list[int] = []
+
+    def same(row: dict) -> dict:
+        seen.append(len(row["tokens"]))
+        return row
+
+    ds = texts.map(same) if mapped else texts
+    batch = next(iter(BatchLoader(ds, 4)))
+    assert batch["tokens"].is_nested
+    assert batch["marks"].is_nested
+    assert batch["tokens"].offsets().tolist() == [0, 2, 2, 5, 6]
+    batch = next(iter(BatchLoader(ds, 4, pad=-1)))
+    assert batch["tokens"].tolist() == PADDED
+    assert batch["tokens.length"].tolist() == [2, 0, 3, 1]
+    assert batch["marks"].shape == (4, 1)
+    batch = next(iter(BatchLoader(ds, 4, pad="offsets")))
+    assert {key: value.tolist() for key, value in batch["tokens"].items()} == {
+        "values": [1, 2, 3, 4, 5, 6],
+        "offsets": [0, 2, 2, 5, 6],
+    }
+    batch = next(iter(BatchLoader(ds, 4, pad={"tokens": -1, "marks": "offsets"})))
+    assert batch["tokens"].tolist() == PADDED
+    assert batch["marks"]["values"].tolist() == [0, 1, 2, 3]
+    batch = next(iter(BatchLoader(ds, 4, pad={"marks": "offsets"})))
+    assert batch["tokens"].is_nested
+    assert batch["name"] == ["Ann", "Bobby", "", "Zoe"]
+    assert not mapped or set(seen) == {2, 0, 3, 1}, "functions of rows get rows as they are"
+
+
+@pytest.mark.parametrize("pad", [None, -1, "offsets"])
+def test_tensordicts_hold_ragged_columns_and_text(texts: Dataset, pad: object) -> None:
+    td = next(iter(BatchLoader(texts, 3, pad=pad, as_tensordict=True)))
+    assert td.batch_size == torch.Size([3])
+    assert list(td["name"]) == ["Ann", "Bobby", ""]
+    if pad == "offsets":
+        assert td["tokens", "values"].tolist() == [1, 2, 3, 4, 5]
+        assert td["tokens", "offsets"].tolist() == [0, 2, 2, 5]
+    elif pad is None:
+        assert td["tokens"].is_nested
+    else:
+        assert td["tokens"].tolist() == PADDED[:3]
+        assert td["tokens.length"].tolist() == [2, 0, 3]
+
+
+def test_a_rank_without_rows_gets_a_mapped_batch_of_none(texts: Dataset) -> None:
+    ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
+    batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
+    assert len(batch["n"]) == 0
+    assert batch["n"].dtype == torch.int64
+    assert batch["name"] == []
+    assert batch["tokens"].offsets().tolist() == [0]
+    assert texts.map(lambda row: (row["n"], row["name"]))[0:0][1] == []
+
+
+def test_rows_may_become_tuples(texts: Dataset) -> None:
+    ds = texts.map(lambda row: (row["n"], row["name"]))
+    assert ds[1] == (torch.tensor(1), "Bobby")
+    numbers, names = next(iter(BatchLoader(ds, 3)))
+    assert numbers.tolist() == [0, 1, 2]
+    assert names == ["Ann", "Bobby", ""]
+    assert [name for _, name in ds] == ["Ann", "Bobby", "", "Zoe"]
+    numbers, names = next(iter(torch.utils.data.DataLoader(ds, batch_size=3)))
+    assert numbers.tolist() == [0, 1, 2]
+    batched = texts.select(["n"]).map(lambda batch: batch["n"] + 1, batched=True)
+    (batch,) = torch.utils.data.DataLoader(batched, batch_size=4)
+    assert batch.tolist() == [1, 2, 3, 4]
+
+
+def test_stats_name_a_slow_transform(ds: Dataset) -> None:
+    loader = BatchLoader(ds.range(0, 100), 10, transform=lambda batch: time.sleep(0.01))
+    for _ in loader:
+        pass
+    stats = loader.stats()
+    assert stats["limit"] == "transform"
+    assert 0.1 <= stats["transform_seconds"] < 10

@@ -1,0 +1,137 @@
+"""Batches on a device: the order of copies and waits, with a device that only takes notes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import BatchLoader, Dataset
+from tenfold.dataset import _device
+
+ROWS = 1000
+
+
+class FakeCuda:
+    """``torch.cuda`` as far as it is used; its streams only write down what they are told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        cuda = self
+
+        class Stream:
+            def __init__(self, device: object) -> None:
+                cuda.notes.append("stream")
+
+            def wait_event(self, event: Event) -> None:
+                cuda.notes.append(f"wait {event.number}")
+
+        class Event:
+            made = 0
+
+            def __init__(self) -> None:
+                self.number = Event.made
+                Event.made += 1
+
+            def record(self, stream: Stream) -> None:
+                cuda.notes.append(f"record {self.number}")
+
+            def synchronize(self) -> None:
+                cuda.notes.append(f"synchronize {self.number}")
+
+        self.Stream, self.Event = Stream, Event
+
+    def stream(self, stream: object) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def current_stream(self, device: object) -> object:
+        return self.Stream(device)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    fake = FakeCuda()
+    monkeypatch.setattr(_device, "streams_of", lambda device: fake)
+    recorded: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda t, stream: recorded.append(t))
+    return fake
+
+
+def test_batches_of_a_device_are_on_it(ds: Dataset) -> None:
+    batch = next(iter(BatchLoader(ds, 4, device="meta")))
+    assert batch["x"].device.type == "meta"
+    assert batch["camera"]["gain"].device.type == "meta"
+    here = next(iter(BatchLoader(ds, 4, device=torch.device("cpu"), transform=lambda b: b["id"])))
+    assert here.tolist() == [0, 1, 2, 3]
+    td = next(iter(BatchLoader(ds, 4, device="cpu", as_tensordict=True)))
+    assert td.batch_size == torch.Size([4])
+    assert td.device == torch.device("cpu")
+
+
+def test_the_next_batch_is_copied_before_the_present_one_is_waited_for(
+    ds: Dataset, cuda: FakeCuda
+) -> None:
+    batches = iter(BatchLoader(ds.range(0, 8), 2, device="cpu"))
+    cuda.notes.clear()
+    assert next(batches)["id"].tolist() == [0, 1]
+    assert cuda.notes == ["record 0", "record 1", "stream", "wait 0"]
+    cuda.notes.clear()
+    assert next(batches)["id"].tolist() == [2, 3]
+    # Before the memory of batch 0 is used again, its copy has ended.
+    assert cuda.notes == ["record 2", "synchronize 0", "stream", "wait 1"]
+    assert [batch["id"].tolist() for batch in batches] == [[4, 5], [6, 7]]
+
+
+def test_the_batch_that_is_copied_ahead_does_not_count(ds: Dataset) -> None:
+    loader = BatchLoader(ds.range(0, 30), 10, device="cpu", shuffle=True)
+    plain = BatchLoader(ds.range(0, 30), 10, shuffle=True)
+    for _ in range(2):
+        for batch, expected in zip(loader, plain, strict=True):
+            assert torch.equal(batch["id"], expected["id"])
+            assert loader.state_dict() == plain.state_dict()
+            assert loader.epoch == plain.epoch
+    assert loader.state_dict() == {"seed": 0, "epoch": 2, "position": 0}
+    iterator = iter(loader)
+    next(iterator)
+    next(iterator)  # the third, the epoch's last, was taken ahead
+    assert loader.epoch == 2
+    again = [batch["id"].tolist() for batch in loader]
+    assert again == [batch["id"].tolist() for batch in plain]
+    loader.load_state_dict({"seed": 0, "epoch": 0, "position": 20})
+    assert loader.state_dict()["position"] == 20
+    assert len(list(loader)) == 1
+
+
+def test_an_error_comes_with_its_own_batch(ds: Dataset) -> None:
+    def fail_at_two(batch: dict) -> dict:
+        if 4 in batch["id"]:
+            raise RuntimeError("mine")
+        return batch
+
+    batches = iter(BatchLoader(ds.range(0, 6), 2, device="cpu", transform=fail_at_two))
+    assert next(batches)["id"].tolist() == [0, 1]
+    assert next(batches)["id"].tolist() == [2, 3]
+    with pytest.raises(RuntimeError, match="mine"):
+        next(batches)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_it_is_refused_and_pinning_is_left_out(ds: Dataset) -> None:
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda:1" and torch\.cuda'):
+        BatchLoader(ds, 4, device="cuda:1")
+    with pytest.warns(UserWarning, match="batches are not pinned"):
+        loader = BatchLoader(ds, 4, pin_memory=True)
+    assert not next(iter(loader))["x"].is_pinned()
+    with pytest.raises(ValueError, match="expected one of torch"):
+        BatchLoader(ds, 4, device="nowhere")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_pinned_batches_arrive_whole(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 16, shuffle=True, device="cuda", pin_memory=True)
+    order = tenfold.permutation(ROWS, 0, 0)[:]
+    found = [batch["id"] for batch in loader]
+    assert all(ids.is_cuda for ids in found)
+    assert torch.equal(torch.cat(found).cpu(), order)
