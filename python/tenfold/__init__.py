@@ -41,6 +41,7 @@ _EXPORTS = {
         "mix",
         "permutation",
     ],
+    "tenfold.dataset._iterable": ["IterableDataset"],
     "tenfold.tensordict": [
         "LazyStackedTensorDict",
         "NonTensorData",

@@ -34,6 +34,7 @@ from tenfold.dataset import collate as collate
 from tenfold.dataset import concat as concat
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
+from tenfold.dataset._iterable import IterableDataset as IterableDataset
 from tenfold.tensordict import LazyStackedTensorDict as LazyStackedTensorDict
 from tenfold.tensordict import NonTensorData as NonTensorData
 from tenfold.tensordict import NonTensorStack as NonTensorStack

@@ -1,0 +1,359 @@
+"""Rows of a data set, or of text files, as a stream."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from tenfold._arrays import torch_or_none
+from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._deal import Deal, member
+from tenfold.dataset._permutation import permutation
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._schema import Schema
+from tenfold.dataset._text_records import text_files
+from tenfold.dataset._text_schema import as_schema
+from tenfold.dataset._text_stream import TextStream, piece_order, schema_of
+from tenfold.dataset._workers import Workers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from tenfold.dataset._text_stream import OnError
+
+if (_torch := torch_or_none()) is not None:
+    _Base: Any = _torch.utils.data.IterableDataset
+else:
+    _Base = object
+
+# Rows of a data set that are gathered at a time.
+_CHUNK_ROWS = 256
+# Of text files that are to be shuffled.
+_DEFAULT_BUFFER = 1024
+
+
+class IterableDataset(_Base):  # type: ignore[misc]
+    """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
+
+    Ranks and the workers of a ``DataLoader`` each get rows of their own: together all of them, each
+    once. The order depends on seed and epoch alone.
+
+    >>> rows = tenfold.IterableDataset("flights", shuffle=True, seed=7)
+    >>> for batch in DataLoader(rows, batch_size=256, num_workers=4):
+    ...     train(batch["price"])
+    >>> rows = tenfold.IterableDataset("logs/*.jsonl.gz", shuffle_buffer=10_000)
+
+    **Epochs.** An epoch that was iterated to its end in this process advances the epoch. Workers
+    cannot tell this process, so before each pass through a ``DataLoader`` with workers call
+    ``set_epoch(e)``; without, the next pass has the same order.
+
+    **Resuming.** `state_dict` says what was handed out; after `load_state_dict` the next iteration
+    hands out the rest, each row once, on any number of ranks and workers, and on the same number in
+    the order of an iteration that never stopped. With workers, it counts the batches that the
+    ``DataLoader`` has given, so it needs the loader's iterator: ask while the loop runs, and not
+    after a ``break``. All ranks must have made the same number of steps.
+
+    Args:
+        source: A `Dataset`, or a path or TensorDict to make one of; or the path of a ``.jsonl``,
+            ``.json``, ``.csv`` or ``.tsv`` file (or ``.gz`` of one), a glob, or a list of them.
+        columns: Names of some columns; None: all.
+        shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
+            shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` says
+            another.
+        shuffle_buffer: Rows are read that many at a time, shuffled, and handed out.
+        seed: Of the shuffle.
+        rank: Of this process; None: of ``torch.distributed``, if it is initialised.
+        world_size: Number of ranks; None: the same.
+        schema: Of text files; None: what the first file's records need, for which it is read once.
+        transform: Called with each row; what it gives is handed out.
+        on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
+            ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
+
+    Raises:
+        FileNotFoundError: For a file that is not there, or a glob that matches nothing.
+        KeyError: For a column that is not there.
+        ValueError: For an argument out of range.
+        CorruptFileError: While iterating, for text that is no record, naming file, line and row.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        columns: Iterable[str | tuple[str, ...]] | None = None,
+        shuffle: bool = False,
+        shuffle_buffer: int = 0,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        schema: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        for name, value in (("shuffle_buffer", shuffle_buffer), ("seed", seed)):
+            if value < 0:
+                raise ValueError(f"iterable dataset: {name}: expected 0 or more, found {value}")
+        if on_error not in ("raise", "skip", "collect"):
+            raise ValueError(
+                'iterable dataset: on_error: expected "raise", "skip" or "collect", found '
+                f"{on_error!r}"
+            )
+        if (rank is None) != (world_size is None):
+            raise ValueError(
+                "iterable dataset: expected rank and world_size, or neither, found "
+                f"rank={rank} and world_size={world_size}"
+            )
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise ValueError(
+                f"iterable dataset: rank: expected 0 to {world_size - 1}, found {rank}"
+            )
+        self._shuffle = shuffle
+        self._buffer = shuffle_buffer
+        self._rank, self._world_size = rank, world_size
+        self._transform = transform
+        self._source: Dataset | TextStream
+        files = text_files(source)
+        if files is not None:
+            self._schema = _chosen(
+                schema_of(files[0], on_error) if schema is None else as_schema(schema), columns
+            )
+            self._source = TextStream(files, self._schema, on_error)
+            if shuffle and not shuffle_buffer:
+                self._buffer = _DEFAULT_BUFFER
+        else:
+            dataset = source if isinstance(source, Dataset) else Dataset(source)
+            self._source = dataset if columns is None else dataset.select(columns)
+            self._schema = self._source.schema
+        self._seed = seed
+        self._epoch = 0
+        self._deal = Deal.fresh(1, 1)
+        self._resumes = False
+        # Of the newest iteration in this process: how many rows it was given, from `_deal` on.
+        self._newest: object = None
+        self._handed_out = 0
+        # Counted, so that workers see what has changed since they were started.
+        self._generation = 0
+        self._loads = 0
+        self._workers = Workers()
+        self._begin_generation()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the rows, before `transform`."""
+        return self._schema
+
+    @property
+    def bad_rows(self) -> list[dict[str, Any]]:
+        """With ``on_error="collect"``: ``{"path", "line", "row", "error", "text"}`` of each.
+
+        Of the rows that were read in this process: not of those that workers read.
+        """
+        return self._source.bad_rows if isinstance(self._source, TextStream) else []
+
+    # --- iteration ---
+
+    def __iter__(self) -> Iterator[Any]:
+        torch = torch_or_none()
+        worker = None if torch is None else torch.utils.data.get_worker_info()
+        rank, world_size = self._ranks()
+        if worker is not None:
+            return self._in_worker(worker.id, worker.num_workers, rank, world_size)
+        self._deal = self._deal if self._resumes else Deal.fresh(world_size, 1)
+        self._deal = self._deal.dealt_to(world_size, 1)
+        self._resumes = False
+        self._handed_out = 0
+        self._newest = token = object()
+        return self._in_this_process(token, self._rows(self._deal, self._epoch, rank, 0))
+
+    def _in_this_process(self, token: object, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+        for place, row in rows:
+            if self._newest is token:
+                self._handed_out = place
+            yield row
+        if self._newest is token:
+            self.set_epoch(self._epoch + 1)
+
+    def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
+        generation, loads, epoch, is_first = self._workers.begin(worker)
+        if loads != self._loads:
+            # Raised for the first batch, because a DataLoader tells of errors in batches only.
+            return iter(_refuse, None)
+        resumes = self._resumes and is_first and generation == self._generation
+        deal = self._deal if resumes else Deal.fresh(world_size, workers)
+        deal = deal.dealt_to(world_size, workers)
+        return self._counted(worker, self._rows(deal, epoch, rank, worker))
+
+    def _counted(self, worker: int, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+        size = 0
+        for _, row in rows:
+            size += 1
+            yield row
+        self._workers.end(worker, size)
+
+    def _ranks(self) -> tuple[int, int]:
+        if self._rank is not None and self._world_size is not None:
+            return self._rank, self._world_size
+        torch = torch_or_none()
+        if torch is None or not torch.distributed.is_available():
+            return 0, 1
+        if not torch.distributed.is_initialized():
+            return 0, 1
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+    def _rows(self, deal: Deal, epoch: int, rank: int, worker: int) -> Iterator[tuple[int, Any]]:
+        """Places, counted from 1 in what this worker is dealt, and rows."""
+        numbers = deal.numbers(rank, worker)
+        if isinstance(self._source, TextStream):
+            rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
+        else:
+            rows = _rows_of(self._source, self._order(epoch), numbers)
+        if self._transform is None:
+            return rows
+        transform = self._transform
+        return ((place, transform(row)) for place, row in rows)
+
+    def _order(self, epoch: int) -> Callable[[int], int]:
+        """The position of the row that comes as the n-th."""
+        size = len(self._source) if isinstance(self._source, Dataset) else 0
+        if self._shuffle:
+            return permutation(size, self._seed, epoch).__getitem__
+        if self._buffer < 2:
+            return int
+        buffer, seed = self._buffer, self._seed
+
+        @functools.lru_cache(maxsize=2)
+        def order_of(piece: int) -> permutation:
+            return piece_order(min(buffer, size - piece * buffer), piece, seed, epoch)
+
+        return lambda n: n - n % buffer + order_of(n // buffer)[n % buffer]
+
+    # --- where it stands ---
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration makes this epoch, from its first row.
+
+        Raises:
+            ValueError: For a negative one.
+        """
+        if epoch < 0:
+            raise ValueError(f"iterable dataset: epoch: expected 0 or more, found {epoch}")
+        self._epoch = epoch
+        self._deal = Deal.fresh(1, 1)
+        self._resumes = False
+        self._handed_out = 0
+        self._newest = None
+        self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        self._generation += 1
+        self._workers.publish(self._generation, self._loads, self._epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"seed", "epoch", "position"}``: which rows of all ranks were handed out.
+
+        While workers are at different batches, more members say which rows beyond the position
+        were. Rows that were made ahead and not handed out do not count; nor do bad rows that
+        workers skipped, for which as many rows come again.
+
+        Raises:
+            UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
+                and its iterator is gone.
+        """
+        epoch, deal = self._epoch, self._deal
+        if self._newest is not None:
+            deal = deal.advanced([self._handed_out])
+        elif self._workers.has_begun(self._generation):
+            made = self._workers.newest_pass(self, self._generation)
+            if made is None:
+                raise UnsupportedError(
+                    "iterable dataset: a DataLoader with workers has left the epoch in the middle, "
+                    "and how many batches it gave is not known any more: expected state_dict() "
+                    "while its iterator lives, found it gone; call it within the loop"
+                )
+            _, world_size = self._ranks()
+            if made.is_done:
+                epoch, deal = epoch + 1, Deal.fresh(1, 1)
+            else:
+                deal = Deal.fresh(world_size, len(made.rows)) if made.is_fresh else deal
+                deal = deal.dealt_to(world_size, len(made.rows))
+                deal = deal.advanced(made.rows, made.batches)
+        return {"seed": self._seed, "epoch": epoch, **deal.to_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration hands out what was not; seed and epoch become the state's.
+
+        Raises:
+            ValueError: If it is no such state, or lies beyond the rows of a data set.
+        """
+        seed, epoch, deal = member(state, "seed"), member(state, "epoch"), Deal.from_state(state)
+        if isinstance(self._source, Dataset) and deal.position > len(self._source):
+            raise ValueError(
+                f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
+                f"of the data set, found {deal.position}"
+            )
+        self._loads += 1
+        self.set_epoch(epoch)
+        self._seed = seed
+        self._deal = deal
+        self._resumes = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The ranks are those of the process that sends it: a worker has no process group.
+        rank, world_size = self._ranks()
+        return self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+
+    def __repr__(self) -> str:
+        return f"IterableDataset({', '.join(self._schema)})"
+
+
+def _refuse() -> object:
+    raise UnsupportedError(
+        "iterable dataset: load_state_dict was called after the workers were started: expected it "
+        "before, found persistent workers; make a new DataLoader"
+    )
+
+
+def _rows_of(
+    dataset: Dataset, order: Callable[[int], int], numbers: Iterator[int]
+) -> Iterator[tuple[int, Any]]:
+    size = len(dataset)
+    mine = itertools.takewhile(lambda number: number < size, numbers)
+    place = 0
+    while chunk := [order(number) for number in itertools.islice(mine, _CHUNK_ROWS)]:
+        for row in dataset._samples(dataset._native.rows(chunk, {}, jagged), len(chunk)):
+            place += 1
+            yield place, row
+
+
+def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> Schema:
+    """Some of the columns of text files, in this order."""
+    if columns is None:
+        return schema
+    chosen: dict[str, Any] = {}
+    for name in columns:
+        keys = (name,) if isinstance(name, str) else tuple(name)
+        if len(keys) == 1 and keys[0] not in schema:
+            keys = tuple(keys[0].split("."))
+        _choose(schema, keys, chosen)
+    return _schema_of(chosen)
+
+
+def _choose(schema: Any, keys: tuple[str, ...], into: dict[str, Any]) -> None:
+    if not isinstance(schema, Schema) or keys[0] not in schema:
+        raise KeyNotFoundError(f"iterable dataset: no column {'.'.join(keys)!r}")
+    if len(keys) == 1:
+        into[keys[0]] = schema[keys[0]]
+    else:
+        _choose(schema[keys[0]], keys[1:], into.setdefault(keys[0], {}))
+
+
+def _schema_of(columns: dict[str, Any]) -> Schema:
+    return Schema(
+        {
+            name: _schema_of(column) if isinstance(column, dict) else column
+            for name, column in columns.items()
+        }
+    )

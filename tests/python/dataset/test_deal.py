@@ -1,0 +1,85 @@
+"""The dealing of a stream's rows to ranks and workers."""
+
+from __future__ import annotations
+
+import json
+from itertools import count, islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenfold.dataset._deal import Deal
+
+
+def given_out(deal: Deal, rows: list[int]) -> list[int]:
+    """What all workers of all ranks hand out, `rows` each."""
+    return [
+        number
+        for rank in range(deal.world_size)
+        for worker, wanted in enumerate(rows)
+        for number in islice(deal.numbers(rank, worker), wanted)
+    ]
+
+
+@given(
+    legs=st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.lists(st.integers(0, 9), min_size=1, max_size=4),
+            st.integers(0, 20),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_the_ranks_and_workers_each_number_is_handed_out_once(
+    legs: list[tuple[int, list[int], int]],
+) -> None:
+    deal = Deal.fresh(1, 1)
+    seen: list[int] = []
+    for world_size, rows, batches in legs:
+        deal = Deal.from_state(json.loads(json.dumps(deal.to_state())))
+        deal = deal.dealt_to(world_size, len(rows))
+        seen += given_out(deal, rows)
+        deal = deal.advanced(rows, batches)
+    assert len(set(seen)) == len(seen)
+    missing = (number for number in count() if number not in set(seen))
+    rest = deal.dealt_to(1, 1).numbers(0, 0)
+    assert list(islice(rest, 50)) == list(islice(missing, 50))
+    assert set(range(deal.position)) <= set(seen)
+
+
+def test_a_state_is_small_where_all_workers_are_as_far() -> None:
+    deal = Deal.fresh(2, 4).advanced([64] * 4, 4)
+    assert deal.to_state() == {"position": 512}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, '"position"'),
+        ({}, '"position": expected an int of 0 or more, found None'),
+        ({"position": -1}, "found -1"),
+        ({"position": True}, "found True"),
+        ({"position": 0, "taken": [0]}, '"world_size"'),
+        (
+            {"position": 0, "taken": [0], "world_size": 2, "workers": 1, "next_worker": 0},
+            "expected 2 numbers",
+        ),
+        (
+            {"position": 0, "taken": [-1], "world_size": 1, "workers": 1, "next_worker": 0},
+            "list of ints",
+        ),
+        (
+            {"position": 0, "taken": [0], "world_size": 1, "workers": 0, "next_worker": 0},
+            '"workers": expected an int of 1',
+        ),
+        ({"position": 0, "holes": "12"}, '"holes"'),
+    ],
+    ids=str,
+)
+def test_what_is_no_state_is_refused(state: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Deal.from_state(state)

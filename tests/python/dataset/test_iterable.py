@@ -1,0 +1,222 @@
+"""`tenfold.IterableDataset` over data sets."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import tenfold
+from tenfold import Dataset, IterableDataset
+
+ROWS = 1000
+
+
+def ids(rows: object) -> list[int]:
+    return [int(row["id"]) for row in rows]
+
+
+def batch_ids(loader: DataLoader) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in loader]
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [row for batch in batches for row in batch]
+
+
+def test_rows_come_in_order_as_the_data_set_gives_them(ds: Dataset, path: Path) -> None:
+    rows = list(IterableDataset(path))
+    assert ids(rows) == list(range(ROWS))
+    expected = ds[617]
+    assert list(rows[617]) == list(expected)
+    for name in ("x", "id", "flag", "half", "frame"):
+        assert rows[617][name].dtype == expected[name].dtype
+        assert torch.equal(rows[617][name], expected[name])
+    assert rows[617]["camera"] == expected["camera"]
+
+
+def test_shuffled_it_is_the_loaders_order_epoch_after_epoch(ds: Dataset) -> None:
+    rows = IterableDataset(ds, shuffle=True, seed=3)
+    for epoch in range(2):
+        assert ids(rows) == tenfold.permutation(ROWS, 3, epoch)[:].tolist()
+    rows.set_epoch(0)
+    assert ids(rows) == tenfold.permutation(ROWS, 3, 0)[:].tolist()
+
+
+def test_a_buffer_shuffles_nearby_rows(ds: Dataset) -> None:
+    rows = IterableDataset(ds, shuffle_buffer=64, seed=5)
+    first, second = ids(rows), ids(rows)
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert first != second
+    assert first != sorted(first)
+    assert all(abs(row - place) < 64 for place, row in enumerate(first))
+
+
+def test_columns_views_maps_and_transforms_apply(ds: Dataset) -> None:
+    view = ds.range(10, 13).map(lambda row: {"id": row["id"], "twice": row["id"] * 2})
+    rows = IterableDataset(view, transform=lambda row: int(row["twice"]))
+    assert list(rows) == [20, 22, 24]
+    assert list(IterableDataset(ds, columns=["id", ("camera", "gain")]).schema) == ["id", "camera"]
+    with pytest.raises(KeyError, match="nope"):
+        IterableDataset(ds, columns=["nope"])
+
+
+def test_it_is_a_stream_of_torch_without_a_length(ds: Dataset) -> None:
+    rows = IterableDataset(ds)
+    assert isinstance(rows, torch.utils.data.IterableDataset)
+    with pytest.raises(TypeError):
+        len(rows)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_and_workers_share_the_rows(path: Path, workers: int, shuffle: bool) -> None:
+    seen = []
+    for rank in range(2):
+        rows = IterableDataset(path, shuffle=shuffle, rank=rank, world_size=2)
+        seen += flat(batch_ids(DataLoader(rows, batch_size=7, num_workers=workers)))
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_spawned_workers_share_the_rows(path: Path) -> None:
+    loader = DataLoader(
+        IterableDataset(path), batch_size=64, num_workers=2, multiprocessing_context="spawn"
+    )
+    assert sorted(flat(batch_ids(loader))) == list(range(ROWS))
+
+
+@given(
+    size=st.integers(0, 300),
+    cut=st.integers(0, 320),
+    shuffle=st.booleans(),
+    buffer=st.sampled_from([0, 1, 16]),
+    world_size=st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_resumed_on_other_ranks_the_rest_is_the_same(
+    size: int, cut: int, shuffle: bool, buffer: int, world_size: int
+) -> None:
+    data = Dataset({"id": torch.arange(size)})
+    options = {"shuffle": shuffle, "shuffle_buffer": buffer}
+    whole = ids(IterableDataset(data, seed=5, **options))
+    first = IterableDataset(data, seed=5, **options)
+    seen = ids(islice(first, cut))
+    state = json.loads(json.dumps(first.state_dict()))
+    if cut > size:
+        assert state == {"seed": 5, "epoch": 1, "position": 0}
+        return
+    assert state == {"seed": 5, "epoch": 0, "position": min(cut, size)}
+    rest: list[list[int]] = []
+    for rank in range(world_size):
+        rows = IterableDataset(data, rank=rank, world_size=world_size, **options)
+        rows.load_state_dict(state)
+        rest.append(ids(rows))
+        assert rows.state_dict() == {"seed": 5, "epoch": 1, "position": 0}
+    for step in range(max(map(len, rest))):
+        seen += [rows[step] for rows in rest if step < len(rows)]
+    assert seen == whole
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 6, 7, 40])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_loader_with_workers_goes_on_as_if_it_had_not_stopped(
+    path: Path, cut: int, workers: int
+) -> None:
+    def loader(rows: IterableDataset) -> DataLoader:
+        return DataLoader(rows, batch_size=10, num_workers=workers)
+
+    whole = batch_ids(loader(IterableDataset(path, shuffle=True, seed=2)))
+    first = IterableDataset(path, shuffle=True, seed=2)
+    iterator = iter(loader(first))
+    seen = [next(iterator)["id"].tolist() for _ in range(cut)]
+    state = json.loads(json.dumps(first.state_dict()))
+    second = IterableDataset(path, shuffle=True)
+    second.load_state_dict(state)
+    assert seen + batch_ids(loader(second)) == whole
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_it_goes_on_with_another_number_of_workers(path: Path, workers: int) -> None:
+    first = IterableDataset(path, shuffle=True)
+    iterator = iter(DataLoader(first, batch_size=10, num_workers=3))
+    seen = [next(iterator)["id"].tolist() for _ in range(17)]
+    second = IterableDataset(path, shuffle=True)
+    second.load_state_dict(first.state_dict())
+    seen += batch_ids(DataLoader(second, batch_size=8, num_workers=workers))
+    assert sorted(flat(seen)) == list(range(ROWS))
+
+
+def test_after_the_last_batch_of_workers_the_state_is_the_next_epochs(path: Path) -> None:
+    rows = IterableDataset(path)
+    loader = DataLoader(rows, batch_size=100, num_workers=2)
+    assert len(batch_ids(loader)) == 10
+    assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
+
+
+def test_a_loop_over_workers_that_was_left_cannot_be_asked_where_it_stood(path: Path) -> None:
+    rows = IterableDataset(path)
+    for _ in DataLoader(rows, batch_size=10, num_workers=2):
+        break
+    with pytest.raises(tenfold.UnsupportedError, match="call it within the loop"):
+        rows.state_dict()
+    rows.set_epoch(0)
+    assert rows.state_dict()["position"] == 0
+
+
+def test_persistent_workers_see_the_epoch_and_refuse_a_state(path: Path) -> None:
+    rows = IterableDataset(path, shuffle=True, seed=1)
+    loader = DataLoader(rows, batch_size=1, num_workers=1, persistent_workers=True)
+    for epoch in (0, 3):
+        rows.set_epoch(epoch)
+        assert flat(batch_ids(loader)) == tenfold.permutation(ROWS, 1, epoch)[:].tolist()
+    rows.load_state_dict({"seed": 1, "epoch": 0, "position": 10})
+    with pytest.raises(tenfold.UnsupportedError, match="make a new DataLoader"):
+        next(iter(loader))
+
+
+def test_a_break_starts_the_epoch_again_and_a_state_is_used_once(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 10))
+    assert ids(islice(rows, 4)) == ids(islice(rows, 4)) == [0, 1, 2, 3]
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 7})
+    assert ids(islice(rows, 1)) == [7]
+    assert ids(islice(rows, 1)) == [0]
+
+
+def test_it_pickles_by_path_where_it_stands(path: Path) -> None:
+    rows = IterableDataset(path, rank=1, world_size=2)
+    rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
+    again = pickle.loads(pickle.dumps(rows))
+    assert ids(again) == [991, 993, 995, 997, 999]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"shuffle_buffer": -1}, "shuffle_buffer"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"rank": 1}, "rank and world_size"),
+        ({"rank": 2, "world_size": 2}, "expected 0 to 1"),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        IterableDataset(ds, **options)
+
+
+def test_states_that_do_not_fit_are_refused(ds: Dataset) -> None:
+    rows = IterableDataset(ds)
+    with pytest.raises(ValueError, match="1000 rows"):
+        rows.load_state_dict({"seed": 0, "epoch": 0, "position": ROWS + 1})
+    with pytest.raises(ValueError, match='"epoch"'):
+        rows.load_state_dict({"seed": 0, "position": 1})
+    with pytest.raises(ValueError, match="epoch"):
+        rows.set_epoch(-1)

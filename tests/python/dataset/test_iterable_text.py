@@ -1,0 +1,265 @@
+"""`tenfold.IterableDataset` straight from JSON lines and CSV."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import tenfold
+from tenfold import Column, IterableDataset
+
+RECORDS = [
+    {"id": 0, "x": 1.5, "name": "Ann", "tags": ["a"], "pos": {"lat": 1, "lon": 2.5}, "v": [1, 2]},
+    {"id": 1, "x": None, "name": None, "tags": [], "pos": {"lat": 3, "lon": 4}, "v": [3, 4]},
+    {"id": 2, "x": 3, "name": "Zoë", "tags": ["b", "c"], "pos": {"lat": 5, "lon": 6}, "v": [5, 6]},
+]
+
+
+def write(path: Path, records: object) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def ids(rows: object) -> list[int]:
+    return [int(row["id"]) for row in rows]
+
+
+def test_records_of_json_lines_are_typed_by_the_first_file(tmp_path: Path) -> None:
+    rows = IterableDataset(write(tmp_path / "data.jsonl", RECORDS))
+    assert dict(rows.schema.items()) == {
+        "id": Column("int64"),
+        "x": Column("float64", nullable=True),
+        "name": Column("string", nullable=True),
+        "tags": Column("string", ragged=True),
+        "pos": tenfold.Schema({"lat": Column("int64"), "lon": Column("float64")}),
+        "v": Column("int64", (2,)),
+    }
+    first, second, third = rows
+    assert list(first) == ["id", "x", "name", "name.valid", "tags", "pos", "v"]
+    assert first["id"].dtype == torch.int64
+    assert first["id"].shape == ()
+    assert first["v"].tolist() == [1, 2]
+    assert math.isnan(second["x"])
+    assert second["name"] == ""
+    assert not second["name.valid"]
+    assert second["tags"] == []
+    assert third["name"] == "Zoë"
+    assert third["pos"]["lon"] == 6.0
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["true", "false"], Column("bool")),
+        (["true", "2"], Column("int64")),
+        (["1", "18446744073709551615"], Column("uint64")),
+        (["-1", "18446744073709551615"], Column("string")),
+        (["1", "2.5"], Column("float64")),
+        (["9007199254740993", "0.5"], Column("string")),
+        (["1", '"a"'], Column("string")),
+        (["null", "null"], Column("float64", nullable=True)),
+        (["[1, 2]", "[3]"], Column("int64", ragged=True)),
+        (["[1, 2]", "[3, 4.5]"], Column("float64", (2,))),
+        (["[]", "[]"], Column("float64", ragged=True)),
+        (["[[1, 2]]", "[[3, 4], [5, 6]]"], Column("int64", (2,), ragged=True)),
+        (["[[1], [2, 3]]", "[]"], Column("string")),
+        (['[{"a": 1}]', "[]"], Column("string")),
+    ],
+    ids=str,
+)
+def test_the_narrowest_column_that_holds_all_is_chosen(
+    tmp_path: Path, values: list[str], expected: Column
+) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(f'{{"a": {value}}}\n' for value in values))
+    assert IterableDataset(path).schema["a"] == expected
+
+
+def test_promoted_numbers_keep_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"a": 1.50}\n{"a": "x"}\n{"a": [{"b": 1.50}]}\n'.replace('{"a": [', '{"c": ['))
+    assert [row["a"] for row in IterableDataset(path)] == ["1.50", "x", ""]
+
+
+def test_csv_cells_are_typed(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(
+        b"\xef\xbb\xbfid,flag,x,code,text\r\n"
+        b'1,True,nan,007,"a ""b"", c"\r\n'
+        b"2,FALSE,-1e3,+5,\r\n"
+        b'3,true,,1 2,"two\nlines"\r\n'
+    )
+    rows = IterableDataset(path)
+    assert str(rows.schema) == "id: int64\nflag: bool\nx: float64?\ncode: string\ntext: string?"
+    first, second, third = rows
+    assert first["text"] == 'a "b", c'
+    assert (first["code"], second["code"], third["code"]) == ("007", "+5", "1 2")
+    assert [bool(row["flag"]) for row in (first, second, third)] == [True, False, True]
+    assert second["x"] == -1000.0
+    assert math.isnan(third["x"])
+    assert not second["text.valid"]
+    assert third["text"] == "two\nlines"
+
+
+def test_compressed_files_and_globs_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for part in (2, 0, 1):
+        with gzip.open(tmp_path / f"part{part}.jsonl.gz", "wt") as file:
+            file.writelines(f'{{"id": {part * 10 + i}}}\n\n' for i in range(10))
+    assert ids(IterableDataset(str(tmp_path / "*.jsonl.gz"))) == list(range(30))
+    shuffled = IterableDataset(str(tmp_path / "*.jsonl.gz"), shuffle=True, seed=1)
+    first, second = ids(shuffled), ids(shuffled)
+    assert sorted(first) == sorted(second) == list(range(30))
+    assert first != second
+    with pytest.raises(FileNotFoundError, match="expected a file, found none"):
+        IterableDataset(str(tmp_path / "*.csv"))
+
+
+def test_a_json_file_with_one_array_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps([{"id": i} for i in range(5)], indent=2))
+    assert ids(IterableDataset(path)) == list(range(5))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4),
+    cut=st.integers(0, 60),
+    world_size=st.integers(1, 3),
+    buffer=st.sampled_from([0, 7]),
+    shuffle=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_resumed_on_other_ranks_every_row_comes_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    sizes: list[int],
+    cut: int,
+    world_size: int,
+    buffer: int,
+    shuffle: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("text")
+    total = 0
+    for number, size in enumerate(sizes):
+        write(folder / f"{number}.jsonl", [{"id": total + i} for i in range(size)])
+        total += size
+    options = {
+        "schema": {"id": torch.int64},
+        "shuffle": shuffle,
+        "shuffle_buffer": buffer,
+    }
+    source = str(folder / "*.jsonl")
+    first = IterableDataset(source, seed=3, **options)
+    seen = ids(islice(first, cut))
+    state = json.loads(json.dumps(first.state_dict()))
+    if cut <= total:
+        for rank in range(world_size):
+            rows = IterableDataset(source, rank=rank, world_size=world_size, **options)
+            rows.load_state_dict(state)
+            seen += ids(rows)
+    assert sorted(seen) == list(range(total))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_share_the_rows_and_go_on(tmp_path: Path, workers: int) -> None:
+    path = write(tmp_path / "data.jsonl", [{"id": i} for i in range(100)])
+    first = IterableDataset(path, shuffle_buffer=16)
+    iterator = iter(DataLoader(first, batch_size=8, num_workers=workers))
+    seen = [row for _ in range(5) for row in next(iterator)["id"].tolist()]
+    second = IterableDataset(path, shuffle_buffer=16)
+    second.load_state_dict(first.state_dict())
+    for batch in DataLoader(second, batch_size=8, num_workers=workers):
+        seen += batch["id"].tolist()
+    assert sorted(seen) == list(range(100))
+
+
+def test_a_schema_is_what_rows_are_checked_against(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.jsonl", [{"a": 1, "b": [1, 2], "c": 0}, {"a": 2.5, "b": [3]}])
+    schema = {"a": torch.float32, "b": ("int8", (2,))}
+    rows = IterableDataset(path, schema=schema)
+    iterator = iter(rows)
+    first = next(iterator)
+    assert list(first) == ["a", "b"]
+    assert first["a"].dtype == torch.float32
+    assert first["b"].dtype == torch.int8
+    message = rf'{path}: line 2 \(row 1\), column "b": expected int8\[2\], found \[3\]'
+    with pytest.raises(ValueError, match=message):
+        next(iterator)
+    assert IterableDataset(path, columns=["a"]).schema == tenfold.Schema({"a": Column("float64")})
+    with pytest.raises(KeyError, match="nope"):
+        IterableDataset(path, columns=["nope"])
+    saved = tmp_path / "schema.json"
+    saved.write_text(rows.schema.to_json())
+    assert IterableDataset(path, schema=saved).schema == rows.schema
+
+
+BAD = [
+    (b"{", "expected JSON"),
+    (b"[1]", "expected an object, found list"),
+    (b'{"id": 1, "id": 2}', "the key 'id' twice"),
+    (b'{"id": "\\ud800"}', "a lone surrogate"),
+    (b'{"id": "\xff"}', "expected UTF-8"),
+    (b"[" * 100_000, "expected JSON"),
+    (b'{"id": 1' + b"0" * 5000 + b"}", "expected int64"),
+    (b'{"id": 1e999}', "expected int64"),
+    (b'{"id": {"deep": 1}}', "expected int64"),
+    (b"{}", "expected int64, found null"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=lambda value: repr(value)[:30])
+def test_bad_records_are_named_skipped_or_collected(
+    tmp_path: Path, text: bytes, message: str
+) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"id": 0}\n\n' + text + b'\n{"id": 2}\n')
+    schema = {"id": "int64"}
+    iterator = iter(IterableDataset(path, schema=schema))
+    assert next(iterator)["id"] == 0
+    with pytest.raises(ValueError, match=r"line 3 \(row 1\)") as caught:
+        next(iterator)
+    assert message in str(caught.value)
+    with pytest.warns(UserWarning, match="1 bad rows were skipped"):
+        assert ids(IterableDataset(path, schema=schema, on_error="skip")) == [0, 2]
+    rows = IterableDataset(path, schema=schema, on_error="collect")
+    assert ids(rows) == [0, 2]
+    (bad,) = rows.bad_rows
+    assert (bad["line"], bad["row"]) == (3, 1)
+    assert message in bad["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a,a\n1,2\n", "expected a header of different names, found 'a' twice"),
+        (b"", "found none"),
+        (b"a,b\n1\n", r"line 2 \(row 0\): expected 2 cells as in the header, found 1"),
+        (b'a,b\n1,"x\n', "expected a closing quote"),
+        (b'a,b\n1,x"y"z\n', "expected quotes around a whole cell"),
+    ],
+    ids=repr,
+)
+def test_csv_that_is_none_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        list(IterableDataset(path))
+
+
+def test_a_column_of_objects_and_numbers_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.jsonl", [{"a": {"b": [1]}}, {"a": {"b": 1}}])
+    with pytest.raises(ValueError, match=r'column "a\.b".*list'):
+        IterableDataset(path)
+
+
+def test_a_list_with_another_kind_of_file_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.jsonl", RECORDS)
+    with pytest.raises(tenfold.UnsupportedError, match="ingest reads more kinds"):
+        IterableDataset([path, tmp_path / "data.parquet"])
