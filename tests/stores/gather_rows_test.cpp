@@ -1,0 +1,72 @@
+#include "stores/gather_rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+namespace tenfold {
+namespace {
+
+/// Bytes that tell where they came from.
+std::vector<std::byte> numbered(std::size_t size_bytes) {
+  std::vector<std::byte> bytes(size_bytes);
+  for (std::size_t i = 0; i < size_bytes; ++i) {
+    bytes[i] = static_cast<std::byte>(i * 2'654'435'761U >> 13U);
+  }
+  return bytes;
+}
+
+std::vector<std::byte> one_by_one(const std::vector<std::byte>& from, std::size_t row_bytes,
+                                  std::size_t stride_bytes, const std::vector<std::int64_t>& rows) {
+  std::vector<std::byte> out;
+  for (const std::int64_t row : rows) {
+    const auto begin = from.begin() + row * static_cast<std::int64_t>(stride_bytes);
+    out.insert(out.end(), begin, begin + static_cast<std::int64_t>(row_bytes));
+  }
+  return out;
+}
+
+void expect_equal_to_one_by_one(std::size_t row_bytes, std::size_t stride_bytes,
+                                const std::vector<std::int64_t>& rows) {
+  constexpr std::size_t kNumRows = 50;
+  constexpr auto kUntouched = std::byte{0xA5};
+  // Not aligned, as in a safetensors file.
+  const std::vector<std::byte> from = numbered(1 + kNumRows * stride_bytes);
+  std::vector<std::byte> out(rows.size() * row_bytes + 1, kUntouched);
+  gather_rows(from.data() + 1, row_bytes, stride_bytes, rows, out.data());
+  const std::vector<std::byte> shifted(from.begin() + 1, from.end());
+  std::vector<std::byte> expected = one_by_one(shifted, row_bytes, stride_bytes, rows);
+  expected.push_back(kUntouched);
+  ASSERT_EQ(out, expected) << row_bytes << " bytes every " << stride_bytes << ", " << rows.size()
+                           << " rows";
+}
+
+TEST(GatherRows, CopiesRowsOfEveryLengthToTheByte) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < 70; ++i) rows.push_back(i * 37 % 50);
+  for (std::size_t row_bytes = 0; row_bytes <= 200; ++row_bytes) {
+    expect_equal_to_one_by_one(row_bytes, row_bytes, rows);
+    expect_equal_to_one_by_one(row_bytes, row_bytes + 3, rows);
+  }
+  for (const std::size_t row_bytes :
+       std::initializer_list<std::size_t>{336, 1023, 2048, 4095, 4096, 4097, 4160, 5000, 28'224}) {
+    expect_equal_to_one_by_one(row_bytes, row_bytes, rows);
+  }
+}
+
+TEST(GatherRows, CopiesAnyNumberOfRows) {
+  for (const std::size_t row_bytes :
+       std::initializer_list<std::size_t>{1, 8, 12, 64, 100, 336, 5000}) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < 40; ++i) {
+      expect_equal_to_one_by_one(row_bytes, row_bytes, rows);
+      rows.push_back(49 - i);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenfold
