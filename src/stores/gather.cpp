@@ -266,11 +266,22 @@ class Gatherer {
     into.values = take(column.dtype, std::move(shape));
     const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
     std::byte* out = into.values.raw_data();
-    for (const Extent& extent : extents) {
-      const std::uint64_t size = static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes;
-      if (size != 0) std::memcpy(out, source(index, extent), static_cast<std::size_t>(size));
-      out += size;
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      out += copy_extent(index, extents, i, row_bytes, out);
     }
+  }
+
+  /// Returns the bytes that were copied.
+  std::size_t copy_extent(std::size_t index, const std::vector<Extent>& extents, std::size_t i,
+                          std::uint64_t row_bytes, std::byte* out) const {
+    constexpr std::size_t kAhead = 3;
+    const Extent& extent = extents[i];
+    const auto size =
+        static_cast<std::size_t>(static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes);
+    if (size == 0) return 0;
+    const Extent& coming = extents[std::min(i + kAhead, extents.size() - 1)];
+    copy_asking_for(source(index, coming), source(index, extent), size, out);
+    return size;
   }
 
   /// Rows counted in items become rows counted in bytes; the items' own ends go to the batch.
@@ -313,10 +324,9 @@ class Gatherer {
     const auto padded_bytes = static_cast<std::uint64_t>(longest) * row_bytes;
     const std::vector<std::byte> filler = filler_of(column, pad);
     std::byte* out = into.values.raw_data();
-    for (const Extent& extent : extents) {
-      const std::uint64_t size = static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes;
-      if (size != 0) std::memcpy(out, source(index, extent), static_cast<std::size_t>(size));
-      fill(std::span(out + size, static_cast<std::size_t>(padded_bytes - size)), filler);
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      const std::size_t size = copy_extent(index, extents, i, row_bytes, out);
+      fill(std::span(out + size, static_cast<std::size_t>(padded_bytes) - size), filler);
       out += padded_bytes;
     }
   }

@@ -83,6 +83,22 @@ void gather_lines(const std::byte* base, std::size_t row_bytes, std::uint64_t st
 
 }  // namespace
 
+void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
+                     std::byte* out) {
+  if (size_bytes < kLineBytes) {
+    __builtin_prefetch(coming);
+    std::memcpy(out, from, size_bytes);
+    return;
+  }
+  const std::size_t last = size_bytes - kLineBytes;
+  for (std::size_t at = 0; at < last; at += kLineBytes) {
+    __builtin_prefetch(coming + at);
+    std::memcpy(out + at, from + at, kLineBytes);
+  }
+  __builtin_prefetch(coming + last);
+  std::memcpy(out + last, from + last, kLineBytes);
+}
+
 void gather_rows(const std::byte* base, std::uint64_t row_bytes, std::uint64_t stride_bytes,
                  std::span<const std::int64_t> rows, std::byte* out) {
   switch (row_bytes) {

@@ -12,4 +12,9 @@ namespace tenfold {
 void gather_rows(const std::byte* base, std::uint64_t row_bytes, std::uint64_t stride_bytes,
                  std::span<const std::int64_t> rows, std::byte* out);
 
+/// Copies `size_bytes` from `from` to `out`, and asks for as much of what begins at `coming`, which
+/// may be anywhere: it is not read.
+void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
+                     std::byte* out);
+
 }  // namespace tenfold

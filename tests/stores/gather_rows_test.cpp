@@ -68,5 +68,17 @@ TEST(GatherRows, CopiesAnyNumberOfRows) {
   }
 }
 
+TEST(CopyAskingFor, CopiesAnyNumberOfBytes) {
+  const std::vector<std::byte> from = numbered(10'000);
+  for (std::size_t size = 0; size <= 300; ++size) {
+    std::vector<std::byte> out(size + 1);
+    copy_asking_for(from.data() + 9000, from.data() + 7, size, out.data());
+    const auto begin = from.begin() + 7;
+    std::vector<std::byte> expected(begin, begin + static_cast<std::ptrdiff_t>(size));
+    expected.emplace_back();
+    ASSERT_EQ(out, expected) << size;
+  }
+}
+
 }  // namespace
 }  // namespace tenfold
