@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import batches
 import calls
 import libtorch
 import reading
@@ -63,7 +64,7 @@ def write_page(results: list[Result], page: Path) -> None:
 
 
 def main() -> None:
-    modules = (saving, reading, snapshots, torch_files, calls, libtorch)
+    modules = (saving, reading, snapshots, torch_files, batches, calls, libtorch)
     every = {work.__name__: work for module in modules for work in module.ALL}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

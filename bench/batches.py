@@ -1,0 +1,357 @@
+"""Shuffled batches of data sets: cached, cold, of rows of unequal length, through views."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import tensordict
+import torch
+from harness import Contender, Goal, Result, compare, drop_caches
+
+import tenfold
+
+ROWS = 2_000_000
+FRAMES = 20_000
+DOCUMENTS = 200_000
+BATCH = 256
+
+
+def _field(dtype: str, rng: np.random.Generator) -> np.ndarray:
+    if dtype == "bool":
+        return rng.random(ROWS) > 0.5
+    if dtype == "int64":
+        return rng.integers(0, 1 << 40, ROWS)
+    return rng.random(ROWS, dtype=np.float32)
+
+
+def transitions(work: Path) -> Path:
+    """What a replay buffer holds: 2 x float32[84] and 6 scalars, 2 M rows, 701 bytes each."""
+    path = work / "transitions"
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        columns = {
+            "observation": rng.random((ROWS, 84), dtype=np.float32),
+            "next_observation": rng.random((ROWS, 84), dtype=np.float32),
+            "action": _field("int64", rng),
+            "step": _field("int64", rng),
+            "reward": _field("float32", rng),
+            "value": _field("float32", rng),
+            "done": _field("bool", rng),
+            "truncated": _field("bool", rng),
+        }
+        tree = tenfold.TensorDict(
+            {k: torch.from_numpy(v) for k, v in columns.items()}, batch_size=[ROWS]
+        )
+        tenfold.save(tree, path, durable=False, progress=False)
+    return path
+
+
+def _take(batches, count: int) -> None:
+    """`count` batches, from the next epoch if this one ends."""
+    for _ in itertools.islice(batches, count):
+        pass
+
+
+def _endless(loader):
+    while True:
+        yield from loader
+
+
+def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
+    """Batches of an endless shuffled order, gathered by one `index_select` a field."""
+    for _ in range(count):
+        index = torch.randint(0, rows, (BATCH,))
+        yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
+
+
+class _Rows(torch.utils.data.Dataset):
+    """A data set as people write it: a dict of tensors a row."""
+
+    def __init__(self, columns: dict[str, torch.Tensor]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
+        return {name: column[row] for name, column in self.columns.items()}
+
+
+def _shuffled_loader(dataset, rows: int, **options):
+    sampler = torch.utils.data.RandomSampler(range(rows), replacement=True, num_samples=1 << 40)
+    return iter(torch.utils.data.DataLoader(dataset, BATCH, sampler=sampler, **options))
+
+
+def batches_cached(work: Path, repetitions: int) -> Result:
+    path = transitions(work)
+    dataset = tenfold.Dataset(path)
+    columns = {name: dataset[name] for name in dataset.columns}
+    for column in columns.values():
+        column.sum()
+    upstream = tensordict.TensorDict.load_memmap(path)
+    threads = torch.get_num_threads()
+
+    def one_thread() -> None:
+        torch.set_num_threads(1)
+
+    def loader(num_threads: int):
+        return _endless(tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=num_threads))
+
+    count = 400
+    single, several = loader(1), loader(2)
+    ours_stock = _shuffled_loader(dataset, ROWS, collate_fn=tenfold.collate)
+    rows_stock = _shuffled_loader(_Rows(columns), ROWS)
+    result = compare(
+        "batches_cached",
+        f"{count} batches of 256 shuffled rows of 8 fields, 2 M rows in the page cache",
+        {
+            "BatchLoader, 1 thread": Contender(lambda: _take(single, count)),
+            "BatchLoader, 2 threads": Contender(lambda: _take(several, count)),
+            "index_select a field, 1 thread": Contender(
+                lambda: _take(_by_hand(columns, ROWS, count), count), one_thread
+            ),
+            "tensordict td[index]": Contender(
+                lambda: [upstream[torch.randint(0, ROWS, (BATCH,))] for _ in range(count)],
+                lambda: torch.set_num_threads(threads),
+            ),
+            "DataLoader over a tenfold Dataset": Contender(lambda: _take(ours_stock, count)),
+            "DataLoader over rows": Contender(lambda: _take(rows_stock, count)),
+        },
+        [
+            Goal("BatchLoader, 1 thread", "index_select a field, 1 thread", 1.6),
+            Goal("BatchLoader, 1 thread", "tensordict td[index]", 4.5),
+            Goal("BatchLoader, 1 thread", "DataLoader over rows", 60),
+            Goal("DataLoader over a tenfold Dataset", "DataLoader over rows", 20),
+            Goal(
+                "BatchLoader, 1 thread",
+                at_most_seconds=count * BATCH / 8.5e6,
+                text="8.5 M rows/s by one thread",
+            ),
+        ],
+        repetitions,
+    )
+    torch.set_num_threads(threads)
+    return result
+
+
+def first_batch(work: Path, repetitions: int) -> Result:
+    path = transitions(work)
+
+    def first() -> object:
+        return next(iter(tenfold.BatchLoader(tenfold.Dataset(path), BATCH, shuffle=True)))
+
+    dataset = tenfold.Dataset(path)
+    loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
+    return compare(
+        "first_batch",
+        "The first of 256 shuffled rows of 2 M",
+        {
+            "open, BatchLoader, first batch": Contender(first),
+            "iter(loader), first batch": Contender(lambda: next(iter(loader))),
+            "DataLoader over rows": Contender(
+                lambda: next(
+                    iter(
+                        torch.utils.data.DataLoader(
+                            _Rows({n: dataset[n] for n in dataset.columns}), BATCH, shuffle=True
+                        )
+                    )
+                )
+            ),
+        },
+        [Goal("iter(loader), first batch", at_most_seconds=0.001)],
+        repetitions,
+    )
+
+
+def frames(work: Path) -> Path:
+    """Images as uint8 [84, 84, 4]: 28 KB a row."""
+    path = work / "frames"
+    if not path.exists():
+        pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
+        tree = tenfold.TensorDict({"pixels": pixels}, batch_size=[FRAMES])
+        tenfold.save(tree, path, durable=True, progress=False)
+    return path
+
+
+def frames_cached(work: Path, repetitions: int) -> Result:
+    dataset = tenfold.Dataset(frames(work))
+    pixels = dataset["pixels"].numpy()
+    pixels.sum()
+    out = np.empty((BATCH, *pixels.shape[1:]), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+    count = 70
+    batches = _endless(
+        tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=1, drop_last=True)
+    )
+
+    def take() -> None:
+        for _ in range(count):
+            np.take(pixels, rng.integers(0, FRAMES, BATCH), axis=0, out=out, mode="clip")
+
+    return compare(
+        "frames_cached",
+        f"{count} batches of 256 shuffled frames of 28 KB, in the page cache",
+        {
+            "BatchLoader, 1 thread": Contender(lambda: _take(batches, count)),
+            "np.take(out=)": Contender(take),
+        },
+        [Goal("BatchLoader, 1 thread", "np.take(out=)", 1.1)],
+        repetitions,
+    )
+
+
+def frames_cold(work: Path, repetitions: int) -> Result | None:
+    if not drop_caches():
+        print("frames_cold: left out, dropping the page cache needs root")
+        return None
+    path = frames(work)
+    count = 20
+
+    def ours() -> None:
+        _take(iter(tenfold.BatchLoader(tenfold.Dataset(path), BATCH, shuffle=True)), count)
+
+    def workers() -> None:
+        columns = {"pixels": tenfold.Dataset(path)["pixels"]}
+        _take(_shuffled_loader(_Rows(columns), FRAMES, num_workers=2), count)
+
+    def index() -> None:
+        upstream = tensordict.TensorDict.load_memmap(path)
+        for _ in range(count):
+            upstream[torch.randint(0, FRAMES, (BATCH,))]
+
+    return compare(
+        "frames_cold",
+        f"{count} batches of 256 shuffled frames of 28 KB, page cache dropped before each",
+        {
+            "BatchLoader": Contender(ours, drop_caches),
+            "DataLoader over rows, 2 workers": Contender(workers, drop_caches),
+            "tensordict td[index]": Contender(index, drop_caches),
+        },
+        [
+            Goal("BatchLoader", "DataLoader over rows, 2 workers", 3),
+            Goal("BatchLoader", "tensordict td[index]", 3),
+        ],
+        max(3, repetitions // 2),
+    )
+
+
+def documents(work: Path) -> Path:
+    """Token sequences of 1 to 599 int32: a ragged column."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 600, DOCUMENTS)
+    tokens = rng.integers(0, 50_000, lengths.sum()).astype(np.int32)
+    rows = ({"tokens": part} for part in np.split(tokens, np.cumsum(lengths)[:-1]))
+    path = work / "documents"
+    tenfold.ingest(rows, path, progress=False)
+    return path
+
+
+def ragged(work: Path, repetitions: int) -> Result:
+    path = documents(work)
+    dataset = tenfold.Dataset(path)
+    tree = tenfold.load(path, progress=False)
+    ends = tree["tokens.end"].numpy()
+    values = tree["tokens"].numpy()
+    values.sum()
+    rng = np.random.default_rng(0)
+    size, count = 64, 500
+    batches = _endless(
+        tenfold.BatchLoader(dataset, size, shuffle=True, pad=0, num_threads=1, drop_last=True)
+    )
+
+    def chosen() -> list[np.ndarray]:
+        rows = rng.integers(1, DOCUMENTS, size)
+        return [values[begin:end] for begin, end in zip(ends[rows - 1], ends[rows], strict=True)]
+
+    def by_hand() -> None:
+        for _ in range(count):
+            parts = chosen()
+            batch = np.zeros((size, max(map(len, parts))), dtype=np.int32)
+            for row, part in zip(batch, parts, strict=True):
+                row[: len(part)] = part
+
+    def pad_sequence() -> None:
+        for _ in range(count):
+            torch.nn.utils.rnn.pad_sequence(
+                [torch.from_numpy(part) for part in chosen()], batch_first=True
+            )
+
+    tokens = count * size * len(values) / DOCUMENTS
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    result = compare(
+        "ragged",
+        f"{count} padded batches of 64 shuffled rows of 1 to 599 tokens",
+        {
+            "BatchLoader, 1 thread": Contender(lambda: _take(batches, count)),
+            "a numpy loop by hand": Contender(by_hand),
+            "pad_sequence": Contender(pad_sequence),
+            "open": Contender(lambda: tenfold.Dataset(path)),
+        },
+        [
+            Goal("BatchLoader, 1 thread", "a numpy loop by hand", 3.5),
+            Goal("BatchLoader, 1 thread", "pad_sequence", 8),
+            Goal("BatchLoader, 1 thread", at_most_seconds=tokens / 7e8, text="700 M tokens/s"),
+            Goal("open", at_most_seconds=0.0003),
+        ],
+        repetitions,
+    )
+    torch.set_num_threads(threads)
+    return result
+
+
+def order(work: Path, repetitions: int) -> Result:
+    count = 10_000_000
+    permutation = tenfold.permutation(1 << 33, seed=7)
+    places = slice(5_000_000_000, 5_000_000_000 + count)
+    return compare(
+        "order",
+        "10 M places of a shuffled order of 2^33 rows",
+        {
+            "permutation[a:b]": Contender(lambda: permutation[places]),
+            "permutation[10^9]": Contender(lambda: permutation[1_000_000_000]),
+            "torch.randperm(10 M)": Contender(lambda: torch.randperm(count)),
+        },
+        [
+            Goal("permutation[a:b]", at_most_seconds=0.1, text="100 M places/s"),
+            Goal("permutation[10^9]", at_most_seconds=0.001, text="seek to row 10^9"),
+        ],
+        repetitions,
+    )
+
+
+def views(work: Path, repetitions: int) -> Result:
+    dataset = tenfold.Dataset(transitions(work))
+    for name in dataset.columns:
+        dataset[name].sum()
+    count = 400
+
+    def batches(rows):
+        loader = tenfold.BatchLoader(rows, BATCH, shuffle=True, num_threads=1, drop_last=True)
+        return _endless(loader)
+
+    half = ROWS // 2
+    contenders = {
+        "the data set": batches(dataset),
+        "range": batches(dataset.range(1000, ROWS - 1000)),
+        "take, every row": batches(dataset.take(torch.arange(ROWS))),
+        "split": batches(dataset.split([0.9, 0.1], seed=1)[0]),
+        "concat of two halves": batches(
+            tenfold.concat([dataset.range(0, half), dataset.range(half, ROWS)])
+        ),
+    }
+    return compare(
+        "views",
+        f"{count} batches of 256 shuffled rows through views",
+        {
+            name: Contender(lambda rows=rows: _take(rows, count))
+            for name, rows in contenders.items()
+        },
+        [Goal(name, "the data set", 0.95) for name in list(contenders)[1:]],
+        repetitions,
+    )
+
+
+ALL = [batches_cached, first_batch, frames_cached, frames_cold, ragged, order, views]
