@@ -59,9 +59,10 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         return ("again", OrderedDict(obj) if ordered else dict(obj))
     if hasattr(cls, "__dlpack__"):
         return _dlpack_array(obj, where)
-    for base in (bytes, bytearray, complex, set, frozenset):
-        if isinstance(obj, base):
-            return ("again", base(obj))
+    kinds: tuple[Any, ...] = (bytes, bytearray, complex, set, frozenset)
+    for kind in kinds:
+        if isinstance(obj, kind):
+            return ("again", kind(obj))
     if isinstance(obj, memoryview):
         raise _refusal(where, obj, "store bytes, or a tensor of uint8")
     if isinstance(obj, Opaque):

@@ -118,7 +118,8 @@ class StateReader:
         others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
         fill(direct)
         while others:
-            group, size = [], 0
+            group: list[tuple[Any, Any]] = []
+            size = 0
             while others and (not group or size + others[0][1].nbytes <= _GROUP_BYTES):
                 group.append(others.pop(0))
                 size += group[-1][1].nbytes
@@ -155,7 +156,7 @@ def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: in
         tile = empty(dtype, tuple(tensor.shape))
         _core.read_bytes(item, offset, _core.tree({"0": tile}))
         tensor.copy_(tile)
-        return offset + size
+        return int(offset + size)
     rows = max(1, budget_bytes // (size // tensor.shape[0]))
     for row in range(0, tensor.shape[0], rows):
         part = tensor[row : row + rows]

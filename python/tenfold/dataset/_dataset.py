@@ -150,14 +150,14 @@ class Dataset:
         return samples_of(batch, size) if rows is None else rows
 
     def _row(self, position: int, maps: tuple[_Map, ...] | None = None) -> Any:
-        row = self._native.row(position)
+        row: Any = self._native.row(position)
         for step in self._maps if maps is None else maps:
             row = step.function(row) if not step.batched else _single(step.function, row)
         return row
 
     def _batch(self, positions: Positions) -> Any:
         if isinstance(positions, slice):
-            batch = self._native.range_rows(positions.start, positions.stop, {}, jagged)
+            batch: Any = self._native.range_rows(positions.start, positions.stop, {}, jagged)
             size = positions.stop - positions.start
         else:
             batch = self._native.rows(positions.values, {}, jagged)

@@ -392,7 +392,8 @@ class TensorDict(TensorDictBase):
 
             if kind.name == "opaque":
                 return _special.opaque(kind.class_name, entries)
-            return _special.sparse(*kind.more[:3], entries)
+            layout, shape, is_coalesced = kind.more[:3]
+            return _special.sparse(layout, shape, is_coalesced, entries)
         if kind.int_keys:
             entries = {int(key): value for key, value in entries.items()}
         if kind.name == "ordered_dict":
