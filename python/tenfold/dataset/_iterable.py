@@ -260,7 +260,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
         Raises:
             UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
-                and its iterator is gone.
+                and its iterator is gone, or it was made with ``in_order=False``.
         """
         epoch, deal = self._epoch, self._deal
         if self._newest is not None:

@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from typing import NamedTuple
 
 from tenfold._errors import CorruptFileError, UnsupportedError
@@ -219,18 +220,19 @@ def _one(path: str) -> list[str] | None:
 
 
 def records_of(path: str) -> Iterator[Record]:
-    """The records of a file; blank lines of JSON are passed over.
+    """The records of a file; blank lines are passed over.
 
     Raises:
-        CorruptFileError: For a CSV file that ends within quotes.
+        CorruptFileError: For a CSV file that ends within quotes, or damaged gzip.
         ValueError: For a CSV header that names a column twice.
     """
     opener: Any = gzip.open if path.lower().endswith(".gz") else open
     with contextlib.closing(opener(path, "rb")) as file:
-        if _is_tabular(path, ".csv", ".tsv"):
-            yield from _csv_records(path, file)
-        else:
-            yield from _json_records(path, file)
+        records = _csv_records if _is_tabular(path, ".csv", ".tsv") else _json_records
+        try:
+            yield from records(path, file)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise CorruptFileError(f"{path}: expected gzip, found {error}") from None
 
 
 def _json_records(path: str, file: Any) -> Iterator[Record]:
@@ -265,16 +267,18 @@ def _csv_records(path: str, file: Any) -> Iterator[Record]:
 
 def _csv_texts(path: str, file: Any) -> Iterator[tuple[int, bytes]]:
     """Records, which are lines, or several where a line ends within quotes."""
-    begin, open_text = 0, b""
+    begin = 1
+    parts: list[bytes] = []
+    is_quoted = False
     for line, text in enumerate(file, 1):
-        begin = begin or line
-        open_text += text
-        if open_text.count(b'"') % 2 == 0:
-            raw = open_text.removesuffix(b"\n").removesuffix(b"\r")
+        parts.append(text)
+        is_quoted ^= text.count(b'"') % 2 == 1
+        if not is_quoted:
+            raw = b"".join(parts).removesuffix(b"\n").removesuffix(b"\r")
             if raw:
                 yield begin, raw
-            begin, open_text = 0, b""
-    if open_text:
+            begin, parts = line + 1, []
+    if parts:
         raise CorruptFileError(f"{path}: line {begin}: expected a closing quote, found the end")
 
 

@@ -17,18 +17,25 @@ _INT64 = range(-(2**63), 2**63)
 _UINT64 = range(2**64)
 
 
-def inferred(records: Iterable[dict[str, Any]]) -> Schema:
+def inferred(records: Iterable[dict[str, Any]], where: str) -> Schema:
     """The narrowest columns that hold every record: bool, int64, uint64, float64, or text.
 
     Lists of one length are rows of a fixed shape, others ragged; objects are nested records; lists
     of objects are JSON text.
+
+    Args:
+        records: Their values, as `Record.values` gives them.
+        where: Names them in messages.
 
     Raises:
         ValueError: For a column of lists or objects in some rows and plain values in others.
     """
     root = _Seen()
     for record in records:
-        root.add(record, "")
+        try:
+            root.add(record, "")
+        except _MixedError as error:  # noqa: PERF203 (once, at the end)
+            raise ValueError(f"{where}: {error}") from None
     return root.schema()
 
 
@@ -62,6 +69,10 @@ def _as_column(column: Any, name: str) -> Column | Schema:
     if dtype not in DTYPES and dtype not in ("string", "bytes"):
         raise ValueError(f'schema: column "{name}": expected a dtype, found {column!r}')
     return Column(dtype)
+
+
+class _MixedError(Exception):
+    pass
 
 
 class _Seen:
@@ -108,7 +119,7 @@ class _Seen:
         self.kinds.add(kind)
         nested = self.kinds & {"object", "list"}
         if nested and len(self.kinds) > 1:
-            raise ValueError(
+            raise _MixedError(
                 f'column "{name}": expected one kind of value in all rows, found '
                 + " and ".join(sorted(self.kinds))
             )

@@ -36,7 +36,7 @@ def schema_of(path: str, on_error: OnError) -> Schema:
                 if on_error == "raise":
                     raise
 
-    return inferred(good())
+    return inferred(good(), path)
 
 
 class TextStream:

@@ -6,6 +6,7 @@ import gc
 from typing import NamedTuple
 
 from tenfold._arrays import torch_or_none
+from tenfold._errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,14 +61,22 @@ class Workers:
         return self._cells is not None and bool((self._cells[:, 0] == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
-        """What the loader's iterator says; None if it is gone and its workers were not done."""
+        """What the loader's iterator says; None if it is gone and its workers were not done.
+
+        Raises:
+            UnsupportedError: If the loader takes batches as they come.
+        """
         loader = _loader_iterator(dataset)
         is_fresh = bool(self._cells[0, 1])
         ends = self._cells[self._cells[:, 0] == generation, 2].tolist()
         if loader is None:
             done = all(rows != _RUNNING for rows in ends)
             return Pass(is_fresh, True, [], 0) if done else None
-        # Batches come from the workers in turn.
+        if not getattr(loader, "_in_order", True):
+            raise UnsupportedError(
+                "iterable dataset: state_dict: expected a DataLoader whose workers take turns, "
+                "found one with in_order=False"
+            )
         size = getattr(loader._index_sampler, "batch_size", 1)
         batches, workers = loader._num_yielded, loader._num_workers
         rows = []

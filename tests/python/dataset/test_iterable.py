@@ -170,6 +170,14 @@ def test_a_loop_over_workers_that_was_left_cannot_be_asked_where_it_stood(path: 
     assert rows.state_dict()["position"] == 0
 
 
+def test_workers_that_take_no_turns_cannot_be_counted(path: Path) -> None:
+    rows = IterableDataset(path)
+    iterator = iter(DataLoader(rows, batch_size=10, num_workers=2, in_order=False))
+    next(iterator)
+    with pytest.raises(tenfold.UnsupportedError, match="in_order=False"):
+        rows.state_dict()
+
+
 def test_persistent_workers_see_the_epoch_and_refuse_a_state(path: Path) -> None:
     rows = IterableDataset(path, shuffle=True, seed=1)
     loader = DataLoader(rows, batch_size=1, num_workers=1, persistent_workers=True)

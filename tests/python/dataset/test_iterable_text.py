@@ -263,3 +263,61 @@ def test_a_list_with_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "data.jsonl", RECORDS)
     with pytest.raises(tenfold.UnsupportedError, match="ingest reads more kinds"):
         IterableDataset([path, tmp_path / "data.parquet"])
+
+
+FRAGMENTS = [
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b'"',
+        b"\n",
+        b"\r",
+        b" ",
+        b"\\ud800",
+        b"\xff",
+        b"\xef\xbb\xbf",
+    ),
+    *(b'{"a":', b'"b"', b"1", b"-0", b"1.5e3", b"1" * 30, b"null", b"true", b"NaN", b"Infinity"),
+    *(
+        b'{"a": 1}\n',
+        b'{"a": [1, 2]}\n',
+        b'{"a": [[1], []]}\n',
+        b'{"a": {"b": null}}\n',
+        b"a,b\n1,2\n",
+    ),
+]
+
+
+@given(
+    text=st.binary(max_size=60) | st.lists(st.sampled_from(FRAGMENTS), max_size=20).map(b"".join),
+    suffix=st.sampled_from([".jsonl", ".json", ".csv", ".jsonl.gz"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_bytes_that_are_no_text_are_a_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, suffix: str
+) -> None:
+    path = tmp_path_factory.mktemp("hostile") / f"data{suffix}"
+    path.write_bytes(text)
+    try:
+        for row in IterableDataset(path):
+            assert isinstance(row, dict)
+    except ValueError as error:
+        assert str(path) in str(error), error  # noqa: PT017
+
+
+def test_gzip_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id": 1}\n' * 1000)[:-12])
+    with pytest.raises(tenfold.CorruptFileError, match="expected gzip, found"):
+        IterableDataset(path)
+
+
+def test_a_quote_that_is_never_closed_costs_no_more_than_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(b'a\n"' + b"x\n" * 300_000)
+    with pytest.raises(tenfold.CorruptFileError, match="line 2: expected a closing quote"):
+        IterableDataset(path)
