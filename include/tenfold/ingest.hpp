@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/schema.hpp>
+
+namespace tenfold {
+
+/// What becomes of rows that are malformed or do not fit.
+enum class OnError : std::uint8_t {
+  raise,    ///< the first one is an Error
+  skip,     ///< left out, with one warning that counts them
+  collect,  ///< left out, and told of in `bad_rows.jsonl` of the data set
+};
+
+/// A column whose first value was of a narrower type than it has now.
+struct Promotion {
+  std::string column;
+  std::string from;  ///< "int64"
+  std::string to;    ///< "float64"
+  bool operator==(const Promotion&) const = default;
+};
+
+/// What ingest() did.
+struct IngestReport {
+  std::uint64_t num_rows = 0;
+  std::uint64_t num_bad_rows = 0;
+  std::uint64_t num_files = 0;
+  std::uint64_t num_bytes = 0;  ///< of the sources, as they are stored
+  std::vector<Promotion> promotions;
+  std::vector<std::string> ignored;  ///< names in the data that the schema does not have
+};
+
+struct IngestOptions {
+  /// Columns and their types; nothing: inferred from the whole of the source.
+  std::optional<Schema> schema{};
+  /// Only these columns, in this order, by (dotted) names; empty: all.
+  std::vector<std::string> columns{};
+  OnError on_error = OnError::raise;
+  std::int64_t batch_rows = 0;  ///< rows that a thread has in memory at most; 0: some MiB
+  int num_threads = 0;          ///< 0: min(8, cores)
+  bool overwrite = true;        ///< false: Error(io) with errno EEXIST if `path` exists
+  bool durable = true;          ///< on the device when the call returns
+  Monitor* monitor = nullptr;
+};
+
+/// Writes the rows of text files as a data set at `path`, which holds, at every moment, what was
+/// there or the whole new data set.
+///
+///   tenfold::ingest({"flights.jsonl"}, "flights");
+///   tenfold::Dataset ds("flights");
+///
+/// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
+/// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them, whose matches are read
+/// in the order of their names. All are streamed: memory is bounded, whatever their size.
+///
+/// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
+/// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
+/// naming file, line, row and column, Error(key_not_found) for a column that no row has.
+IngestReport ingest(const std::vector<Path>& sources, const Path& path,
+                    const IngestOptions& options = {});
+IngestReport ingest(const Path& source, const Path& path, const IngestOptions& options = {});
+
+/// The schema that ingest() would infer.
+Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
+                    Monitor* monitor = nullptr);
+
+/// True for names that ingest() takes: by their suffixes.
+bool is_ingestible(const Path& source);
+
+}  // namespace tenfold

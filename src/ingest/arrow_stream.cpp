@@ -1,0 +1,233 @@
+#include "ingest/arrow_stream.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/progress.hpp"
+#include "ingest/arrow_array.hpp"
+#include "ingest/arrow_column.hpp"
+#include "ingest/fit_chunk.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::int64_t kBatchRows = 65'536;
+
+class ArrowIngest {
+ public:
+  ArrowIngest(ArrowArrayStream& stream, const std::optional<Path>& path,
+              const ArrowIngestOptions& options)
+      : options_(options),
+        path_(path),
+        progress_(options.table.monitor, options.total_bytes, "ingest") {
+    stream_.take(stream);
+    if (stream_.is_released()) {
+      throw Error(ErrorCode::corrupt,
+                  options_.where + ": expected a stream, found one that was released");
+    }
+  }
+
+  SourceReport run() {
+    read_schema();
+    if (path_) writer_.emplace(*path_, Schema(targets_), options_.table);
+    ArrowOwned<ArrowArray> batch;
+    while (next(batch)) {
+      const ArrowSlice rows = ArrowSlice::whole(*batch, type_);
+      const std::int64_t step = options_.batch_rows > 0 ? options_.batch_rows : kBatchRows;
+      for (std::int64_t begin = 0; begin < rows.size; begin += step) {
+        add(rows.part(begin, std::min(step, rows.size - begin)));
+        progress_.poll();
+      }
+    }
+    if (writer_) writer_->commit();
+    progress_.finish();
+    report_.schema = writer_ ? writer_->schema() : Schema(targets_);
+    return std::move(report_);
+  }
+
+ private:
+  void check(int code, const char* what) {
+    if (code == 0) return;
+    const char* said = stream_.get()->get_last_error == nullptr
+                           ? nullptr
+                           : stream_.get()->get_last_error(stream_.get());
+    throw Error::io(code < 0 ? EIO : code, options_.where,
+                    std::string(what) + (said == nullptr ? "" : std::string(": ") + said));
+  }
+
+  void read_schema() {
+    if (stream_->get_schema == nullptr || stream_->get_next == nullptr) {
+      throw Error(ErrorCode::corrupt, options_.where +
+                                          ": stream: expected functions that give "
+                                          "schema and batches, found null pointers");
+    }
+    ArrowOwned<ArrowSchema> schema;
+    check(stream_->get_schema(stream_.get(), schema.get()), "no schema could be had");
+    type_ = parse_arrow_type(*schema, options_.where);
+    std::vector<ArrowColumn> all = arrow_columns(type_, options_.where);
+    std::vector<Column> found;
+    for (const ArrowColumn& column : all) found.push_back(column.column);
+    const Schema unique(found);
+    const std::vector<bool> selected = selected_columns(found, options_.columns, options_.where);
+    std::vector<ArrowColumn> kept;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (selected[i]) kept.push_back(std::move(all[i]));
+    }
+    if (options_.schema) {
+      take_schema(kept);
+    } else {
+      for (const ArrowColumn& column : kept) targets_.push_back(column.column);
+      sources_ = std::move(kept);
+    }
+  }
+
+  /// The columns that were asked for, in the order of the schema.
+  void take_schema(std::vector<ArrowColumn>& found) {
+    for (const Column& wanted : options_.schema->columns()) {
+      const auto source = std::find_if(found.begin(), found.end(), [&](const ArrowColumn& column) {
+        return column.column.path == wanted.path;
+      });
+      if (source == found.end()) {
+        throw Error(ErrorCode::invalid_argument,
+                    options_.where + ": column " + base::quote(wanted.name()) +
+                        ": the schema names it: expected it in the source, found no such column");
+      }
+      Column target = wanted;
+      if (target.unit.empty()) target.unit = source->column.unit;
+      targets_.push_back(std::move(target));
+      sources_.push_back(*source);
+    }
+    for (const ArrowColumn& column : found) {
+      if (options_.schema->find(column.column.path) == nullptr) {
+        report_.ignored.push_back(column.column.name());
+      }
+    }
+  }
+
+  bool next(ArrowOwned<ArrowArray>& batch) {
+    batch.reset();
+    check(stream_->get_next(stream_.get(), batch.get()), "no batch could be had");
+    if (batch.is_released()) return false;
+    check_arrow_array(*batch, type_, options_.where);
+    return true;
+  }
+
+  struct Bad {
+    std::int64_t row;
+    std::size_t column;
+    std::string what;
+  };
+
+  void add(const ArrowSlice& batch) {
+    std::vector<ArrowRows> rows;
+    std::vector<OwnedChunk> fitted;
+    std::vector<ColumnChunk> chunks;
+    std::vector<Bad> bad;
+    // Chunks are spans of these.
+    rows.reserve(sources_.size());
+    fitted.reserve(sources_.size());
+    bad_batch_rows(batch, bad);
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      rows.push_back(read_arrow_column(sources_[i], batch));
+      ArrowRows& read = rows.back();
+      for (BadValue& value : read.bad) bad.push_back({value.row, i, std::move(value.what)});
+      fitted.emplace_back();
+      if (options_.schema && must_fit(i, read)) {
+        std::vector<BadValue> misfits;
+        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], misfits);
+        for (BadValue& value : misfits) bad.push_back({value.row, i, std::move(value.what)});
+        chunks.push_back(fitted.back().view());
+      } else {
+        chunks.push_back(read.chunk);
+      }
+    }
+    if (!bad.empty()) drop(bad, chunks, fitted);
+    append(chunks);
+    position_ += batch.size;
+  }
+
+  bool must_fit(std::size_t i, const ArrowRows& read) const {
+    return !stored_alike(sources_[i].column, targets_[i]) ||
+           (!targets_[i].nullable && !read.chunk.valid.empty());
+  }
+
+  /// Record batches have no nulls themselves, though the interface lets them.
+  static void bad_batch_rows(const ArrowSlice& batch, std::vector<Bad>& bad) {
+    for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
+      if (!batch.is_valid(i)) bad.push_back({i, 0, "expected a row, found null"});
+    }
+  }
+
+  /// Leaves out the rows that do not fit, or refuses the first of them.
+  void drop(std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
+            std::vector<OwnedChunk>& fitted) {
+    std::stable_sort(bad.begin(), bad.end(),
+                     [](const Bad& a, const Bad& b) { return a.row < b.row; });
+    bad.erase(std::unique(bad.begin(), bad.end(),
+                          [](const Bad& a, const Bad& b) { return a.row == b.row; }),
+              bad.end());
+    std::vector<std::int64_t> dropped;
+    for (const Bad& one : bad) {
+      const std::int64_t row = position_ + one.row;
+      const std::string column = targets_.empty() ? "" : targets_[one.column].name();
+      if (options_.on_error == OnError::raise) {
+        throw Error(ErrorCode::invalid_argument, options_.where + ": row " + std::to_string(row) +
+                                                     ", column " + base::quote(column) + ": " +
+                                                     one.what);
+      }
+      if (options_.on_error == OnError::collect && writer_) {
+        writer_->append_text(kBadRowsFile, bad_row_json(row, column, one.what, ""));
+      }
+      dropped.push_back(one.row);
+    }
+    report_.num_bad_rows += dropped.size();
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      fitted[i] = without_rows(targets_[i], chunks[i], dropped);
+      chunks[i] = fitted[i].view();
+    }
+  }
+
+  void append(std::vector<ColumnChunk>& chunks) {
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const auto& valid = chunks[i].valid;
+      // Bad rows had no value; without them there may be no null left.
+      if (!targets_[i].nullable &&
+          std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
+        chunks[i].valid = {};
+      }
+      if (targets_[i].nullable || chunks[i].valid.empty()) continue;
+      targets_[i].nullable = true;
+      name_leaves(targets_[i]);
+      if (writer_) writer_->change_column(i, targets_[i], {});
+    }
+    const std::int64_t count = chunks.empty() ? 0 : chunks[0].num_rows;
+    report_.num_rows += static_cast<std::uint64_t>(count);
+    if (writer_) writer_->append(chunks);
+    for (const ColumnChunk& chunk : chunks) progress_.add(chunk.values.size());
+  }
+
+  const ArrowIngestOptions& options_;
+  std::optional<Path> path_;
+  Progress progress_;
+  ArrowOwned<ArrowArrayStream> stream_;
+  ArrowType type_;
+  std::vector<ArrowColumn> sources_;
+  std::vector<Column> targets_;
+  std::optional<TableWriter> writer_;
+  SourceReport report_;
+  std::int64_t position_ = 0;  ///< rows of the source that were looked at
+};
+
+}  // namespace
+
+SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
+                          const ArrowIngestOptions& options) {
+  return ArrowIngest(stream, path, options).run();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,156 @@
+#include "ingest/row_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ingest/fit_chunk.hpp"
+
+namespace tenfold {
+
+RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
+                   const TableWriterOptions& options)
+    : path_(std::move(path)), options_(options) {
+  if (!schema) return;
+  for (const Column& column : schema->columns()) {
+    columns_.push_back({std::make_unique<RowColumn>(column), std::nullopt, {}});
+  }
+}
+
+RowColumn& RowTable::add_column(KeyPath path) {
+  columns_.push_back(
+      {std::make_unique<RowColumn>(std::move(path), rows_before_), std::nullopt, {}});
+  RowColumn& made = *columns_.back().column;
+  made.add_nulls(block_rows_);
+  return made;
+}
+
+void RowTable::remove_column(const RowColumn& column) {
+  std::erase_if(columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
+}
+
+void RowTable::promote(RowColumn& column, const RowType& type) {
+  const std::string before = column.type().text();
+  const bool was_known = column.type().has_elements || column.type().form == RowForm::json;
+  column.promote(type);
+  const std::string after = column.type().text();
+  if (was_known && before != after) {
+    report_.promotions.push_back({dotted(column.path()), before, after});
+  }
+}
+
+void RowTable::undo_row() {
+  for (Stored& stored : columns_) stored.column->truncate(block_rows_);
+}
+
+std::size_t RowTable::block_bytes() const {
+  std::size_t bytes = 0;
+  for (const Stored& stored : columns_) bytes += stored.column->num_bytes();
+  return bytes;
+}
+
+void RowTable::skip_row(std::string_view line) {
+  ++report_.num_bad_rows;
+  if (line.empty() || !path_) return;
+  bad_rows_ += line;
+  if (writer_) writer_->append_text(kBadRowsFile, std::exchange(bad_rows_, {}));
+}
+
+void RowTable::make_writer(bool is_end) {
+  std::vector<Column> known;
+  for (Stored& stored : columns_) {
+    if (!is_end && stored.column->type().form == RowForm::none) continue;
+    stored.as = stored.column->stored();
+    stored.index = known.size();
+    known.push_back(stored.as);
+  }
+  if (known.empty() && !is_end) return;
+  writer_.emplace(*path_, Schema(known), options_);
+  if (!bad_rows_.empty()) writer_->append_text(kBadRowsFile, std::exchange(bad_rows_, {}));
+  if (!known.empty()) write_nulls(known);
+}
+
+/// The rows from before there was a column of which anything is known.
+void RowTable::write_nulls(const std::vector<Column>& columns) {
+  constexpr std::int64_t kRows = 4096;
+  for (std::int64_t left = rows_before_; left > 0; left -= kRows) {
+    const std::int64_t count = std::min(left, kRows);
+    std::vector<OwnedChunk> made;
+    std::vector<ColumnChunk> chunks;
+    made.reserve(columns.size());
+    for (const Column& column : columns) {
+      OwnedChunk& chunk = made.emplace_back();
+      chunk.num_rows = count;
+      chunk.valid.assign(static_cast<std::size_t>(count), 0);
+      if (column.has_ends()) {
+        chunk.ends.assign(static_cast<std::size_t>(count), 0);
+      } else {
+        const std::int64_t elements = count * elements_per_row(column.shape);
+        chunk.values.resize(static_cast<std::size_t>(elements) * itemsize(column.dtype));
+        fill_null(column.dtype, chunk.values.data(), elements);
+      }
+      chunks.push_back(chunk.view());
+    }
+    writer_->append(chunks);
+  }
+}
+
+/// The writer has the column as its rows are now.
+void RowTable::store(Stored& stored) {
+  const Column now = stored.column->stored();
+  if (!stored.index) {
+    stored.index = writer_->schema().size();
+    writer_->add_column(now);
+  } else if (!stored_alike(stored.as, now)) {
+    std::int64_t position = 0;
+    const Column before = stored.as;
+    writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {
+      return convert_chunk(before, chunk, now, &stored.column->origins(), &position);
+    });
+  } else if (stored.as.nullable != now.nullable) {
+    writer_->change_column(*stored.index, now, {});
+  }
+  stored.as = now;
+}
+
+void RowTable::write_block() {
+  for (Stored& stored : columns_) {
+    if (stored.column->type().form != RowForm::none) store(stored);
+  }
+  std::vector<ColumnChunk> chunks(writer_->schema().size());
+  for (Stored& stored : columns_) {
+    if (!stored.index) continue;
+    chunks[*stored.index] = stored.column->block();
+    written_bytes_ += chunks[*stored.index].values.size();
+  }
+  writer_->append(chunks);
+}
+
+void RowTable::flush() {
+  if (path_ && block_rows_ > 0) {
+    if (!writer_) make_writer(false);
+    if (writer_) write_block();
+  }
+  for (Stored& stored : columns_) stored.column->clear_block();
+  rows_before_ += std::exchange(block_rows_, 0);
+  report_.num_rows = static_cast<std::uint64_t>(rows_before_);
+}
+
+SourceReport RowTable::finish() {
+  flush();
+  std::vector<Column> all;
+  if (path_) {
+    if (!writer_) make_writer(true);
+    for (Stored& stored : columns_) {
+      // Nothing but nulls.
+      if (!stored.index) store(stored);
+    }
+    writer_->commit();
+    report_.schema = writer_->schema();
+  } else {
+    for (Stored& stored : columns_) all.push_back(stored.column->stored());
+    report_.schema = Schema(std::move(all));
+  }
+  return report_;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/schema.hpp>
+
+#include "ingest/row_column.hpp"
+#include "ingest/source_report.hpp"
+#include "ingest/table_writer.hpp"
+
+namespace tenfold {
+
+/// Rows that come one by one, as a data set: what the columns are is found out on the way, and
+/// columns that turn out to be another kind are written anew.
+///
+/// Thread safety: one thread at a time.
+class RowTable {
+ public:
+  /// Without a path nothing is written: finish() tells what the data set would be.
+  RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
+           const TableWriterOptions& options);
+
+  std::size_t num_columns() const noexcept { return columns_.size(); }
+  RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
+  /// In the rows so far it has no value.
+  RowColumn& add_column(KeyPath path);
+  /// Of a column that has had nothing but nulls.
+  void remove_column(const RowColumn& column);
+  void promote(RowColumn& column, const RowType& type);
+
+  /// Every column has a value of the row: it counts. Not before does it exist.
+  void end_row() { ++block_rows_; }
+  void end_rows(std::int64_t count) { block_rows_ += count; }
+  /// Takes back what columns have of a row that did not end.
+  void undo_row();
+  std::int64_t block_rows() const noexcept { return block_rows_; }
+  std::size_t block_bytes() const;
+  std::uint64_t written_bytes() const noexcept { return written_bytes_; }
+
+  /// A row that is left out. `line` is of bad_row_json(), or empty.
+  void skip_row(std::string_view line);
+  SourceReport& report() noexcept { return report_; }
+
+  /// Writes the rows of the block.
+  void flush();
+  /// Writes what is left, and publishes it.
+  SourceReport finish();
+
+ private:
+  struct Stored {
+    std::unique_ptr<RowColumn> column;
+    std::optional<std::size_t> index;  ///< among the writer's
+    Column as;                         ///< in the files
+  };
+
+  void make_writer(bool is_end);
+  void write_nulls(const std::vector<Column>& columns);
+  void write_block();
+  void store(Stored& stored);
+
+  std::optional<Path> path_;
+  TableWriterOptions options_;
+  std::vector<Stored> columns_;
+  std::optional<TableWriter> writer_;
+  std::int64_t rows_before_ = 0;  ///< in earlier blocks
+  std::int64_t block_rows_ = 0;
+  std::uint64_t written_bytes_ = 0;
+  std::string bad_rows_;  ///< lines, before there is a writer
+  SourceReport report_;
+};
+
+}  // namespace tenfold

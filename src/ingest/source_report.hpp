@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/ingest.hpp>
+#include <tenfold/schema.hpp>
+
+namespace tenfold {
+
+/// "raise", "skip" or "collect"; anything else is Error(invalid_argument).
+OnError on_error_from(std::string_view name);
+
+/// What a source's rows became.
+struct SourceReport : IngestReport {
+  Schema schema;
+};
+
+/// `{"line": null, "row": 6, "column": "x", "error": "...", "text": "..."}` and a newline.
+std::string bad_row_json(std::int64_t row, std::string_view column, std::string_view error,
+                         std::string_view text);
+
+inline constexpr std::string_view kBadRowsFile = "bad_rows.jsonl";
+
+/// `columns` in the order of a source, of which only the records and columns of `names` ("a",
+/// "a.b") are wanted. Throws Error(key_not_found) for a name that is none of them.
+std::vector<bool> selected_columns(const std::vector<Column>& columns,
+                                   const std::vector<std::string>& names, const std::string& where);
+
+}  // namespace tenfold
