@@ -1,0 +1,242 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "call.hpp"
+#include "common.hpp"
+#include "ingest/arrow_stream.hpp"
+#include "ingest_report.hpp"
+#include "row_reader.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+constexpr std::int64_t kBlockRows = 65'536;
+constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
+/// Rows between two looks at signals, the clock and the size of the block.
+constexpr std::int64_t kLookRows = 1024;
+constexpr std::size_t kMaxShownRows = 2000;  ///< characters of a bad row
+
+std::optional<Schema> schema_from(nb::handle json) {
+  if (json.is_none()) return std::nullopt;
+  return Schema::from_json(utf8(json), "");
+}
+
+std::optional<Path> optional_path(nb::handle path) {
+  if (path.is_none()) return std::nullopt;
+  return path_from(path);
+}
+
+/// Only those that `columns` wants: names of columns, or of records around them.
+std::optional<Schema> selected(std::optional<Schema> schema,
+                               const std::vector<std::string>& columns, const std::string& where) {
+  if (!schema || columns.empty()) return schema;
+  const std::vector<bool> wanted = selected_columns(schema->columns(), columns, where);
+  std::vector<Column> kept;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) kept.push_back(schema->columns()[i]);
+  }
+  return Schema(std::move(kept));
+}
+
+/// Rows of Python on their way into a data set.
+class RowIngest {
+ public:
+  RowIngest(nb::object path, std::string where, nb::object schema, std::vector<std::string> columns,
+            const std::string& on_error, std::int64_t batch_rows, bool overwrite,
+            nb::object progress)
+      : where_(std::move(where)),
+        on_error_(on_error_from(on_error)),
+        block_rows_(batch_rows > 0 ? batch_rows : kBlockRows),
+        monitor_(std::move(progress)) {
+    const std::optional<Schema> wanted = selected(schema_from(schema), columns, where_);
+    TableWriterOptions options;
+    options.overwrite = overwrite;
+    options.monitor = &monitor_;
+    table_.emplace(optional_path(path), wanted, options);
+    reader_.emplace(*table_, wanted.has_value(), std::move(columns));
+  }
+
+  void add_rows(nb::object rows, std::int64_t total_rows) {
+    total_rows_ = total_rows;
+    if (PyList_CheckExact(rows.ptr()) || PyTuple_CheckExact(rows.ptr())) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.ptr()); ++i) {
+        add(nb::borrow(PySequence_Fast_GET_ITEM(rows.ptr(), i)));
+      }
+      return;
+    }
+    const nb::object iterator = nb::steal(PyObject_GetIter(rows.ptr()));
+    if (!iterator.is_valid()) throw nb::python_error();
+    while (true) {
+      const nb::object row = nb::steal(PyIter_Next(iterator.ptr()));
+      if (!row.is_valid()) break;
+      add(row);
+    }
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  }
+
+  /// False if a column holds records, so that its rows have to be added one by one; no row of the
+  /// piece was added then.
+  bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
+                   std::int64_t total_rows) {
+    total_rows_ = total_rows;
+    try {
+      reader_->add_columns(columns, begin, end);
+    } catch (const RowsNeeded&) {
+      table_->undo_row();
+      return false;
+    } catch (const BadRow& bad) {
+      throw Error(ErrorCode::invalid_argument, message(bad, bad.row >= 0 ? bad.row : position_));
+    }
+    position_ += end - begin;
+    look();
+    return true;
+  }
+
+  nb::dict finish() {
+    if (position_ > 0) reader_->check_all_seen(where_);
+    table_->report().ignored = reader_->ignored();
+    const SourceReport report = guarded([&] { return table_->finish(); });
+    return dict_of(report);
+  }
+
+ private:
+  void add(const nb::object& row) {
+    try {
+      reader_->add(row);
+    } catch (const BadRow& bad) {
+      refuse(bad, row);
+    }
+    ++position_;
+    if (position_ % kLookRows == 0 || table_->block_rows() >= block_rows_) look();
+  }
+
+  std::string message(const BadRow& bad, std::int64_t row) const {
+    std::string text = where_ + ": row " + std::to_string(row);
+    if (!bad.column.empty()) text += ", column \"" + bad.column + "\"";
+    return text + ": " + bad.what;
+  }
+
+  void refuse(const BadRow& bad, const nb::object& row) {
+    if (on_error_ == OnError::raise) {
+      throw Error(ErrorCode::invalid_argument, message(bad, position_));
+    }
+    std::string line;
+    if (on_error_ == OnError::collect) {
+      const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest_values")
+                                         .attr("row_text")(row, kMaxShownRows));
+      line = bad_row_json(position_, bad.column, bad.what, shown);
+    }
+    table_->skip_row(line);
+  }
+
+  /// Writes the block if it is full; lets signals and the bar of progress come through.
+  void look() {
+    if (table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes) {
+      guarded([&] { table_->flush(); });
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const auto now = std::chrono::steady_clock::now();
+    if (now - reported_ < std::chrono::milliseconds(50)) return;
+    reported_ = now;
+    const std::uint64_t done = table_->written_bytes() + table_->block_bytes();
+    const auto rows = static_cast<double>(std::max<std::int64_t>(position_, 1));
+    const double share = static_cast<double>(std::max(total_rows_, position_)) / rows;
+    const std::uint64_t total =
+        total_rows_ == 0 ? done : static_cast<std::uint64_t>(static_cast<double>(done) * share);
+    monitor_.report(done, total, "ingest");
+    monitor_.rethrow();
+  }
+
+  template <class Work>
+  auto guarded(const Work& work) -> decltype(work()) {
+    try {
+      return without_gil(work);
+    } catch (const Error&) {
+      monitor_.rethrow();
+      throw;
+    }
+  }
+
+  std::string where_;
+  OnError on_error_;
+  std::int64_t block_rows_;
+  std::int64_t total_rows_ = 0;
+  std::int64_t position_ = 0;  ///< rows of the source so far
+  std::chrono::steady_clock::time_point reported_{};
+  PythonMonitor monitor_;
+  std::optional<RowTable> table_;
+  std::optional<RowReader> reader_;
+};
+
+/// The stream in a capsule of `__arrow_c_stream__`, which is empty afterwards.
+nb::dict ingest_stream(nb::object capsule, nb::object path, const std::string& where,
+                       nb::object schema, std::vector<std::string> columns,
+                       const std::string& on_error, std::int64_t batch_rows, bool overwrite,
+                       std::uint64_t total_bytes, nb::object progress) {
+  void* pointer = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+  if (pointer == nullptr) throw nb::python_error();
+  ArrowIngestOptions options;
+  options.where = where;
+  options.schema = selected(schema_from(schema), columns, where);
+  if (!options.schema) options.columns = std::move(columns);
+  options.on_error = on_error_from(on_error);
+  options.batch_rows = batch_rows;
+  options.total_bytes = total_bytes;
+  options.table.overwrite = overwrite;
+  const std::optional<Path> target = optional_path(path);
+  const SourceReport report = monitored(progress, [&](Monitor* monitor) {
+    options.table.monitor = monitor;
+    return ingest_arrow(*static_cast<ArrowArrayStream*>(pointer), target, options);
+  });
+  return dict_of(report);
+}
+
+}  // namespace
+
+nb::dict dict_of(const SourceReport& report) {
+  nb::dict made;
+  made["num_rows"] = report.num_rows;
+  made["num_bad_rows"] = report.num_bad_rows;
+  nb::list promotions;
+  for (const Promotion& one : report.promotions) {
+    nb::dict promotion;
+    promotion["column"] = text(one.column);
+    promotion["from"] = text(one.from);
+    promotion["to"] = text(one.to);
+    promotions.append(promotion);
+  }
+  made["promotions"] = promotions;
+  nb::list ignored;
+  for (const std::string& name : report.ignored) ignored.append(text(name));
+  made["ignored"] = ignored;
+  made["schema"] = text(report.schema.to_json());
+  return made;
+}
+
+void bind_ingest_sources(nb::module_& module) {
+  nb::class_<RowIngest>(module, "RowIngest")
+      .def(nb::init<nb::object, std::string, nb::object, std::vector<std::string>, std::string,
+                    std::int64_t, bool, nb::object>(),
+           "path"_a.none(), "where"_a, "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a,
+           "overwrite"_a, "progress"_a.none())
+      .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)
+      .def("add_columns", &RowIngest::add_columns, "columns"_a, "begin"_a, "end"_a, "total_rows"_a)
+      .def("finish", &RowIngest::finish);
+  module.def("ingest_arrow", &ingest_stream, "capsule"_a, "path"_a.none(), "where"_a,
+             "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a, "overwrite"_a,
+             "total_bytes"_a, "progress"_a.none());
+}
+
+}  // namespace tenfold::python

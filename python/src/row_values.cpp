@@ -1,0 +1,262 @@
+#include "row_values.hpp"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "array_in.hpp"
+#include "base/text.hpp"
+#include "tree_in.hpp"
+
+namespace tenfold::python {
+namespace {
+
+/// Lists in lists: beyond that it is a list that holds itself.
+constexpr std::size_t kMaxDepth = 64;
+
+std::string class_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+
+bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
+
+nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest_values"); }
+
+/// numpy's letters of the dtypes that torch has, too, in native byte order.
+std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsize) {
+  if (!format.empty() && (format[0] == '@' || format[0] == '=')) format.remove_prefix(1);
+  if (format == "?") return DType::bool_;
+  if (format == "e") return DType::float16;
+  if (format == "f") return DType::float32;
+  if (format == "d") return DType::float64;
+  if (format == "Zf") return DType::complex64;
+  if (format == "Zd") return DType::complex128;
+  static constexpr std::string_view kSigned = "bhilq";
+  static constexpr std::string_view kUnsigned = "BHILQ";
+  if (format.size() != 1) return std::nullopt;
+  const bool is_signed = kSigned.find(format[0]) != std::string_view::npos;
+  if (!is_signed && kUnsigned.find(format[0]) == std::string_view::npos) return std::nullopt;
+  switch (itemsize) {
+    case 1:
+      return is_signed ? DType::int8 : DType::uint8;
+    case 2:
+      return is_signed ? DType::int16 : DType::uint16;
+    case 4:
+      return is_signed ? DType::int32 : DType::uint32;
+    case 8:
+      return is_signed ? DType::int64 : DType::uint64;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A copy of what an array of numpy shows: rows are small.
+std::optional<Tensor> tensor_of_buffer(nb::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  struct Release {
+    Py_buffer* view;
+    ~Release() { PyBuffer_Release(view); }
+  } release{&view};
+  const auto dtype = dtype_of_format(view.format == nullptr ? "B" : view.format,
+                                     static_cast<std::size_t>(view.itemsize));
+  if (!dtype) return std::nullopt;
+  Shape shape(view.shape, view.shape + view.ndim);
+  Buffer buffer = Buffer::allocate(static_cast<std::size_t>(view.len));
+  if (view.len > 0 && PyBuffer_ToContiguous(buffer.data(), &view, view.len, 'C') != 0) {
+    throw nb::python_error();
+  }
+  return Tensor(*dtype, std::move(shape), std::move(buffer));
+}
+
+bool is_plain(PyObject* object) {
+  return object == Py_None || PyBool_Check(object) || PyFloat_Check(object) ||
+         PyLong_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
+         PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
+}
+
+RowType type_of_array(const Tensor& tensor) {
+  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
+  if (tensor.ndim() == 0) return type;
+  type.form = RowForm::list;
+  type.inner.assign(tensor.shape().begin() + 1, tensor.shape().end());
+  if (tensor.ndim() > 1 && numel_of(type.inner) == 0) {
+    throw BadRow{"", "expected an array whose elements are not empty, found one of shape " +
+                         base::list_text(tensor.shape())};
+  }
+  return type;
+}
+
+/// What a list is, and how long.
+struct ListType {
+  RowType type;
+  std::int64_t length = 0;
+};
+
+ListType type_of_list(PyObject* list, std::size_t depth);
+
+/// A list of lists: of one shape, or JSON.
+RowType type_of_lists(const std::vector<ListType>& lists) {
+  RowType type = lists[0].type;
+  for (const ListType& one : lists) {
+    const auto joined = join(type, one.type);
+    if (!joined) throw BadRow{"", "expected lists of one type in a list, found several"};
+    if (joined->form != RowForm::list || one.length != lists[0].length) return RowType::json();
+    type = *joined;
+  }
+  if (lists[0].length == 0 || !type.is_number()) return RowType::json();
+  type.inner.insert(type.inner.begin(), lists[0].length);
+  return type;
+}
+
+ListType type_of_list(PyObject* list, std::size_t depth) {
+  if (depth > kMaxDepth) throw BadRow{"", "expected at most 64 lists in each other, found more"};
+  ListType made;
+  made.type = RowType::list();
+  made.length = static_cast<std::int64_t>(PySequence_Fast_GET_SIZE(list));
+  std::vector<ListType> lists;
+  bool is_json = false;
+  bool has_scalars = false;
+  for (std::int64_t i = 0; i < made.length; ++i) {
+    const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(list, i));
+    if (PyDict_Check(item.ptr())) {
+      is_json = true;
+    } else if (is_sequence(item.ptr())) {
+      lists.push_back(type_of_list(item.ptr(), depth + 1));
+      is_json |= lists.back().type.form == RowForm::json;
+    } else {
+      RowType one = row_type_of(item);
+      if (one.form == RowForm::none) {
+        made.type.has_null = true;
+        continue;
+      }
+      if (one.form == RowForm::list) {  // an array
+        lists.push_back({one, array_from(item)->shape()[0]});
+        continue;
+      }
+      has_scalars = true;
+      one.form = RowForm::list;
+      const auto joined = join(made.type, one);
+      if (!joined) {
+        throw BadRow{"", "expected values of one type in a list, found " + made.type.text() +
+                             " and " + found_text(item)};
+      }
+      made.type = *joined;
+    }
+  }
+  const bool mixed = !lists.empty() && (has_scalars || made.type.has_null);
+  if (is_json || mixed) {
+    made.type = RowType::json();
+  } else if (!lists.empty()) {
+    made.type = type_of_lists(lists);
+  }
+  return made;
+}
+
+}  // namespace
+
+Utf8::Utf8(PyObject* text) {
+  if (PyUnicode_IS_COMPACT_ASCII(text)) [[likely]] {
+    view_ = {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text)),
+             static_cast<std::size_t>(PyUnicode_GET_LENGTH(text))};
+    return;
+  }
+  encoded_ = nb::steal(PyUnicode_AsUTF8String(text));
+  if (!encoded_.is_valid()) {
+    PyErr_Clear();
+    throw BadRow{"", "expected text, found a str with a lone surrogate, which no UTF-8 says"};
+  }
+  view_ = {PyBytes_AS_STRING(encoded_.ptr()),
+           static_cast<std::size_t>(PyBytes_GET_SIZE(encoded_.ptr()))};
+}
+
+Integer integer_of(PyObject* number) {
+  Integer made;
+  int overflow = 0;
+  made.value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow == 0) return made;
+  made.size = Integer::Size::huge;
+  if (overflow > 0) {
+    made.large = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred() == nullptr) made.size = Integer::Size::uint64;
+    PyErr_Clear();
+  }
+  return made;
+}
+
+std::optional<Tensor> array_from(nb::handle object) {
+  if (is_plain(object.ptr())) return std::nullopt;
+  if (auto tensor = tensor_of_torch(object)) return tensor->contiguous();
+  if (PyObject_CheckBuffer(object.ptr()) && !PyMemoryView_Check(object.ptr())) {
+    if (auto tensor = tensor_of_buffer(object)) return tensor;
+  }
+  if (!PyObject_HasAttrString(object.ptr(), "__dlpack__")) return std::nullopt;
+  nb::dict holder;
+  holder["value"] = object;
+  try {
+    return TreeBuilder("").root(holder).at("value").contiguous();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::key_not_found) throw;
+    return std::nullopt;
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    return std::nullopt;
+  }
+}
+
+nb::object simple_value(nb::handle object) {
+  nb::object made = ingest_values().attr("simple")(object);
+  if (made.is(object)) {
+    throw BadRow{"", "expected a number, text, bytes, None, a list, dict or array, found " +
+                         class_of(object)};
+  }
+  return made;
+}
+
+std::string found_text(nb::handle object) {
+  PyObject* const raw = object.ptr();
+  if (raw == Py_None) return "null";
+  if (PyDict_Check(raw)) return "an object";
+  if (PyBool_Check(raw) || PyLong_Check(raw) || PyFloat_Check(raw) || PyUnicode_Check(raw)) {
+    std::string text = utf8(nb::repr(object));
+    constexpr std::size_t kMost = 60;
+    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+    return text;
+  }
+  try {
+    return row_type_of(object).text();
+  } catch (const BadRow&) {
+    return class_of(object);
+  }
+}
+
+std::string json_of(nb::handle object) {
+  try {
+    return utf8(ingest_values().attr("json_text")(object));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    throw BadRow{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
+                         utf8(nb::str(error.value()))};
+  }
+}
+
+RowType row_type_of(nb::handle value) {
+  PyObject* const raw = value.ptr();
+  if (raw == Py_None) return {};
+  if (PyBool_Check(raw)) return RowType::scalar(DType::bool_);
+  if (PyFloat_Check(raw)) return RowType::scalar(DType::float64);
+  if (PyLong_Check(raw)) {
+    const Integer number = integer_of(raw);
+    if (number.size == Integer::Size::int64) return RowType::integer(number.value);
+    if (number.size == Integer::Size::uint64) return RowType::integer(number.large);
+    return RowType::text(ColumnKind::string);
+  }
+  if (PyUnicode_Check(raw)) return RowType::text(ColumnKind::string);
+  if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
+  if (is_sequence(raw)) return type_of_list(raw, 0).type;
+  if (const auto tensor = array_from(value)) return type_of_array(*tensor);
+  return row_type_of(simple_value(value));
+}
+
+}  // namespace tenfold::python
