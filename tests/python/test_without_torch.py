@@ -161,3 +161,28 @@ with pytest.raises(ImportError, match="needs torch"):
     tenfold.load(where / "saved", map_location="cuda")
 """
     )
+
+
+def test_rows_are_streamed_and_mapped_as_arrays(without_torch):
+    without_torch(
+        """
+import itertools, json
+ds = tenfold.Dataset({"id": np.arange(20), "x": np.zeros((20, 3), np.float32)})
+stream = tenfold.IterableDataset(ds, shuffle=True)
+seen = [int(row["id"]) for row in itertools.islice(stream, 5)]
+again = tenfold.IterableDataset(ds, shuffle=True)
+again.load_state_dict(stream.state_dict())
+assert sorted(seen + [int(row["id"]) for row in again]) == list(range(20))
+records = [
+    {"id": i, "tokens": list(range(i % 3)), "name": None if i % 2 else "a"} for i in range(9)
+]
+(where / "data.jsonl").write_text("".join(json.dumps(record) + "\\n" for record in records))
+rows = list(tenfold.IterableDataset(where / "data.jsonl"))
+assert rows[5]["id"].shape == () and rows[5]["id"] == 5
+assert rows[5]["tokens"].tolist() == [0, 1] and rows[5]["name"] == "" and not rows[5]["name.valid"]
+mapped = ds.map(lambda row: {"twice": row["id"] * 2, "name": "n"})
+assert mapped[[3, 1]]["twice"].tolist() == [6, 2] and mapped[3]["name"] == "n"
+with pytest.raises(tenfold.UnsupportedError, match="expected torch"):
+    tenfold.BatchLoader(ds, 2, device="cpu")
+"""
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from tenfold import _core
@@ -179,9 +180,9 @@ class Dataset:
                 batch = none_of(stacked([row], self._ragged))
         return batch
 
-    @property
+    @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """The columns of numbers whose rows are of unequal length."""
+        """The columns of numbers whose rows are of unequal length; views may know of more."""
         leaves = _leaves(self.schema, "")
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 

@@ -87,7 +87,7 @@ def samples_of(batch: Any, size: int) -> Iterator[Any]:
         return (type(batch)(*row) for row in rows) if hasattr(batch, "_fields") else rows
     if hasattr(batch, "unbind"):
         return iter(batch.unbind(0))
-    return iter(batch)
+    return (_item(batch, index) for index in range(size))
 
 
 def sample_of(batch: Any, index: int) -> Any:
@@ -97,4 +97,9 @@ def sample_of(batch: Any, index: int) -> Any:
     if isinstance(batch, tuple):
         values = [sample_of(value, index) for value in batch]
         return type(batch)(*values) if hasattr(batch, "_fields") else tuple(values)
-    return batch[index]
+    return _item(batch, index)
+
+
+def _item(column: Any, index: int) -> Any:
+    # numpy gives arrays without a dimension only so, and numbers of its own otherwise.
+    return column[index, ...] if type(column).__module__ == "numpy" else column[index]
