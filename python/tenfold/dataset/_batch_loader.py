@@ -7,7 +7,7 @@ import time
 
 from tenfold import _core
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._device import DeviceBatches, checked_device, may_pin, pinned
+from tenfold.dataset._device import DeviceBatches, Standing, checked_device, may_pin, pinned
 from tenfold.dataset._padding import Padding
 from tenfold.dataset._ragged import Offsets
 
@@ -97,7 +97,7 @@ class BatchLoader:
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
         self._pin = pin_memory and may_pin()
-        self._on_device: DeviceBatches | None = None
+        self._on_device: Standing | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(pad, any(not step.batched for step in dataset._maps))
         self._options = {
@@ -132,8 +132,8 @@ class BatchLoader:
         batches = self._transformed(stream)
         if self._device is None:
             return batches
-        self._on_device = DeviceBatches(batches, self._device, self._native.state)
-        return self._on_device
+        self._on_device = Standing(self._native.state)
+        return DeviceBatches(batches, self._device, self._on_device)
 
     def _transformed(self, stream: Any) -> Iterator[Any]:
         while (batch := self._native.next(stream)) is not None:

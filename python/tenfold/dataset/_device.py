@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 
 from tenfold._arrays import torch_or_none
 from tenfold._errors import UnsupportedError
@@ -12,9 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
-
-# Copies from pinned memory that may be under way: the one asked for ahead, and the one before.
-_MAX_UNDER_WAY = 2
 
 
 def checked_device(device: Any) -> Any:
@@ -58,29 +54,36 @@ def pinned(batch: Any) -> Any:
     return _with_tensors(batch, lambda tensor: tensor.pin_memory())
 
 
-class DeviceBatches:
-    """Batches on `device`, one of them copied ahead.
-
-    On CUDA devices the copies go through a stream of their own, beside what the caller's stream
-    computes; from pinned memory the processor does not wait for them either.
+class Standing:
+    """How far `DeviceBatches` have come.
 
     Attributes:
         state: What `state_of` gave when the batch was taken that was handed out last.
         is_at_end: All batches were handed out.
     """
 
-    def __init__(self, batches: Iterator[Any], device: Any, state_of: Callable[[], Any]) -> None:
+    def __init__(self, state_of: Callable[[], Any]) -> None:
+        self.state_of = state_of
+        self.state = state_of()
+        self.is_at_end = False
+
+
+class DeviceBatches:
+    """Batches on `device`, one of them copied ahead.
+
+    On CUDA devices the copies go through a stream of their own, beside what the caller's stream
+    computes. From pinned memory the processor does not wait for them either; torch keeps that
+    memory until they have ended.
+    """
+
+    def __init__(self, batches: Iterator[Any], device: Any, standing: Standing) -> None:
         self._batches = batches
         self._device = device
         self._cuda = streams_of(device)
         self._stream = None if self._cuda is None else self._cuda.Stream(device)
-        self._state_of = state_of
-        self.state = state_of()
-        self.is_at_end = False
+        self._standing = standing
         self._ahead: tuple[Any, Any] | None = None
         self._failure: BaseException | None = None
-        # A buffer must not be filled with another batch while it is still being copied.
-        self._under_way: deque[tuple[Any, Any]] = deque()
         self._began = False
 
     def __iter__(self) -> DeviceBatches:
@@ -94,10 +97,10 @@ class DeviceBatches:
             failure, self._failure = self._failure, None
             raise failure
         if self._ahead is None:
-            self.is_at_end = True
+            self._standing.is_at_end = True
             raise StopIteration
         batch, copied = self._ahead
-        self.state = self._state_of()
+        self._standing.state = self._standing.state_of()
         self._take()
         if self._cuda is not None:
             current = self._cuda.current_stream(self._device)
@@ -124,9 +127,6 @@ class DeviceBatches:
             copied = self._cuda.Event()
             copied.record(self._stream)
         self._ahead = copy, copied
-        self._under_way.append((copied, batch))
-        if len(self._under_way) > _MAX_UNDER_WAY:
-            self._under_way.popleft()[0].synchronize()
 
 
 def streams_of(device: Any) -> Any:
