@@ -1,6 +1,6 @@
 # What tenfold is built with. Everything here is private: no public header needs it. All is
-# header-only but libdeflate, which whoever links the installed static library needs as well
-# (tenfold-config.cmake looks for it). A missing one is fatal and names the Debian package.
+# header-only but libdeflate, zlib and zstd, which whoever links the installed static library needs
+# as well (tenfold-config.cmake looks for them). A missing one is fatal and names the Debian package.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -23,6 +23,10 @@ target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR}
 # libdeflate: inflate and CRC-32, linked statically.
 include(${CMAKE_CURRENT_LIST_DIR}/TenfoldLibdeflate.cmake)
 tenfold_require(TENFOLD_LIBDEFLATE_FOUND libdeflate-dev)
+
+# zlib and zstd: streams of .gz and .zst, linked statically.
+include(${CMAKE_CURRENT_LIST_DIR}/TenfoldStreams.cmake)
+tenfold_require(TENFOLD_STREAMS_FOUND "zlib1g-dev and libzstd-dev")
 
 # {fmt}: text of numbers and messages (g++ 12 has no <format>).
 find_package(fmt QUIET)

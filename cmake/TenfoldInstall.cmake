@@ -1,5 +1,5 @@
 # What `find_package(tenfold)` finds: the headers, the static library and tenfold::tenfold, which
-# depends on threads and on libdeflate (found anew: no path of this machine is installed).
+# depends on threads, libdeflate, zlib and zstd (found anew: no path of this machine is installed).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -24,6 +24,7 @@ install(FILES
   ${PROJECT_BINARY_DIR}/tenfold-config.cmake
   ${PROJECT_BINARY_DIR}/tenfold-config-version.cmake
   ${PROJECT_SOURCE_DIR}/cmake/TenfoldLibdeflate.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/TenfoldStreams.cmake
   DESTINATION ${tenfold_package_dir} COMPONENT cpp)
 
 if(TENFOLD_CLI)

@@ -66,6 +66,8 @@ LIBRARIES = {
     "fmt/": {"src", "cli", "examples"},
     "xxhash.h": {"src"},
     "libdeflate.h": {"src"},
+    "zlib.h": {"src"},
+    "zstd.h": {"src"},
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},
     "Python.h": {"python/src"},

@@ -1,0 +1,21 @@
+# The imported targets tenfold_zlib and tenfold_zstd, and TENFOLD_STREAMS_FOUND. Shared by the build
+# and by the installed package, as TenfoldLibdeflate.cmake.
+set(TENFOLD_STREAMS_FOUND TRUE)
+foreach(tenfold_stream zlib zstd)
+  string(TOUPPER ${tenfold_stream} tenfold_upper)
+  find_path(TENFOLD_${tenfold_upper}_DIR ${tenfold_stream}.h)
+  if(tenfold_stream STREQUAL "zlib")
+    find_library(TENFOLD_${tenfold_upper}_LIBRARY NAMES libz.a zlibstatic z)
+  else()
+    find_library(TENFOLD_${tenfold_upper}_LIBRARY NAMES libzstd.a zstd_static zstd)
+  endif()
+  mark_as_advanced(TENFOLD_${tenfold_upper}_DIR TENFOLD_${tenfold_upper}_LIBRARY)
+  if(NOT TENFOLD_${tenfold_upper}_DIR OR NOT TENFOLD_${tenfold_upper}_LIBRARY)
+    set(TENFOLD_STREAMS_FOUND FALSE)
+  elseif(NOT TARGET tenfold_${tenfold_stream})
+    add_library(tenfold_${tenfold_stream} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(tenfold_${tenfold_stream} PROPERTIES
+      IMPORTED_LOCATION ${TENFOLD_${tenfold_upper}_LIBRARY}
+      INTERFACE_INCLUDE_DIRECTORIES ${TENFOLD_${tenfold_upper}_DIR})
+  endif()
+endforeach()

@@ -1,0 +1,114 @@
+#include "codecs/stream_decoder.hpp"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold::codecs {
+namespace {
+
+[[noreturn]] void fail(const std::string& where, const char* format, const char* what) {
+  throw Error(ErrorCode::corrupt, where + ": expected bytes of " + format + ", found others (" +
+                                      what + "); the file is damaged");
+}
+
+class Inflater final : public StreamDecoder {
+ public:
+  Inflater(std::string where, bool is_gzip) : where_(std::move(where)), is_gzip_(is_gzip) {
+    constexpr int kRaw = -MAX_WBITS;
+    constexpr int kGzip = MAX_WBITS + 16;
+    if (inflateInit2(&stream_, is_gzip ? kGzip : kRaw) != Z_OK) throw std::bad_alloc();
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() override { inflateEnd(&stream_); }
+
+  Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
+    constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+    from = from.first(std::min(from.size(), kMost));
+    into = into.first(std::min(into.size(), kMost));
+    Step step;
+    if (ended_ && !begin_next(from, step)) return step;
+    // zlib does not write to what it reads.
+    stream_.next_in =
+        const_cast<Bytef*>(reinterpret_cast<const Bytef*>(from.data() + step.consumed));
+    stream_.avail_in = static_cast<uInt>(from.size() - step.consumed);
+    stream_.next_out = reinterpret_cast<Bytef*>(into.data());
+    stream_.avail_out = static_cast<uInt>(into.size());
+    begun_ = begun_ || stream_.avail_in > 0;
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    if (status == Z_STREAM_END) {
+      ended_ = true;
+    } else if (status != Z_OK && status != Z_BUF_ERROR) {
+      fail(where_, is_gzip_ ? "gzip" : "deflate", stream_.msg == nullptr ? "?" : stream_.msg);
+    }
+    step.consumed = from.size() - stream_.avail_in;
+    step.produced = into.size() - stream_.avail_out;
+    return step;
+  }
+  bool is_whole() const noexcept override { return ended_ || !begun_; }
+
+ private:
+  /// Another member may follow, or zeros that fill a block. False if there is nothing of it yet.
+  bool begin_next(std::span<const std::byte> from, Step& step) {
+    if (!is_gzip_) {
+      if (!from.empty()) fail(where_, "deflate", "more behind the end");
+      return false;
+    }
+    while (step.consumed < from.size() && from[step.consumed] == std::byte{0}) ++step.consumed;
+    if (step.consumed == from.size()) return false;
+    inflateReset(&stream_);
+    ended_ = false;
+    return true;
+  }
+
+  std::string where_;
+  bool is_gzip_;
+  z_stream stream_{};
+  bool begun_ = false;
+  bool ended_ = false;
+};
+
+class ZstdDecoder final : public StreamDecoder {
+ public:
+  explicit ZstdDecoder(std::string where)
+      : where_(std::move(where)), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {
+    if (!stream_) throw std::bad_alloc();
+  }
+
+  Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
+    ZSTD_inBuffer in = {from.data(), from.size(), 0};
+    ZSTD_outBuffer out = {into.data(), into.size(), 0};
+    const std::size_t left = ZSTD_decompressStream(stream_.get(), &out, &in);
+    if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
+    // Without input it only tells what it wants next.
+    if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
+    return {in.pos, out.pos};
+  }
+  bool is_whole() const noexcept override { return is_whole_; }
+
+ private:
+  std::string where_;
+  std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_;
+  bool is_whole_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamDecoder> gzip_decoder(std::string where) {
+  return std::make_unique<Inflater>(std::move(where), true);
+}
+std::unique_ptr<StreamDecoder> deflate_decoder(std::string where) {
+  return std::make_unique<Inflater>(std::move(where), false);
+}
+std::unique_ptr<StreamDecoder> zstd_decoder(std::string where) {
+  return std::make_unique<ZstdDecoder>(std::move(where));
+}
+
+}  // namespace tenfold::codecs

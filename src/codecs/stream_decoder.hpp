@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tenfold::codecs {
+
+/// Decompresses bytes that come piece by piece, into memory that is asked for piece by piece.
+class StreamDecoder {
+ public:
+  virtual ~StreamDecoder() = default;
+
+  struct Step {
+    std::size_t consumed = 0;
+    std::size_t produced = 0;
+  };
+  /// Takes bytes from the begin of `from` and fills `into` from its begin, as far as both go.
+  /// Throws Error(corrupt) for what is not compressed so, or damaged.
+  virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
+
+  /// True if the bytes may end here.
+  virtual bool is_whole() const noexcept = 0;
+};
+
+/// gzip (RFC 1952), of any number of members; `where` names the source in messages.
+std::unique_ptr<StreamDecoder> gzip_decoder(std::string where);
+/// Bare deflate (RFC 1951), as in zip archives.
+std::unique_ptr<StreamDecoder> deflate_decoder(std::string where);
+/// Zstandard (RFC 8878), of any number of frames.
+std::unique_ptr<StreamDecoder> zstd_decoder(std::string where);
+
+}  // namespace tenfold::codecs
