@@ -1,0 +1,218 @@
+#include <tenfold/ingest.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/progress.hpp"
+#include "ingest/block_pipeline.hpp"
+#include "ingest/record_blocks.hpp"
+#include "ingest/row_plan.hpp"
+#include "ingest/row_work.hpp"
+#include "ingest/source_files.hpp"
+#include "ingest/table_writer.hpp"
+#include "ingest/type_work.hpp"
+#include "ingest/value_types.hpp"
+
+namespace tenfold {
+namespace {
+
+/// What a thread reads at once: its rows fit the caches.
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+
+/// True if `path` is the column of that (dotted) name, or lies in the record of it.
+bool is_below(const KeyPath& path, const std::string& name) {
+  if (path.size() == 1) return path[0] == name;
+  KeyPath shorter = path;
+  for (; !shorter.empty(); shorter.pop_back()) {
+    if (dotted(shorter) == name) return true;
+  }
+  return false;
+}
+
+class Ingestion {
+ public:
+  Ingestion(const std::vector<Path>& sources, const Path& path, const IngestOptions& options)
+      : files_(find_sources(sources)),
+        num_bytes_(total_bytes_of(sources)),
+        path_(path),
+        options_(options) {
+    report_.num_files = files_.size();
+    report_.num_bytes = num_bytes_;
+  }
+
+  IngestReport run() {
+    if (options_.schema) {
+      plan_ = selected(plan_of(*options_.schema));
+      if (plan_.targets.empty() && !options_.columns.empty())
+        fail_unknown(plan_of(*options_.schema));
+      write();
+      return std::move(report_);
+    }
+    plan_ = selected(plan_of(first_types(), report_.promotions));
+    if (!has_all_columns()) infer();
+    // The types of the first rows are mostly those of all. Where they are not, the rest of the
+    // source is looked at, and written again.
+    if (!write()) {
+      infer();
+      write();
+    }
+    return std::move(report_);
+  }
+
+  /// The plan for the whole of the source.
+  Schema inferred() {
+    infer();
+    return plan_.schema();
+  }
+
+ private:
+  /// The types in the first block of the source.
+  ValueTypes first_types() {
+    ValueTypes types;
+    BlockReader reader(files_, kBlockBytes);
+    Block block;
+    if (!reader.next(block)) return types;
+    TypeWork work(types);
+    work.begin(block);
+    work.work();
+    work.deliver();
+    return types;
+  }
+
+  void infer() {
+    ValueTypes types;
+    BlockReader reader(files_, kBlockBytes);
+    Progress progress(options_.monitor, num_bytes_, "infer types");
+    run_pipeline(reader, options_.num_threads, progress,
+                 [&] { return std::make_unique<TypeWork>(types); });
+    const RowPlan all = plan_of(types, report_.promotions);
+    plan_ = selected(all);
+    plan_.is_final = true;
+    if (!has_all_columns()) fail_unknown(all);
+  }
+
+  bool has_all_columns() const {
+    return std::ranges::all_of(options_.columns, [&](const std::string& name) {
+      return std::ranges::any_of(
+          plan_.targets, [&](const Target& target) { return is_below(target.column.path, name); });
+    });
+  }
+
+  /// The columns that were asked for, in that order.
+  RowPlan selected(RowPlan plan) {
+    if (options_.columns.empty()) return plan;
+    std::vector<Target> targets;
+    for (const std::string& name : options_.columns) {
+      for (const Target& target : plan.targets) {
+        const bool is_new = std::ranges::none_of(
+            targets, [&](const Target& taken) { return taken.column.path == target.column.path; });
+        if (is_new && is_below(target.column.path, name)) targets.push_back(target);
+      }
+    }
+    plan.targets = std::move(targets);
+    plan.ignores_others = true;
+    index_fields(plan);
+    std::erase_if(report_.promotions, [&](const Promotion& promotion) {
+      return std::ranges::none_of(plan.targets, [&](const Target& target) {
+        return target.column.name() == promotion.column;
+      });
+    });
+    return plan;
+  }
+
+  [[noreturn]] void fail_unknown(const RowPlan& all) const {
+    for (const std::string& name : options_.columns) {
+      const bool known = std::ranges::any_of(
+          all.targets, [&](const Target& target) { return is_below(target.column.path, name); });
+      if (known) continue;
+      std::vector<std::string> names;
+      for (const Target& target : all.targets) names.push_back(target.column.name());
+      std::string found;
+      for (const std::string& near : base::near_matches(name, names)) {
+        found += (found.empty() ? "; did you mean " : ", ") + base::quote(near);
+      }
+      throw Error(ErrorCode::key_not_found,
+                  subject() + ": column " + base::quote(name) +
+                      ": expected a column of the data, found none of this name" + found);
+    }
+    throw Error(ErrorCode::key_not_found, subject() + ": expected columns, found none");
+  }
+
+  std::string subject() const { return files_.empty() ? "source" : files_.front().display; }
+
+  /// False if the plan turned out to be too narrow; nothing is left then.
+  bool write() {
+    TableWriter writer(path_, plan_.schema(),
+                       {.overwrite = options_.overwrite,
+                        .durable = options_.durable,
+                        .num_threads = options_.num_threads,
+                        .monitor = options_.monitor});
+    RowSink sink{.writer = writer,
+                 .on_error = options_.on_error,
+                 .most_rows = options_.batch_rows,
+                 .seen = std::vector<bool>(plan_.targets.size(), false)};
+    BlockReader reader(files_, kBlockBytes);
+    Progress progress(options_.monitor, num_bytes_, "ingest");
+    run_pipeline(reader, options_.num_threads, progress,
+                 [&] { return std::make_unique<RowWork>(plan_, sink); });
+    if (sink.needs_promotion) return false;
+    require_seen(sink);
+    writer.commit();
+    progress.finish();
+    report_.num_rows = static_cast<std::uint64_t>(writer.num_rows());
+    report_.num_bad_rows = sink.num_bad_rows;
+    if (plan_.is_given) report_.ignored.assign(sink.ignored.begin(), sink.ignored.end());
+    return true;
+  }
+
+  /// A column of a given schema that no row has is a misspelt one.
+  void require_seen(const RowSink& sink) const {
+    if (!plan_.is_given || (sink.num_bad_rows == 0 && sink.writer.num_rows() == 0)) return;
+    for (std::size_t i = 0; i < plan_.targets.size(); ++i) {
+      if (sink.seen[i]) continue;
+      const std::string name = plan_.targets[i].column.name();
+      std::string hint;
+      const std::vector<std::string> ignored(sink.ignored.begin(), sink.ignored.end());
+      for (const std::string& near : base::near_matches(name, ignored)) {
+        hint += (hint.empty() ? "; did you mean " : ", ") + base::quote(near);
+      }
+      throw Error(ErrorCode::invalid_argument,
+                  subject() + ": column " + base::quote(name) +
+                      " of the schema: expected it in some row, found it in none" + hint);
+    }
+  }
+
+  std::vector<SourceFile> files_;
+  std::uint64_t num_bytes_;
+  Path path_;
+  const IngestOptions& options_;
+  RowPlan plan_;
+  IngestReport report_;
+};
+
+}  // namespace
+
+IngestReport ingest(const std::vector<Path>& sources, const Path& path,
+                    const IngestOptions& options) {
+  return Ingestion(sources, path, options).run();
+}
+
+IngestReport ingest(const Path& source, const Path& path, const IngestOptions& options) {
+  return ingest(std::vector<Path>{source}, path, options);
+}
+
+Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor) {
+  IngestOptions options;
+  options.num_threads = num_threads;
+  options.monitor = monitor;
+  return Ingestion(sources, Path(), options).inferred();
+}
+
+bool is_ingestible(const Path& source) {
+  return kind_of_name(source.filename().string()) != SourceKind::unknown;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ingest/byte_stream.hpp"
+#include "ingest/source_files.hpp"
+
+namespace tenfold {
+
+/// How a file says where a record ends.
+enum class TextKind : std::uint8_t { json_lines, json_array, csv };
+
+/// What all blocks of one file share.
+struct TextFile {
+  std::string display;  ///< for messages
+  TextKind kind = TextKind::json_lines;
+  char delimiter = ',';             ///< CSV
+  std::vector<std::string> header;  ///< CSV: the names of its columns
+};
+
+/// Whole records of one file, one after the other, with a NUL and JsonText::kSlackBytes behind.
+struct Block {
+  std::shared_ptr<const TextFile> file;
+  std::uint64_t number = 0;      ///< of the block, over all files
+  std::uint64_t first_line = 1;  ///< of the file, where the block begins
+  bool begins_file = false;
+  const char* begin = nullptr;
+  const char* end = nullptr;
+
+  std::vector<char> memory;
+};
+
+/// One record: [begin, end), the end being a character of no record, and its line.
+struct Record {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  std::uint64_t line = 1;
+};
+
+/// The records of a block, in order.
+class RecordCursor {
+ public:
+  explicit RecordCursor(const Block& block)
+      : block_(&block), at_(block.begin), line_(block.first_line) {}
+
+  /// False after the last one. Blank lines are no records.
+  bool next(Record& record);
+
+ private:
+  bool next_line(Record& record);
+  bool next_item(Record& record);
+  bool next_csv(Record& record);
+
+  const Block* block_;
+  const char* at_;
+  std::uint64_t line_;
+  bool ended_ = false;  ///< of an array
+};
+
+/// Cuts files into blocks of whole records, in order, through a buffer. A record larger than the
+/// block makes it grow.
+class BlockReader {
+ public:
+  /// Largest record that is read: more is no data, but a file of another kind.
+  static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
+
+  BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
+
+  /// The next block, into memory that is used again; false after the last one. Throws
+  /// Error(corrupt) for a file that is cut off or no text, Error(invalid_argument) for a header
+  /// with twins.
+  bool next(Block& block);
+
+  /// Bytes of files that were read.
+  std::uint64_t num_read() const;
+  std::uint64_t num_files() const noexcept { return next_file_; }
+
+ private:
+  bool open_next_file();
+  void fill(std::vector<char>& memory, std::size_t size);
+  const char* last_end(const char* begin, const char* end);
+  void begin_array(const char*& begin, const char* end);
+  void expect_blanks(const char* begin, const char* end);
+  bool begin_file(const char*& begin, const char* end);
+  void read_records(std::vector<char>& memory, const char*& begin, const char*& end);
+  bool take_header(const char*& begin, const char* end);
+
+  std::vector<SourceFile> files_;
+  std::size_t block_bytes_;
+  std::size_t next_file_ = 0;
+  std::unique_ptr<ByteStream> stream_;
+  std::shared_ptr<TextFile> file_;
+  bool begins_ = false;  ///< nothing of the file was handed out yet
+  bool at_end_ = true;   ///< the stream has no more bytes
+  bool array_ended_ = false;
+  std::vector<char> rest_;  ///< the begin of a record, read already
+  std::uint64_t line_ = 1;
+  std::uint64_t num_blocks_ = 0;
+  std::uint64_t num_read_ = 0;  ///< of files that are done
+};
+
+/// The fields of one record of CSV; false, with what is wrong, if it is malformed. `scratch` holds
+/// what was quoted.
+struct CsvField {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  bool is_quoted = false;
+  bool has_escapes = false;  ///< twins of quotes in it
+  std::string_view text() const { return {begin, static_cast<std::size_t>(end - begin)}; }
+};
+
+/// Takes the field at `at`, which then stands behind its delimiter or, after the last field, is
+/// null. Null, or what is wrong.
+const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
+
+/// One past the record that begins at `begin`, its line feed included; null if it does not end
+/// before `end`.
+const char* end_of_csv_record(const char* begin, const char* end, char delimiter);
+
+}  // namespace tenfold

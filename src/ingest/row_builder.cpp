@@ -1,0 +1,212 @@
+#include "ingest/row_builder.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/cast.hpp"
+#include "ingest/missing_value.hpp"
+#include "io/cast_source.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kLeastBytes = 4096;
+
+template <class T>
+Fit put_integer(const NumberText& number, std::byte* into) {
+  if (!number.is_integer) return Fit::wrong_type;
+  std::uint64_t bits = 0;
+  const IntegerSize size = to_integer(number, bits);
+  if constexpr (std::is_unsigned_v<T>) {
+    const bool below = size == IntegerSize::int64 && static_cast<std::int64_t>(bits) < 0;
+    if (size == IntegerSize::huge || below || bits > std::numeric_limits<T>::max()) {
+      return Fit::too_large;
+    }
+  } else {
+    const auto value = static_cast<std::int64_t>(bits);
+    if (size != IntegerSize::int64 || value < std::numeric_limits<T>::min() ||
+        value > std::numeric_limits<T>::max()) {
+      return Fit::too_large;
+    }
+  }
+  const auto value = static_cast<T>(bits);
+  std::memcpy(into, &value, sizeof(T));
+  return Fit::fits;
+}
+
+Fit put_small_float(double value, DType dtype, std::byte* into) {
+  if (!is_floating(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
+  cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), dtype, into, 1);
+  return Fit::fits;
+}
+
+Fit put_double(double value, DType dtype, std::byte* into) {
+  if (dtype == DType::float64) {
+    std::memcpy(into, &value, sizeof(value));
+    return Fit::fits;
+  }
+  if (dtype == DType::float32) {
+    const auto narrow = static_cast<float>(value);
+    std::memcpy(into, &narrow, sizeof(narrow));
+    return Fit::fits;
+  }
+  return put_small_float(value, dtype, into);
+}
+
+}  // namespace
+
+Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* into) {
+  switch (dtype) {
+    case DType::int8:
+      return put_integer<std::int8_t>(number, into);
+    case DType::int16:
+      return put_integer<std::int16_t>(number, into);
+    case DType::int32:
+      return put_integer<std::int32_t>(number, into);
+    case DType::int64:
+      return put_integer<std::int64_t>(number, into);
+    case DType::uint8:
+      return put_integer<std::uint8_t>(number, into);
+    case DType::uint16:
+      return put_integer<std::uint16_t>(number, into);
+    case DType::uint32:
+      return put_integer<std::uint32_t>(number, into);
+    case DType::uint64:
+      return put_integer<std::uint64_t>(number, into);
+    default:
+      break;
+  }
+  if (!is_floating(dtype)) return Fit::wrong_type;
+  if (number.is_integer && !rounds && !is_exact_in_double(number)) return Fit::inexact;
+  return put_double(to_double(number), dtype, into);
+}
+
+Fit put_special(double value, DType dtype, std::byte* into) {
+  return is_floating(dtype) ? put_double(value, dtype, into) : Fit::wrong_type;
+}
+
+Fit put_bool(bool value, DType dtype, std::byte* into) {
+  if (dtype == DType::bool_) {
+    *into = static_cast<std::byte>(value);
+    return Fit::fits;
+  }
+  NumberText number;
+  number.digits = value ? 1 : 0;
+  number.num_digits = 1;
+  number.is_integer = true;
+  return put_number(number, dtype, true, into);
+}
+
+void GrowingBytes::grow(std::size_t count) {
+  const std::size_t wanted = std::max({size_ + count, 2 * capacity_, kLeastBytes});
+  auto larger = std::make_unique_for_overwrite<std::byte[]>(wanted);
+  if (size_ > 0) std::memcpy(larger.get(), memory_.get(), size_);
+  memory_ = std::move(larger);
+  capacity_ = wanted;
+}
+
+ColumnBuilder::ColumnBuilder(const Target& target)
+    : target_(&target), item_bytes_(itemsize(target.column.dtype)) {
+  unit_bytes_ = target.column.is_text()
+                    ? 1
+                    : std::max<std::size_t>(
+                          1, static_cast<std::size_t>(nbytes_of(dtype(), target.column.shape)));
+  if (target.column.has_ends()) return;
+  row_items_ = static_cast<std::size_t>(numel_of(target.column.shape));
+  row_bytes_ = row_items_ * item_bytes_;
+}
+
+void ColumnBuilder::set_null() {
+  valid_.resize(row_ + 1, 1);
+  valid_[row_] = 0;
+  if (!target_->column.has_ends()) fill_missing(dtype(), {row_value(), row_bytes_});
+}
+
+void ColumnBuilder::begin_row() {
+  if (!target_->column.has_ends()) values_.extend(row_bytes_);
+}
+
+void ColumnBuilder::end_row() {
+  ++row_;
+  if (!target_->column.has_ends()) return;
+  const std::size_t end =
+      target_->form == Form::text_list ? item_ends_.size() : values_.size() / unit_bytes_;
+  ends_.push_back(static_cast<std::int64_t>(end));
+}
+
+void ColumnBuilder::undo_row() {
+  valid_.resize(std::min(valid_.size(), row_));
+  if (!target_->column.has_ends()) return values_.truncate(row_ * row_bytes_);
+  const auto end = static_cast<std::size_t>(ends_.empty() ? 0 : ends_.back());
+  if (target_->form != Form::text_list) return values_.truncate(end * unit_bytes_);
+  item_ends_.resize(end);
+  values_.truncate(static_cast<std::size_t>(item_ends_.empty() ? 0 : item_ends_.back()));
+}
+
+void ColumnBuilder::finish() {
+  valid_.resize(valid_.empty() ? 0 : row_, 1);
+  has_nulls_ = std::ranges::find(valid_, 0) != valid_.end();
+  if (!has_nulls_) valid_.clear();
+}
+
+void ColumnBuilder::clear() {
+  row_ = 0;
+  values_.truncate(0);
+  ends_.clear();
+  item_ends_.clear();
+  valid_.clear();
+  has_nulls_ = false;
+}
+
+ColumnChunk ColumnBuilder::chunk() const {
+  ColumnChunk chunk;
+  chunk.num_rows = static_cast<std::int64_t>(row_);
+  chunk.values = values_.bytes();
+  chunk.ends = ends_;
+  chunk.item_ends = item_ends_;
+  chunk.valid = valid_;
+  return chunk;
+}
+
+std::size_t ColumnBuilder::size_bytes() const noexcept {
+  return values_.size() + (ends_.size() + item_ends_.size()) * sizeof(std::int64_t) + valid_.size();
+}
+
+RowBuilder::RowBuilder(const RowPlan& plan) {
+  columns_.reserve(plan.targets.size());
+  for (const Target& target : plan.targets) columns_.emplace_back(target);
+}
+
+void RowBuilder::begin_row() {
+  for (ColumnBuilder& column : columns_) column.begin_row();
+}
+void RowBuilder::end_row() {
+  for (ColumnBuilder& column : columns_) column.end_row();
+  ++num_rows_;
+}
+void RowBuilder::undo_row() {
+  for (ColumnBuilder& column : columns_) column.undo_row();
+}
+void RowBuilder::clear() {
+  for (ColumnBuilder& column : columns_) column.clear();
+  num_rows_ = 0;
+}
+
+std::size_t RowBuilder::size_bytes() const noexcept {
+  std::size_t total = 0;
+  for (const ColumnBuilder& column : columns_) total += column.size_bytes();
+  return total;
+}
+
+std::vector<ColumnChunk> RowBuilder::finish() {
+  std::vector<ColumnChunk> made;
+  made.reserve(columns_.size());
+  for (ColumnBuilder& column : columns_) {
+    column.finish();
+    made.push_back(column.chunk());
+  }
+  return made;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ingest/number_text.hpp"
+#include "ingest/row_plan.hpp"
+#include "ingest/table_writer.hpp"
+
+namespace tenfold {
+
+/// Bytes that grow without being filled first.
+class GrowingBytes {
+ public:
+  std::size_t size() const noexcept { return size_; }
+  std::byte* data() const noexcept { return memory_.get(); }
+  std::span<const std::byte> bytes() const noexcept { return {memory_.get(), size_}; }
+  void truncate(std::size_t size) noexcept { size_ = size; }
+  /// Room for `count` more bytes, which then belong to it.
+  std::byte* extend(std::size_t count) {
+    if (count > capacity_ - size_) grow(count);
+    std::byte* const begin = memory_.get() + size_;
+    size_ += count;
+    return begin;
+  }
+  void append(std::string_view text) { std::memcpy(extend(text.size()), text.data(), text.size()); }
+
+ private:
+  void grow(std::size_t count);
+
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+/// What a number or bool is to a column.
+enum class Fit : std::uint8_t {
+  fits,
+  wrong_type,  ///< a number with a fraction for integers, ...
+  too_large,   ///< beyond the range of the integers
+  inexact,     ///< an integer that the floats do not hold exactly
+};
+
+/// Writes a number as an element of `dtype`. `rounds`: integers may be rounded to floats.
+Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* into);
+/// NaN and the infinities.
+Fit put_special(double value, DType dtype, std::byte* into);
+Fit put_bool(bool value, DType dtype, std::byte* into);
+
+/// The values of one column in the rows of a chunk.
+class ColumnBuilder {
+ public:
+  explicit ColumnBuilder(const Target& target);
+
+  const Target& target() const noexcept { return *target_; }
+  DType dtype() const noexcept { return target_->column.dtype; }
+  std::size_t item_bytes() const noexcept { return item_bytes_; }
+  std::size_t row_items() const noexcept { return row_items_; }
+
+  /// The memory of this row's value; of columns of fixed rows.
+  std::byte* row_value() { return values_.data() + row_ * row_bytes_; }
+  /// What follows in this row; of columns with ends.
+  GrowingBytes& values() noexcept { return values_; }
+  /// Ends an item of ragged text.
+  void end_item() { item_ends_.push_back(static_cast<std::int64_t>(values_.size())); }
+  /// The row has no value.
+  void set_null();
+
+  void begin_row();
+  void end_row();
+  /// Takes back what was put into the row.
+  void undo_row();
+  void clear();
+
+  /// No more rows until clear().
+  void finish();
+  /// After finish(): some row has no value.
+  bool has_nulls() const noexcept { return has_nulls_; }
+  ColumnChunk chunk() const;
+  std::size_t size_bytes() const noexcept;
+
+ private:
+  const Target* target_;
+  std::size_t item_bytes_;
+  std::size_t row_items_ = 0;  ///< of fixed rows
+  std::size_t row_bytes_ = 0;
+  std::size_t unit_bytes_ = 1;  ///< that one step of an end counts
+  std::size_t row_ = 0;
+  GrowingBytes values_;
+  std::vector<std::int64_t> ends_;
+  std::vector<std::int64_t> item_ends_;
+  std::vector<std::uint8_t> valid_;
+  bool has_nulls_ = false;
+};
+
+/// The rows of a chunk, one builder a column. A row is begun, filled in any order, and ended or
+/// taken back.
+class RowBuilder {
+ public:
+  explicit RowBuilder(const RowPlan& plan);
+
+  ColumnBuilder& column(std::size_t target) { return columns_[target]; }
+  const ColumnBuilder& column(std::size_t target) const { return columns_[target]; }
+  std::size_t num_columns() const noexcept { return columns_.size(); }
+  void begin_row();
+  void end_row();
+  void undo_row();
+  void clear();
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  /// That the rows take; looked at now and then.
+  std::size_t size_bytes() const noexcept;
+  /// The rows, until clear().
+  std::vector<ColumnChunk> finish();
+
+ private:
+  std::vector<ColumnBuilder> columns_;
+  std::int64_t num_rows_ = 0;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ingest/block_pipeline.hpp"
+#include "ingest/csv_rows.hpp"
+#include "ingest/json_rows.hpp"
+#include "ingest/row_builder.hpp"
+#include "ingest/row_plan.hpp"
+#include "ingest/table_writer.hpp"
+
+namespace tenfold {
+
+/// What all threads that write one table share. Changed by who has the turn only.
+struct RowSink {
+  TableWriter& writer;
+  OnError on_error = OnError::raise;
+  std::int64_t most_rows = 0;  ///< of a chunk
+
+  std::uint64_t num_bad_rows = 0;
+  bool needs_promotion = false;   ///< the plan is too narrow: nothing of it is of use
+  std::uint64_t num_records = 0;  ///< of the file, before the block whose turn it is
+  std::vector<bool> seen{};       ///< by target: some row had its name
+  std::set<std::string> ignored{};
+};
+
+/// Turns blocks into rows of a table.
+class RowWork final : public BlockWork {
+ public:
+  RowWork(const RowPlan& plan, RowSink& sink);
+
+  void begin(const Block& block) override;
+  bool work() override;
+  bool deliver() override;
+
+ private:
+  struct BadRow {
+    std::uint64_t line = 0;
+    std::uint64_t record = 0;  ///< in the block
+    RowFault fault;
+    std::string text;
+  };
+  void refuse(const BadRow& bad);
+  void write_rows();
+  void note_names();
+
+  const RowPlan& plan_;
+  RowSink& sink_;
+  RowBuilder rows_;
+  JsonRows json_;
+  CsvRows csv_;
+  const Block* block_ = nullptr;
+  RecordCursor cursor_;
+  std::shared_ptr<const TextFile> csv_file_;
+  std::uint64_t num_records_ = 0;  ///< of the block, so far
+  std::uint64_t delivered_ = 0;    ///< of these
+  std::vector<BadRow> bad_;
+  bool promote_ = false;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,170 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ingest/ingest_of.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::IngestOf;
+using test::texts;
+using test::type_of;
+using test::valid;
+using test::values;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(IngestCsv, MakesAColumnOfEachNameOfTheHeader) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv",
+                             "\xEF\xBB\xBFn,f,b,s,\"q,\"\"x\"\"\"\r\n1,0.5,true,a,1\r\n"
+                             "-2,1e3,FALSE,\"b,\"\"c\"\"\r\nd\",2\r\n");
+  EXPECT_EQ(type_of(ds, "n"), "int64");
+  EXPECT_EQ(type_of(ds, "f"), "float64");
+  EXPECT_EQ(type_of(ds, "b"), "bool");
+  EXPECT_THAT(values<std::int64_t>(ds, "n"), ElementsAre(1, -2));
+  EXPECT_THAT(values<double>(ds, "f"), ElementsAre(0.5, 1000.0));
+  EXPECT_THAT(texts(ds, "s"), ElementsAre("a", "b,\"c\"\r\nd"));
+  EXPECT_THAT(values<std::int64_t>(ds, "q,\"x\""), ElementsAre(1, 2));
+  EXPECT_TRUE(verify(of.target()).ok());
+}
+
+TEST(IngestCsv, InfersTypesFromAllFields) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"1;2", "int64"},
+      {"1;2.5", "float64"},
+      {"1;", "int64?"},
+      {"1;\"\"", "string"},
+      {";", "float64?"},
+      {"007;1", "string"},
+      {"+1;1", "string"},
+      {" 1;1", "string"},
+      {"1 ;1", "string"},
+      {"true;False", "bool"},
+      {"true;1", "int64"},
+      {"nan;1", "float64"},
+      {"-INF;Infinity", "float64"},
+      {".5;1.", "float64"},
+      {"1e5;1", "float64"},
+      {"9223372036854775808;1", "uint64"},
+      {"9007199254740993;0.5", "string"},
+      {"\"1\";\"2\"", "int64"},
+      {"-0;0", "int64"},
+      {"NA;1", "string"},
+  };
+  for (const auto& [fields, expected] : cases) {
+    IngestOf of;
+    std::string text(fields);
+    text.replace(text.find(';'), 1, ",z\n");
+    EXPECT_EQ(type_of(of.rows("a.csv", "x,y\n" + text + ",z\n"), "x"), expected) << fields;
+  }
+}
+
+TEST(IngestCsv, KeepsTheTextOfWhatBecameAString) {
+  IngestOf of;
+  EXPECT_THAT(texts(of.rows("a.csv", "x\n1.50\ntrue\nabc\n007\n"), "x"),
+              ElementsAre("1.50", "true", "abc", "007"));
+  EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "float64", "string"}));
+}
+
+TEST(IngestCsv, TellsNothingFromTheEmptyString) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", "s,n,f\na,1,0.5\n,,\n\"\",2,1\n");
+  EXPECT_THAT(texts(ds, "s"), ElementsAre("a", "", ""));
+  EXPECT_THAT(valid(ds, "s"), ElementsAre(1, 0, 1));
+  EXPECT_THAT(valid(ds, "n"), ElementsAre(1, 0, 1));
+  EXPECT_TRUE(std::isnan(values<double>(ds, "f")[1]));
+}
+
+TEST(IngestCsv, ReadsTabs) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.tsv", "x\ty\n1\ta,b\n2\t\"c\td\"\n");
+  EXPECT_THAT(texts(ds, "y"), ElementsAre("a,b", "c\td"));
+}
+
+TEST(IngestCsv, NamesFileLineRowAndColumn) {
+  IngestOf of;
+  const std::string good = "x,y\n1,\"a\nb\"\n\n";
+  EXPECT_EQ(of.error("a.csv", good + "1\n", ErrorCode::corrupt),
+            "a.csv: line 5 (row 1): expected 2 fields, found 1");
+  EXPECT_EQ(of.error("a.csv", good + "1,2,3\n", ErrorCode::corrupt),
+            "a.csv: line 5 (row 1): expected 2 fields, found 3");
+  EXPECT_EQ(of.error("a.csv", good + "1,\"a\"b\n", ErrorCode::corrupt),
+            "a.csv: line 5 (row 1): expected a delimiter behind a field in quotes, found "
+            "\"\\x22a\\x22b\"");
+  EXPECT_THAT(of.error("a.csv", good + "1,\"a\n2,b\n", ErrorCode::corrupt),
+              HasSubstr("line 5 (row 1): expected a quote that ends the field"));
+  EXPECT_EQ(of.error("a.csv", "x,y,x\n1,2,3\n", ErrorCode::invalid_argument),
+            "a.csv: line 1: header: expected names that differ, found \"x\" twice; rename one of "
+            "the columns");
+  IngestOptions options;
+  options.schema = Schema::from_json("{\"columns\": {\"x\": {\"dtype\": \"int8\"}}}", "test");
+  EXPECT_EQ(of.error("a.csv", "x,y\n1,2\n300,4\n", ErrorCode::invalid_argument, options),
+            "a.csv: line 3 (row 1), column \"x\": expected a number that fits int8, found \"300\"");
+}
+
+TEST(IngestCsv, SkipsRowsOfAnotherNumberOfFields) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", "x,y\n1,2\n3\n\"4\"5,6\n7,8\n", {.on_error = OnError::skip});
+  EXPECT_THAT(values<std::int64_t>(ds, "x"), ElementsAre(1, 7));
+  EXPECT_EQ(of.report.num_bad_rows, 2U);
+}
+
+TEST(IngestCsv, AQuoteInTheMiddleOfAFieldIsACharacter) {
+  IngestOf of;
+  EXPECT_THAT(texts(of.rows("a.csv", "x,y\n5\" disk,1\na\"b\"c,2\n"), "x"),
+              ElementsAre("5\" disk", "a\"b\"c"));
+}
+
+TEST(IngestCsv, AHeaderAloneMakesColumnsWithoutRows) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", "x,y\n");
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(type_of(ds, "x"), "float64?");
+  EXPECT_EQ(of.rows("b.csv", "x,y").schema().size(), 2U);
+  EXPECT_EQ(of.rows("c.csv", "").schema().size(), 0U);
+}
+
+TEST(IngestCsv, SplitsLargeFilesWhereRecordsEnd) {
+  // Every block has line feeds in quotes, so that a cut at any of them would be seen.
+  std::string text = "i,s\n";
+  for (int i = 0; i < 150'000; ++i) {
+    text += std::to_string(i) + ",\"a\n" + std::to_string(i) + ",\"\"\n\"\n";
+  }
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", text, {.num_threads = 3});
+  ASSERT_EQ(ds.size(), 150'000);
+  const std::vector<std::string> s = texts(ds, "s");
+  const std::vector<std::int64_t> numbers = values<std::int64_t>(ds, "i");
+  for (std::size_t i = 0; i < s.size(); i += 997) {
+    ASSERT_EQ(numbers[i], static_cast<std::int64_t>(i));
+    ASSERT_EQ(s[i], "a\n" + std::to_string(i) + ",\"\n");
+  }
+}
+
+TEST(IngestCsv, PromotesWhenALaterRowNeedsIt) {
+  std::string text = "x,y\n";
+  for (int i = 0; i < 300'000; ++i) text += std::to_string(i) + ",1\n";
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", text + "0.25,\n");
+  EXPECT_EQ(values<double>(ds, "x")[300'000], 0.25);
+  EXPECT_EQ(type_of(ds, "y"), "int64?");
+  EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "int64", "float64"}));
+}
+
+TEST(IngestCsv, JoinsFilesByTheNamesOfTheirHeaders) {
+  IngestOf of;
+  const Path a = of.write("a.csv", "x,y\n1,2\n");
+  const Path b = of.write("b.csv", "y,z\n3,4\n");
+  const Dataset ds = of.rows({a, b});
+  EXPECT_THAT(values<std::int64_t>(ds, "y"), ElementsAre(2, 3));
+  EXPECT_THAT(valid(ds, "x"), ElementsAre(1, 0));
+  EXPECT_THAT(valid(ds, "z"), ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace tenfold
