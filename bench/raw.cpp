@@ -157,4 +157,28 @@ std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   return total;
 }
 
+// Reads `count` pages of 4 KiB at random places, past the page cache, with so many under way at a
+// time as there are threads. Returns how many were read.
+std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_threads) {
+  constexpr std::size_t kPageBytes = 4096;
+  const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const auto pages = static_cast<std::size_t>(lseek(fd, 0, SEEK_END)) / kPageBytes;
+  std::atomic<std::uint64_t> num_read{0};
+  on_threads(num_threads, count, [&](std::size_t i) {
+    alignas(kPageBytes) thread_local char page[kPageBytes];
+    // The finaliser of splitmix64: places without a pattern, without a state.
+    std::uint64_t place = (i + 1) * 0x9E3779B97F4A7C15;
+    place = (place ^ (place >> 30U)) * 0xBF58476D1CE4E5B9;
+    place = (place ^ (place >> 27U)) * 0x94D049BB133111EB;
+    place ^= place >> 31U;
+    const auto offset = static_cast<off_t>(place % pages * kPageBytes);
+    if (pread(fd, page, kPageBytes, offset) != static_cast<ssize_t>(kPageBytes)) return false;
+    ++num_read;
+    return true;
+  });
+  close(fd);
+  return num_read;
+}
+
 }  // extern "C"

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import batches
 import calls
+import larger_than_memory
 import libtorch
 import reading
 import safetensors
@@ -64,7 +65,16 @@ def write_page(results: list[Result], page: Path) -> None:
 
 
 def main() -> None:
-    modules = (saving, reading, snapshots, torch_files, batches, calls, libtorch)
+    modules = (
+        saving,
+        reading,
+        snapshots,
+        torch_files,
+        batches,
+        larger_than_memory,
+        calls,
+        libtorch,
+    )
     every = {work.__name__: work for module in modules for work in module.ALL}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
