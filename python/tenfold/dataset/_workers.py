@@ -79,12 +79,13 @@ class Workers:
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
         batches, workers = loader._num_yielded, loader._num_workers
-        rows = []
-        for worker in range(workers):
-            given = size * ((batches - worker + workers - 1) // workers)
-            end = int(self._cells[worker, 2])
-            rows.append(given if end == _RUNNING else min(given, end))
         ends = self._cells[:workers, 2].tolist()
+        if loader._drop_last:
+            ends = [end if end == _RUNNING else end - end % size for end in ends]
+        rows = []
+        for worker, end in enumerate(ends):
+            given = size * ((batches - worker + workers - 1) // workers)
+            rows.append(given if end == _RUNNING else min(given, end))
         return Pass(is_fresh, batches > 0 and rows == ends, rows, batches)
 
     # --- a worker's process ---

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import tenfold
 
@@ -49,6 +50,9 @@ def train(rank: int, folder: Path, batch_size: int, steps: int) -> None:
                 loss.backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     torch.save(gradients, folder / f"gradients{rank}.pt")
+    stream = tenfold.IterableDataset(folder / "rows", shuffle=True)
+    workers = DataLoader(stream, batch_size=5, num_workers=1)
+    torch.save(torch.cat([batch["x"] for batch in workers]), folder / f"stream{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -57,7 +61,7 @@ def train(rank: int, folder: Path, batch_size: int, steps: int) -> None:
     [(103, 10, 4), (41, 10, 3), (40, 8, 2)],
     ids=["ragged last batch and window", "a rank without rows", "whole"],
 )
-def test_gradients_of_two_processes_are_those_of_one_large_batch(
+def test_two_processes_get_the_gradients_of_one_large_batch_and_a_stream_in_two_parts(
     tmp_path: Path, rows: int, batch_size: int, steps: int
 ) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -79,3 +83,10 @@ def test_gradients_of_two_processes_are_those_of_one_large_batch(
             loss_of(model, {name: column[window] for name, column in columns.items()}).backward()
             for gradient, parameter in zip(gradients, model.parameters(), strict=True):
                 assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-6)
+
+    streams = [torch.load(tmp_path / f"stream{rank}.pt") for rank in range(WORLD_SIZE)]
+    assert abs(len(streams[0]) - len(streams[1])) <= 1
+    streamed = torch.cat(streams)
+    assert torch.equal(
+        streamed[streamed[:, 0].argsort()], columns["x"][columns["x"][:, 0].argsort()]
+    )

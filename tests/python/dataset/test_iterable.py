@@ -158,6 +158,11 @@ def test_after_the_last_batch_of_workers_the_state_is_the_next_epochs(path: Path
     loader = DataLoader(rows, batch_size=100, num_workers=2)
     assert len(batch_ids(loader)) == 10
     assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
+    for drop_last, batches in ((False, 10), (True, 8)):
+        rows = IterableDataset(path)
+        iterator = iter(DataLoader(rows, batch_size=120, num_workers=2, drop_last=drop_last))
+        assert len(list(iterator)) == batches
+        assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
 
 
 def test_a_loop_over_workers_that_was_left_cannot_be_asked_where_it_stood(path: Path) -> None:
