@@ -27,8 +27,8 @@ class RowReader {
   /// Adds a row, or throws BadRow; then there is none. Exceptions of Python pass.
   void add(nb::handle row);
 
-  /// Adds the rows [begin, end) of columns that are lists, tuples or arrays. Throws BadRow naming
-  /// the column.
+  /// Adds the rows [begin, end) of columns, by the tuples of their keys: lists and tuples, or
+  /// arrays of just these rows. Throws BadRow naming the column.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
   /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
@@ -53,6 +53,9 @@ class RowReader {
   bool add_scalar(RowColumn& column, PyObject* value);
   bool add_missing();
   bool add_missing_rows(std::int64_t count);
+  [[noreturn]] void refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
+                                std::int64_t end);
+  Entry* column_at(const nb::tuple& keys);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
   /// The dict that a mapping which is none is; nothing for what is no mapping.

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
@@ -18,90 +16,11 @@
 namespace tenfold {
 namespace {
 
-bool is_number(const ArrowType& type) {
-  const ArrowKind kind = type.values().kind;
-  return kind == ArrowKind::number || kind == ArrowKind::boolean || kind == ArrowKind::null;
-}
-
-bool is_text(const ArrowType& type) {
-  const ArrowKind kind = type.values().kind;
-  return kind == ArrowKind::text || kind == ArrowKind::text_view ||
-         kind == ArrowKind::fixed_bytes || kind == ArrowKind::decimal;
-}
-
-void set_numbers(Column& column, const ArrowType& type) {
-  column.dtype = type.values().kind == ArrowKind::null ? DType::float64 : type.values().dtype;
-  column.unit = type.values().unit;
-}
-
-void set_texts(Column& column, const ArrowType& type) {
-  column.kind = type.values().is_binary ? ColumnKind::bytes : ColumnKind::string;
-  column.dtype = DType::uint8;
-}
-
-/// Fixed lists of numbers, in each other: their shape, from `type` inward. Nothing for others.
-std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& numbers) {
-  Shape shape;
-  const ArrowType* inner = &type;
-  while (inner->kind == ArrowKind::fixed_list) {
-    shape.push_back(inner->width);
-    inner = inner->children.data();
-  }
-  if (!is_number(*inner)) return std::nullopt;
-  numbers = inner;
-  return shape;
-}
-
-void set_column(const ArrowType& type, ArrowColumn& made) {
-  Column& column = made.column;
-  const ArrowType& values = type.values();
-  const ArrowType* numbers = nullptr;
-  if (is_number(values)) {
-    set_numbers(column, values);
-    column.nullable = values.kind == ArrowKind::null;
-  } else if (is_text(values)) {
-    set_texts(column, values);
-  } else if (type.dictionary == nullptr && type.is_list() && is_text(type.children[0])) {
-    set_texts(column, type.children[0]);
-    column.ragged = true;
-  } else if (const auto shape =
-                 type.dictionary == nullptr && type.is_list()
-                     ? fixed_shape(type.kind == ArrowKind::fixed_list ? type : type.children[0],
-                                   numbers)
-                     : std::nullopt) {
-    set_numbers(column, *numbers);
-    column.shape = *shape;
-    column.ragged = type.kind != ArrowKind::fixed_list;
-  } else {
-    column.kind = ColumnKind::string;
-    column.dtype = DType::uint8;
-    made.is_json = true;
-  }
-}
-
-void add_columns(const ArrowType& record, ArrowColumn& at, std::vector<ArrowColumn>& columns) {
-  for (std::size_t i = 0; i < record.children.size(); ++i) {
-    const ArrowType& field = record.children[i];
-    at.fields.push_back(i);
-    at.column.path.push_back(field.name);
-    if (field.kind == ArrowKind::record && field.dictionary == nullptr) {
-      add_columns(field, at, columns);
-    } else {
-      ArrowColumn made = at;
-      set_column(field, made);
-      name_leaves(made.column);
-      columns.push_back(std::move(made));
-    }
-    at.fields.pop_back();
-    at.column.path.pop_back();
-  }
-}
-
 /// Reads the rows of one column.
 class RowsReader {
  public:
   RowsReader(const ArrowColumn& column, const ArrowSlice& batch)
-      : column_(column.column), is_json_(column.is_json) {
+      : column_(column.column), is_json_(column.is_json), is_nested_(column.is_nested) {
     rows_ = batch;
     for (const std::size_t field : column.fields) {
       merge_validity(rows_);
@@ -309,7 +228,7 @@ class RowsReader {
 
   /// `add` appends the items of one row, or says what is wrong with them.
   void read_lists(const std::function<std::string(const ArrowSlice&)>& add) {
-    if (!column_.is_text() && read_lists_in_place()) return;
+    if (!column_.is_text() && !is_nested_ && read_lists_in_place()) return;
     auto& ends = owned().ends;
     ends.reserve(static_cast<std::size_t>(rows_.size));
     for (std::int64_t row = 0; row < rows_.size; ++row) {
@@ -353,6 +272,7 @@ class RowsReader {
   }
 
   std::string add_numbers(const ArrowSlice& items) {
+    if (is_nested_) return add_nested(items);
     ArrowSlice flat = items;
     if (items.type->kind == ArrowKind::fixed_list) {
       for (std::int64_t i = 0; i < items.size; ++i) {
@@ -362,6 +282,20 @@ class RowsReader {
       if (!wrong.empty()) return wrong;
     }
     return copy_items(flat, grow(static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)));
+  }
+
+  /// Lists whose lengths were compared: their numbers.
+  std::string add_nested(const ArrowSlice& items) {
+    if (!items.type->is_list()) {
+      return copy_items(items,
+                        grow(static_cast<std::size_t>(items.size) * itemsize(column_.dtype)));
+    }
+    std::string wrong;
+    for (std::int64_t i = 0; i < items.size && wrong.empty(); ++i) {
+      const auto [begin, end] = items.range_at(i);
+      wrong = add_nested(items.items(begin, end - begin));
+    }
+    return wrong;
   }
 
   // --- text ---
@@ -443,26 +377,13 @@ class RowsReader {
 
   const Column& column_;
   bool is_json_;
+  bool is_nested_;
   ArrowSlice rows_;
   ArrowRows made_;
   std::int64_t num_items_ = 0;
 };
 
 }  // namespace
-
-std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where) {
-  if (batch.kind != ArrowKind::record || batch.dictionary) {
-    throw Error(ErrorCode::unsupported, where +
-                                            ": schema: expected record batches, found arrays of "
-                                            "the Arrow format " +
-                                            base::quote(batch.format) +
-                                            "; put the array into a table of one column");
-  }
-  std::vector<ArrowColumn> columns;
-  ArrowColumn at;
-  add_columns(batch, at, columns);
-  return columns;
-}
 
 ArrowRows read_arrow_column(const ArrowColumn& column, const ArrowSlice& batch) {
   return RowsReader(column, batch).run();

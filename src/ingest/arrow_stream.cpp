@@ -11,6 +11,8 @@
 #include "formats/progress.hpp"
 #include "ingest/arrow_array.hpp"
 #include "ingest/arrow_column.hpp"
+#include "ingest/arrow_plan.hpp"
+#include "ingest/convert_chunk.hpp"
 #include "ingest/fit_chunk.hpp"
 
 namespace tenfold {
@@ -81,7 +83,10 @@ class ArrowIngest {
     if (options_.schema) {
       take_schema(kept);
     } else {
-      for (const ArrowColumn& column : kept) targets_.push_back(column.column);
+      for (const ArrowColumn& column : kept) {
+        targets_.push_back(column.column);
+        if (column.is_json) report_json(column.column);
+      }
       sources_ = std::move(kept);
     }
   }
@@ -132,6 +137,7 @@ class ArrowIngest {
     rows.reserve(sources_.size());
     fitted.reserve(sources_.size());
     bad_batch_rows(batch, bad);
+    for (std::size_t i = 0; i < sources_.size(); ++i) settle(i, batch);
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       rows.push_back(read_arrow_column(sources_[i], batch));
       ArrowRows& read = rows.back();
@@ -149,6 +155,25 @@ class ArrowIngest {
     if (!bad.empty()) drop(bad, chunks, fitted);
     append(chunks);
     position_ += batch.size;
+  }
+
+  void report_json(const Column& column) {
+    report_.promotions.push_back({column.name(), "a list or map", "a list as JSON text"});
+  }
+
+  /// Lists in lists are of a shape until others come; what was written becomes what they are then.
+  void settle(std::size_t i, const ArrowSlice& batch) {
+    if (!settle_shape(sources_[i], batch) || options_.schema) return;
+    const Column before = targets_[i];
+    Column now = sources_[i].column;
+    now.nullable = before.nullable;
+    name_leaves(now);
+    if (sources_[i].is_json) report_json(now);
+    if (writer_) {
+      writer_->change_column(
+          i, now, [&](const ColumnChunk& chunk) { return convert_chunk(before, chunk, now); });
+    }
+    targets_[i] = std::move(now);
   }
 
   bool must_fit(std::size_t i, const ArrowRows& read) const {

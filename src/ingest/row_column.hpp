@@ -60,6 +60,10 @@ class RowColumn {
 
   bool is_list() const noexcept { return type_.form == RowForm::list; }
   bool is_json() const noexcept { return type_.form == RowForm::json; }
+  /// The length that lists are going to have, as long as there is none.
+  void expect_length(std::int64_t length) noexcept {
+    if (length_ < 0) length_ = length;
+  }
   /// Closes the list whose elements were put since the last row.
   bool end_list();
 

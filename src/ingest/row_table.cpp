@@ -33,7 +33,8 @@ void RowTable::promote(RowColumn& column, const RowType& type) {
   const bool was_known = column.type().has_elements || column.type().form == RowForm::json;
   column.promote(type);
   const std::string after = column.type().text();
-  if (was_known && before != after) {
+  const bool becomes_json = type.form == RowForm::json && before != after;
+  if ((was_known && before != after) || becomes_json) {
     report_.promotions.push_back({dotted(column.path()), before, after});
   }
 }

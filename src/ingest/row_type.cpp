@@ -48,7 +48,7 @@ RowType RowType::json() {
 
 std::string RowType::text() const {
   if (form == RowForm::none) return "null";
-  if (form == RowForm::json) return "a list";
+  if (form == RowForm::json) return "a list as JSON text";
   if (!has_elements) return "an empty list";
   std::string name(kind == ColumnKind::number   ? tenfold::name(dtype)
                    : kind == ColumnKind::string ? "string"

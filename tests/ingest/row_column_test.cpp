@@ -129,7 +129,7 @@ TEST(RowType, JoinsFollowTheLattice) {
   EXPECT_EQ(joined(real, word), "string");
   EXPECT_EQ(joined(word, RowType::text(ColumnKind::bytes)), "none");
   EXPECT_EQ(joined(number, RowType::list()), "none");
-  EXPECT_EQ(joined(RowType::list(), RowType::json()), "a list");
+  EXPECT_EQ(joined(RowType::list(), RowType::json()), "a list as JSON text");
   EXPECT_EQ(joined(RowType::scalar(DType::float32), RowType::scalar(DType::int16)), "none");
 }
 

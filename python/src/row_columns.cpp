@@ -1,0 +1,129 @@
+// Columns that are handed over whole.
+
+#include "base/text.hpp"
+#include "row_record.hpp"
+
+namespace tenfold::python {
+
+/// The entry of a column that is handed over whole, made if it is new; null if it is not wanted.
+RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
+  Record* record = root_.get();
+  for (std::size_t depth = 0;; ++depth) {
+    const nb::object key = keys[depth];
+    const bool is_last = depth + 1 == nb::len(keys);
+    Entry* entry = find(*record, key.ptr());
+    if (entry == nullptr) {
+      entry = &record->add(key);
+      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+    }
+    entry->was_seen = true;
+    if (entry->is_ignored) return nullptr;
+    if (is_last) {
+      if (entry->column == nullptr && !entry->record) {
+        entry->column = &table_.add_column(entry->path);
+      }
+      return entry;
+    }
+    if (entry->column != nullptr) {
+      throw BadRow{dotted(entry->path),
+                   "expected " + described_type(*entry->column) + ", found an object"};
+    }
+    if (!entry->record) {
+      entry->record = std::make_unique<Record>();
+      entry->record->path = entry->path;
+    }
+    record = entry->record.get();
+  }
+}
+
+void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t end) {
+  for (const auto& [name, values] : columns) {
+    Entry* entry = column_at(nb::cast<nb::tuple>(name));
+    if (entry == nullptr) continue;
+    if (entry->column == nullptr) {
+      throw BadRow{dotted(entry->path), "expected an object, found a column"};
+    }
+    try {
+      add_column(*entry->column, values, begin, end);
+    } catch (BadRow& bad) {
+      if (bad.column.empty()) bad.column = dotted(entry->path);
+      throw;
+    }
+  }
+  if (!add_missing_rows(end - begin)) refuse_missing();
+  table_.end_rows(end - begin);
+}
+
+bool RowReader::add_missing_rows(std::int64_t count) {
+  const std::int64_t rows = table_.block_rows();
+  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
+    RowColumn& column = table_.column(i);
+    if (column.num_rows() != rows) continue;
+    for (std::int64_t k = 0; k < count; ++k) {
+      if (!column.add_null()) return false;
+    }
+  }
+  return true;
+}
+
+/// Finds the row of an array that does not fit a column of the schema.
+void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
+                            std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const nb::object value = nb::steal(PySequence_GetItem(values.ptr(), i - begin));
+    if (!value.is_valid()) throw nb::python_error();
+    if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
+  }
+  misfit(column, values.ptr());
+}
+
+/// The rows [begin, end) of a list, or all of an array, which is already cut.
+void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
+                           std::int64_t end) {
+  const auto widened = [&](const RowType& type, nb::handle value) {
+    const auto joined = column.with(type);
+    if (!joined) misfit(column, value.ptr());
+    table_.promote(column, *joined);
+  };
+  if (const auto tensor = array_from(values)) {
+    if (tensor->ndim() == 0 || tensor->shape()[0] != end - begin) {
+      throw BadRow{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
+                           base::list_text(tensor->shape())};
+    }
+    const std::int64_t rows = column.num_rows();
+    const bool is_known = column.type().form != RowForm::none;
+    if (is_known && column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) return;
+    column.truncate(rows);
+    if (column.is_fixed_by_schema()) refuse_rows(column, values, begin, end);
+    RowType type = type_of_numbers(tensor->dtype(), tensor->raw_data(), tensor->numel());
+    if (tensor->ndim() > 1) {
+      type.form = RowForm::list;
+      type.inner.assign(tensor->shape().begin() + 2, tensor->shape().end());
+      if (tensor->numel() == 0 && end > begin && numel_of(type.inner) == 0) {
+        throw BadRow{"", "expected rows whose elements are not empty, found shape " +
+                             base::list_text(tensor->shape())};
+      }
+    }
+    widened(type, values);
+    if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
+    if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
+      misfit(column, values.ptr());
+    }
+    return;
+  }
+  for (std::int64_t i = begin; i < end; ++i) {
+    const nb::object value = nb::steal(PySequence_GetItem(values.ptr(), i));
+    if (!value.is_valid()) throw nb::python_error();
+    const std::int64_t rows = column.num_rows();
+    if (add_scalar(column, value.ptr())) continue;
+    column.truncate(rows);
+    if (PyDict_Check(value.ptr())) throw RowsNeeded();
+    if (column.is_fixed_by_schema()) throw_bad_value(column, value, i);
+    const auto joined = column.with(row_type_of(value));
+    if (!joined) throw_bad_value(column, value, i);
+    table_.promote(column, *joined);
+    if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
+  }
+}
+
+}  // namespace tenfold::python

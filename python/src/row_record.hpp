@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "row_reader.hpp"
+
+namespace tenfold::python {
+
+/// A key of a record, and what lies there: a column, a record, or nothing that is wanted.
+struct RowReader::Entry {
+  nb::object key;
+  KeyPath path;
+  RowColumn* column = nullptr;
+  std::unique_ptr<Record> record;
+  bool is_ignored = false;
+  bool was_seen = false;
+};
+
+/// The keys of dicts at one place.
+struct RowReader::Record {
+  KeyPath path;
+  std::vector<std::unique_ptr<Entry>> entries;
+  nb::dict index;  ///< key -> number of its entry
+
+  Entry& add(nb::handle key) {
+    entries.push_back(std::make_unique<Entry>());
+    Entry& made = *entries.back();
+    made.key = nb::borrow(key);
+    made.path = path;
+    made.path.push_back(utf8(key));
+    index[key] = entries.size() - 1;
+    return made;
+  }
+};
+
+}  // namespace tenfold::python

@@ -1,0 +1,133 @@
+// Rows that do not fit the columns as they are: looked at as a whole, before a column changes.
+
+#include <utility>
+#include <vector>
+
+#include "ingest/fit_chunk.hpp"
+#include "row_record.hpp"
+
+namespace tenfold::python {
+
+nb::object RowReader::simple_mapping(PyObject* value) {
+  const bool is_plain = value == Py_None || PyFloat_Check(value) || PyLong_Check(value) ||
+                        PyUnicode_Check(value) || PyBytes_Check(value) || PyList_Check(value) ||
+                        PyTuple_Check(value);
+  if (is_plain || array_from(value)) return {};
+  nb::object made =
+      nb::module_::import_("tenfold.dataset._ingest_values").attr("row_of")(nb::handle(value));
+  return PyDict_Check(made.ptr()) ? made : nb::object();
+}
+
+void RowReader::widen(Record& record, PyObject* dict, bool apply) {
+  Py_ssize_t position = 0;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  // What Python code of a value's does to the dict must not be seen here.
+  std::vector<std::pair<nb::object, nb::object>> members;
+  while (PyDict_Next(dict, &position, &key, &value) != 0) {
+    members.emplace_back(nb::borrow(key), nb::borrow(value));
+  }
+  for (const auto& [name, member] : members) {
+    if (!PyUnicode_Check(name.ptr())) {
+      throw BadRow{dotted(record.path), "expected keys of str, found " + found_text(name)};
+    }
+    Utf8 checked(name.ptr());
+    Entry* entry = find(record, name.ptr());
+    if (entry == nullptr && apply) {
+      entry = &record.add(name);
+      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+    }
+    KeyPath path = record.path;
+    path.push_back(utf8(name));
+    const bool ignored =
+        entry != nullptr ? entry->is_ignored : has_schema_ || !is_wanted(dotted(path));
+    if (ignored) continue;
+    try {
+      widen_value(path, entry, member.ptr(), apply);
+    } catch (BadRow& bad) {
+      if (bad.column.empty()) bad.column = dotted(path);
+      throw;
+    }
+  }
+}
+
+/// `entry` is null while a key that is new is only looked at.
+void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply) {
+  nb::object dict = PyDict_Check(value) ? nb::borrow(value) : simple_mapping(value);
+  RowColumn* column = entry == nullptr ? nullptr : entry->column;
+  if (dict.is_valid()) {
+    if (column != nullptr && column->type().form != RowForm::none) misfit(*column, value);
+    Record empty;
+    empty.path = path;
+    if (apply && !entry->record) {
+      if (column != nullptr) table_.remove_column(*column);
+      entry->column = nullptr;
+      entry->record = std::make_unique<Record>();
+      entry->record->path = path;
+    }
+    const bool exists = entry != nullptr && entry->record != nullptr;
+    widen(exists ? *entry->record : empty, dict.ptr(), apply);
+    return;
+  }
+  if (entry != nullptr && entry->record) {
+    if (value == Py_None) return;
+    throw BadRow{"", "expected an object, found " + found_text(value)};
+  }
+  if (column != nullptr && column->is_fixed_by_schema()) return;
+  const RowType type = row_type_of(value);
+  const RowType before = column == nullptr ? RowType() : column->type();
+  const auto joined = join(before, type);
+  if (!joined) {
+    throw BadRow{"", "expected " + before.text() + ", found " + found_text(value)};
+  }
+  if (!apply) return;
+  if (column == nullptr) entry->column = column = &table_.add_column(path);
+  table_.promote(*column, *joined);
+}
+
+void RowReader::misfit(const RowColumn& column, PyObject* value) const {
+  throw BadRow{dotted(column.path()),
+               "expected " + described_type(column) + ", found " + found_text(value)};
+}
+
+void RowReader::throw_bad_value(const RowColumn& column, nb::handle value, std::int64_t row) const {
+  throw BadRow{dotted(column.path()),
+               "expected " + described_type(column) + ", found " + found_text(value), row};
+}
+
+std::string RowReader::described_type(const RowColumn& column) {
+  return column.is_fixed_by_schema() ? described(column.wanted()) : column.type().text();
+}
+
+/// Says which value of a row that was looked at does not fit: one of a column of the schema.
+void RowReader::misfit_in(Record& record, PyObject* dict) {
+  table_.undo_row();
+  for (const auto& [key, value] : nb::borrow<nb::dict>(dict)) {
+    Entry* entry = find(record, key.ptr());
+    if (entry == nullptr || entry->is_ignored) continue;
+    if (entry->record && PyDict_Check(value.ptr())) {
+      misfit_in(*entry->record, value.ptr());
+    } else if (entry->column != nullptr && !add_scalar(*entry->column, value.ptr())) {
+      const bool is_null = value.is_none();
+      throw BadRow{dotted(entry->path),
+                   "expected " + described_type(*entry->column) + ", found " + found_text(value) +
+                       (is_null ? "; a column that may miss values is nullable" : "")};
+    } else if (entry->record && !value.is_none()) {
+      throw BadRow{dotted(entry->path), "expected an object, found " + found_text(value)};
+    }
+  }
+  if (&record == root_.get()) throw BadRow{"", "expected a row, found one that changes"};
+}
+
+void RowReader::refuse_missing() {
+  const std::int64_t rows = table_.block_rows();
+  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
+    RowColumn& column = table_.column(i);
+    if (column.num_rows() != rows || column.add_null()) continue;
+    throw BadRow{dotted(column.path()),
+                 "expected " + described_type(column) +
+                     ", found no such key; a column that may miss values is nullable"};
+  }
+}
+
+}  // namespace tenfold::python
