@@ -34,7 +34,9 @@ _SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
 }
+# Rows and about how many bytes of a record batch, at most.
 _BATCH_ROWS = 65_536
+_BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
@@ -113,6 +115,8 @@ def stream_of(source: Any, num_threads: int | None) -> Stream | None:
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
         return _pandas_stream(source)
+    if module == "polars" and hasattr(source, "collect"):  # a LazyFrame
+        source = source.collect()
     if module == "datasets":
         return _hugging_face_stream(source)
     if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "schema"):
@@ -152,7 +156,8 @@ def _hugging_face_stream(source: Any) -> Stream | None:
     pa = pyarrow("datasets.Dataset")
     if source.num_rows == 0:
         return Stream(source.data.table.slice(0, 0), 0)
-    tables = source.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+    step = _batch_rows(source.data.nbytes, len(source.data))
+    tables = source.with_format("arrow").iter(batch_size=step)
     first = next(tables)
 
     def batches() -> Iterator[Any]:
@@ -222,8 +227,25 @@ def _open_parquet(pa: Any, file: str, num_threads: int | None) -> Any:
     opened = parquet.ParquetFile(file, memory_map=True, pre_buffer=False)
     metadata = opened.metadata
     total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    batches = opened.iter_batches(batch_size=_BATCH_ROWS, use_threads=num_threads != 1)
-    return opened.schema_arrow, total, batches
+    batches = opened.iter_batches(
+        batch_size=_batch_rows(total, metadata.num_rows), use_threads=num_threads != 1
+    )
+    return opened.schema_arrow, total, batches if num_threads == 1 else _ahead(batches)
+
+
+def _batch_rows(num_bytes: int, num_rows: int) -> int:
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same: one is decoded while the engine writes the one before."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "tenfold-decode") as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
 
 
 def _open_arrow(pa: Any, file: str, num_threads: int | None) -> Any:
