@@ -28,55 +28,74 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return nn.functional.mse_loss(model(batch["x"]), batch["y"])
 
 
-def train(rank: int, folder: Path, batch_size: int, steps: int) -> None:
-    """As docs/datasets.md does it; leaves the gradients of every window behind."""
+# Rows, batch_size and batches of a window: a ragged last batch and window; a rank without rows in
+# the last batch; neither.
+CASES = [(103, 10, 4), (41, 10, 3), (40, 8, 2)]
+
+
+def columns_of(rows: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows)
+    return {
+        "x": torch.rand(rows, 4, generator=generator).double(),
+        "y": torch.rand(rows, 1, generator=generator).double(),
+    }
+
+
+def train(rank: int, folder: Path) -> None:
+    """One process; leaves behind the gradients of every window, and the rows of a stream."""
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE
     )
+    for rows, batch_size, steps in CASES:
+        gradients = gradients_of(rank, folder / f"rows{rows}", batch_size, steps)
+        torch.save(gradients, folder / f"gradients{rows}-{rank}.pt")
+    stream = tenfold.IterableDataset(folder / "rows103", shuffle=True)
+    workers = DataLoader(stream, batch_size=5, num_workers=1)
+    torch.save(torch.cat([batch["x"] for batch in workers]), folder / f"stream{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[list[torch.Tensor]]:
+    """As docs/datasets.md does it."""
     model = nn.parallel.DistributedDataParallel(make_model())
     loader = tenfold.BatchLoader(
-        folder / "rows", batch_size, shuffle=True, seed=3, rank=rank, world_size=WORLD_SIZE
+        path, batch_size, shuffle=True, seed=3, rank=rank, world_size=WORLD_SIZE
     )
     gradients = []
     for window in tenfold.accumulate(loader, steps):
         model.zero_grad()
         for number, (batch, weight) in enumerate(window, 1):
-            is_last = number == len(window)
-            with contextlib.nullcontext() if is_last else model.no_sync():
+            with contextlib.nullcontext() if number == len(window) else model.no_sync():
                 if weight:
                     loss = loss_of(model, batch) * weight
                 else:
                     loss = model(batch["x"]).sum() * 0
                 loss.backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    torch.save(gradients, folder / f"gradients{rank}.pt")
-    stream = tenfold.IterableDataset(folder / "rows", shuffle=True)
-    workers = DataLoader(stream, batch_size=5, num_workers=1)
-    torch.save(torch.cat([batch["x"] for batch in workers]), folder / f"stream{rank}.pt")
-    torch.distributed.destroy_process_group()
+    return gradients
 
 
-@pytest.mark.parametrize(
-    ("rows", "batch_size", "steps"),
-    [(103, 10, 4), (41, 10, 3), (40, 8, 2)],
-    ids=["ragged last batch and window", "a rank without rows", "whole"],
-)
-def test_two_processes_get_the_gradients_of_one_large_batch_and_a_stream_in_two_parts(
-    tmp_path: Path, rows: int, batch_size: int, steps: int
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes have left behind: they start once, because that takes the time."""
+    folder = tmp_path_factory.mktemp("distributed")
+    for rows, _, _ in CASES:
+        td = tenfold.TensorDict(columns_of(rows), batch_size=[rows])
+        tenfold.save(td, folder / f"rows{rows}", durable=False)
+    torch.multiprocessing.spawn(train, (folder,), nprocs=WORLD_SIZE)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids=["ragged end", "a rank without rows", "whole"])
+def test_gradients_of_two_processes_are_those_of_one_large_batch(
+    folder: Path, case: tuple[int, int, int]
 ) -> None:
-    generator = torch.Generator().manual_seed(1)
-    columns = {
-        "x": torch.rand(rows, 4, generator=generator).double(),
-        "y": torch.rand(rows, 1, generator=generator).double(),
-    }
-    tenfold.save(tenfold.TensorDict(columns, batch_size=[rows]), tmp_path / "rows", durable=False)
-    torch.multiprocessing.spawn(train, (tmp_path, batch_size, steps), nprocs=WORLD_SIZE)
-
-    order = tenfold.permutation(rows, 3, 0)[:]
-    windows = order.split(batch_size * steps)
+    rows, batch_size, steps = case
+    columns = columns_of(rows)
+    windows = tenfold.permutation(rows, 3, 0)[:].split(batch_size * steps)
     model = make_model()
     for rank in range(WORLD_SIZE):
-        found = torch.load(tmp_path / f"gradients{rank}.pt")
+        found = torch.load(folder / f"gradients{rows}-{rank}.pt")
         assert len(found) == len(windows)
         for gradients, window in zip(found, windows, strict=True):
             model.zero_grad()
@@ -84,9 +103,9 @@ def test_two_processes_get_the_gradients_of_one_large_batch_and_a_stream_in_two_
             for gradient, parameter in zip(gradients, model.parameters(), strict=True):
                 assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-6)
 
-    streams = [torch.load(tmp_path / f"stream{rank}.pt") for rank in range(WORLD_SIZE)]
+
+def test_a_stream_is_dealt_to_the_processes_of_a_group_and_their_workers(folder: Path) -> None:
+    streams = [torch.load(folder / f"stream{rank}.pt") for rank in range(WORLD_SIZE)]
     assert abs(len(streams[0]) - len(streams[1])) <= 1
-    streamed = torch.cat(streams)
-    assert torch.equal(
-        streamed[streamed[:, 0].argsort()], columns["x"][columns["x"][:, 0].argsort()]
-    )
+    streamed, rows = torch.cat(streams), columns_of(103)["x"]
+    assert torch.equal(streamed[streamed[:, 0].argsort()], rows[rows[:, 0].argsort()])
