@@ -1,0 +1,236 @@
+"""Ingest of Parquet files and of dicts in memory, beside pyarrow and numpy's maps.
+
+python bench/ingest_sources.py             both, about a minute
+python bench/ingest_sources.py --rows 0.2  a fifth of the rows
+
+Beside wall times it tells CPU times, which other work on the machine changes less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from harness import Contender, Goal, Result, compare, fresh
+
+from tenfold.dataset._ingest_sources import ingest_source
+
+PARQUET_ROWS = 1_000_000
+DICT_ROWS = 500_000
+FLOATS = 38
+
+
+class CpuTime:
+    """The CPU seconds of each contender, all threads."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+
+    def of(self, name: str, run: Callable[[], object]) -> Callable[[], object]:
+        def timed() -> object:
+            before = _cpu_seconds()
+            result = run()
+            self.seconds.setdefault(name, []).append(_cpu_seconds() - before)
+            return result
+
+        return timed
+
+    def notes(self, amount: float, unit: str) -> list[str]:
+        return [
+            f"{name}: {min(seconds):.2f} s of CPU time, {amount / min(seconds):,.3g} {unit} a "
+            "second of it"
+            for name, seconds in self.seconds.items()
+        ]
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _map(path: Path, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
+    path.mkdir(parents=True, exist_ok=True)
+    return np.memmap(path / f"{name}.memmap", dtype, "w+", shape=shape)
+
+
+# --- Parquet ---
+
+
+def write_parquet(path: Path, num_rows: int) -> int:
+    """38 floats, an integer and a text a row; the bytes of the decoded columns."""
+    generator = np.random.default_rng(7)
+    columns: dict[str, Any] = {
+        f"f{i}": generator.standard_normal(num_rows).astype(np.float32) for i in range(FLOATS)
+    }
+    columns["id"] = np.arange(num_rows)
+    columns["name"] = pa.array([f"row {i % 1000}" for i in range(num_rows)])
+    table = pa.table(columns)
+    pq.write_table(table, path)
+    return table.nbytes
+
+
+def pyarrow_parquet(source: Path, target: Path) -> None:
+    """As somebody would write it: batch by batch into maps, text as bytes and ends."""
+    opened = pq.ParquetFile(source)
+    num_rows = opened.metadata.num_rows
+    maps = {
+        field.name: _map(target, field.name, field.type.to_pandas_dtype(), (num_rows,))
+        for field in opened.schema_arrow
+        if field.type != pa.string()
+    }
+    ends = _map(target, "name.end", np.int64, (num_rows,))
+    begin = last = 0
+    with (target / "name.memmap").open("wb") as text:
+        for batch in opened.iter_batches(65_536):
+            end = begin + batch.num_rows
+            for name, column in maps.items():
+                column[begin:end] = batch.column(name).to_numpy(zero_copy_only=False)
+            name = batch.column("name")
+            offsets = np.frombuffer(name.buffers()[1], np.int32)[: batch.num_rows + 1]
+            text.write(memoryview(name.buffers()[2])[offsets[0] : offsets[-1]])
+            ends[begin:end] = offsets[1:].astype(np.int64) - offsets[0] + last
+            last = int(ends[end - 1])
+            begin = end
+
+
+def decode_only(source: Path) -> None:
+    for _ in pq.ParquetFile(source).iter_batches(65_536):
+        pass
+
+
+def parquet(work: Path, num_rows: int, repetitions: int) -> Result:
+    source = work / "flights.parquet"
+    num_bytes = write_parquet(source, num_rows)
+    ours, theirs = work / "ours", work / "theirs"
+    cpu = CpuTime()
+    result = compare(
+        "ingest_parquet",
+        f"Parquet to columns on disk, {num_bytes / 1e6:.0f} MB of them",
+        {
+            "tenfold": Contender(
+                cpu.of("tenfold", lambda: ingest_source(source, ours, progress=False)),
+                before=lambda: fresh(ours),
+            ),
+            "pyarrow batches -> memmap": Contender(
+                cpu.of("pyarrow", lambda: pyarrow_parquet(source, theirs)),
+                before=lambda: fresh(theirs),
+            ),
+            "pyarrow, decoding alone": Contender(
+                cpu.of("decoding alone", lambda: decode_only(source))
+            ),
+        },
+        [Goal("tenfold", "pyarrow batches -> memmap", 1.2)],
+        repetitions,
+    )
+    result.notes += cpu.notes(num_bytes / 1e6, "MB")
+    return result
+
+
+# --- dicts ---
+
+
+def dicts(num_rows: int) -> list[dict[str, Any]]:
+    """8 fields: four floats, two integers, a bool, a short text."""
+    generator = random.Random(7)
+    carriers = ["AA", "B6", "DL", "EV", "MQ", "UA", "US", "WN"]
+    return [
+        {
+            "dep_delay": generator.random() * 100,
+            "arr_delay": generator.random() * 100,
+            "air_time": generator.random() * 500,
+            "distance": generator.random() * 3000,
+            "flight": generator.randrange(10_000),
+            "year": 2013,
+            "cancelled": generator.random() < 0.03,
+            "carrier": carriers[generator.randrange(8)],
+        }
+        for _ in range(num_rows)
+    ]
+
+
+def pyarrow_dicts(rows: list[dict[str, Any]], target: Path) -> None:
+    table = pa.Table.from_pylist(rows)
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if column.type == pa.string():
+            (target / "carrier.memmap").write_bytes(column.buffers()[2])
+            ends = np.frombuffer(column.buffers()[1], np.int32)[1:]
+            _map(target, "carrier.end", np.int64, ends.shape)[:] = ends
+        else:
+            values = column.to_numpy(zero_copy_only=False)
+            _map(target, name, values.dtype, values.shape)[:] = values
+
+
+def numpy_dicts(rows: list[dict[str, Any]], target: Path) -> None:
+    for name in rows[0]:
+        values = np.array([row[name] for row in rows])
+        _map(target, name, values.dtype, values.shape)[:] = values
+
+
+def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
+    rows = dicts(num_rows)
+    paths = [work / name for name in ("dicts", "dicts-pyarrow", "dicts-numpy")]
+    cpu = CpuTime()
+    result = compare(
+        "ingest_dicts",
+        f"{num_rows:,} dicts of 8 fields in memory to columns on disk",
+        {
+            "tenfold": Contender(
+                cpu.of("tenfold", lambda: ingest_source(rows, paths[0], progress=False)),
+                before=lambda: fresh(paths[0]),
+            ),
+            "pyarrow from_pylist -> memmap": Contender(
+                cpu.of("pyarrow", lambda: pyarrow_dicts(rows, paths[1])),
+                before=lambda: _fresh_folder(paths[1]),
+            ),
+            "numpy, a list a column -> memmap": Contender(
+                cpu.of("numpy", lambda: numpy_dicts(rows, paths[2])),
+                before=lambda: _fresh_folder(paths[2]),
+            ),
+        },
+        [Goal("tenfold", "pyarrow from_pylist -> memmap", 3.3)],
+        repetitions,
+    )
+    result.notes += cpu.notes(num_rows, "rows")
+    return result
+
+
+def _fresh_folder(path: Path) -> None:
+    fresh(path)
+    path.mkdir(parents=True)
+
+
+def results(work: Path, share: float, repetitions: int) -> Iterator[Result]:
+    yield parquet(work, int(PARQUET_ROWS * share), repetitions)
+    yield list_of_dicts(work, int(DICT_ROWS * share), repetitions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=float, default=1.0, help="share of the rows")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        for result in results(Path(folder), arguments.rows, arguments.repetitions):
+            if arguments.json:
+                print(json.dumps(result.to_json()), flush=True)
+            else:
+                print(result.markdown(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
