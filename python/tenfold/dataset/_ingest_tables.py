@@ -104,7 +104,8 @@ def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, 
             nested, _ = columns_of_tensordict(values)
             _flatten(nested, (*keys, name), flat)
         else:
-            flat[(*keys, name)] = _column(values, ".".join((*keys, name)))
+            path = (*keys, name)
+            flat[path] = _column(values, ".".join(path))
 
 
 def _column(values: Any, name: str) -> Any:
