@@ -24,7 +24,7 @@ target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR}
 include(${CMAKE_CURRENT_LIST_DIR}/TenfoldLibdeflate.cmake)
 tenfold_require(TENFOLD_LIBDEFLATE_FOUND libdeflate-dev)
 
-# zlib and zstd: streams of .gz and .zst, linked statically.
+# zlib and zstd: streams of .gz and .zst; zstd is linked statically.
 include(${CMAKE_CURRENT_LIST_DIR}/TenfoldStreams.cmake)
 tenfold_require(TENFOLD_STREAMS_FOUND "zlib1g-dev and libzstd-dev")
 
