@@ -1,72 +1,15 @@
 #include "codecs/pickle.hpp"
 
-#include <array>
-#include <bit>
-#include <span>
-#include <utility>
-
 #include <fmt/format.h>
 
-#include "base/text.hpp"
-#include "codecs/pickle_state.hpp"
-#include "codecs/pickle_text.hpp"
-
-// The machine of Python's pickletools, of which every opcode only ever builds nodes. What it
-// accepts is what Python's unpickler accepts, less what no pickler writes: more than one value at
-// STOP, items in what cannot hold them.
+#include "codecs/pickle_machine.hpp"
 
 namespace tenfold::codecs {
-namespace {
 
 using enum PickleKind;
 
-class Machine : private PickleState {
- public:
-  using PickleState::PickleState;
-
-  /// What was made so far.
-  PickleGraph take_prefix() {
-    graph_.size_bytes = at_;
-    return std::move(graph_);
-  }
-
-  PickleGraph run() {
-    while (step()) {
-    }
-    if (stack_.size() != 1 || !marks_.empty()) {
-      corrupt("STOP: not one value", "one value on the stack",
-              fmt::format("{} and {} marks", stack_.size(), marks_.size()));
-    }
-    graph_.root = stack_.front();
-    graph_.size_bytes = at_;
-    require_pickle_depth(graph_, where_, limits_);
-    return std::move(graph_);
-  }
-
- private:
-  bool step();
-  bool step_frequent(unsigned char opcode);
-  bool step_number(unsigned char opcode);
-  bool step_text(unsigned char opcode);
-  bool step_container(unsigned char opcode);
-  bool step_object(unsigned char opcode);
-  bool step_stack(unsigned char opcode);
-  void push_int_line();
-  void push_long_line();
-  void push_long(std::uint64_t size);
-  void push_global(std::string_view module, std::string_view name);
-  void push_stack_global();
-  void push_object(PickleKind kind, std::span<const std::uint32_t> items);
-  void push_instance(std::uint32_t cls, std::uint32_t arguments);
-  void append(std::uint32_t target, std::span<const std::uint32_t> values);
-  void add(std::uint32_t target, std::span<const std::uint32_t> values);
-  void set_items(std::uint32_t target, std::span<const std::uint32_t> pairs);
-  void require_pairs(std::span<const std::uint32_t> pairs) const;
-  void build();
-};
-
 /// One opcode. False at STOP.
-bool Machine::step() {
+bool PickleMachine::step() {
   opcode_at_ = at_;
   const auto opcode = static_cast<unsigned char>(take(1).front());
   if (opcode == '.') return false;
@@ -78,7 +21,7 @@ bool Machine::step() {
 }
 
 /// What nearly all of a checkpoint consists of.
-bool Machine::step_frequent(unsigned char opcode) {
+bool PickleMachine::step_frequent(unsigned char opcode) {
   switch (opcode) {
     case '(':
       push_mark();
@@ -130,7 +73,7 @@ bool Machine::step_frequent(unsigned char opcode) {
   }
 }
 
-bool Machine::step_stack(unsigned char opcode) {
+bool PickleMachine::step_stack(unsigned char opcode) {
   switch (opcode) {
     case 0x80:  // PROTO
       if (const std::uint64_t protocol = unsigned_of(1); protocol > 5) {
@@ -170,332 +113,14 @@ bool Machine::step_stack(unsigned char opcode) {
   }
 }
 
-bool Machine::step_number(unsigned char opcode) {
-  switch (opcode) {
-    case 'N':
-      push_constant(none, 0);
-      return true;
-    case 0x88:
-      push_constant(boolean, 1);
-      return true;
-    case 'I':
-      push_int_line();
-      return true;
-    case 'J':
-      push_integer(pickle_integer(take(4)));
-      return true;
-    case 'L':
-      push_long_line();
-      return true;
-    case 0x8a:
-      push_long(unsigned_of(1));
-      return true;
-    case 0x8b:
-      push_long(size_of_int32());
-      return true;
-    case 'F': {
-      const std::string_view written = line();
-      const auto value = pickle_float(written);
-      if (!value) corrupt("no number", "a float", base::quote(written));
-      make(number).number = *value;
-      return true;
-    }
-    case 'G': {  // big-endian
-      std::uint64_t bits = 0;
-      for (const char byte : take(8)) bits = bits << 8U | static_cast<unsigned char>(byte);
-      make(number).number = std::bit_cast<double>(bits);
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
-void Machine::push_int_line() {
-  const std::string_view written = line();
-  if (written == "00") return push_constant(boolean, 0);
-  if (written == "01") return push_constant(boolean, 1);
-  auto value = pickle_decimal(written.substr(0, 4 * limits_.max_integer_bytes));
-  if (!value || written.size() > 4 * limits_.max_integer_bytes) {
-    corrupt("no integer", "decimal digits", base::quote(written));
-  }
-  push_integer(std::move(*value));
-}
-
-void Machine::push_long_line() {
-  const std::string_view written = line();
-  std::string_view digits = written;
-  if (digits.ends_with('L')) digits.remove_suffix(1);
-  if (digits.size() > 2 * limits_.max_integer_bytes) {
-    unsupported("an integer is too long",
-                fmt::format("at most {} digits", 2 * limits_.max_integer_bytes),
-                fmt::format("{}", digits.size()));
-  }
-  auto value = pickle_decimal(digits);
-  if (!value) corrupt("no integer", "decimal digits and an L", base::quote(written));
-  push_integer(std::move(*value));
-}
-
-void Machine::push_long(std::uint64_t size) {
-  if (size > limits_.max_integer_bytes) {
-    unsupported("an integer is too long",
-                fmt::format("at most {} bytes", limits_.max_integer_bytes),
-                fmt::format("{}", size));
-  }
-  push_integer(pickle_integer(take(size)));
-}
-
-bool Machine::step_text(unsigned char opcode) {
-  switch (opcode) {
-    case 'S': {
-      const std::string_view written = line();
-      push_decoded(old_string, pickle_quoted(written), written);
-      return true;
-    }
-    case 'T':
-      push_text(old_string, take(size_of_int32()));
-      return true;
-    case 'U':
-      push_text(old_string, take(unsigned_of(1)));
-      return true;
-    case 'V': {
-      const std::string_view written = line();
-      push_decoded(text, pickle_raw_unicode(written), written);
-      return true;
-    }
-    case 0x8c:
-      push_text(text, take(unsigned_of(1)));
-      return true;
-    case 0x8d:
-      push_text(text, take(unsigned_of(8)));
-      return true;
-    case 'B':
-      push_text(PickleKind::bytes, take(unsigned_of(4)));
-      return true;
-    case 'C':
-      push_text(PickleKind::bytes, take(unsigned_of(1)));
-      return true;
-    case 0x8e:
-      push_text(PickleKind::bytes, take(unsigned_of(8)));
-      return true;
-    case 0x96:
-      push_text(bytearray, take(unsigned_of(8)));
-      return true;
-    case 0x97:
-    case 0x98:
-      unsupported("a buffer lies outside the pickle", "all bytes inside", "one that is not");
-    default:
-      return false;
-  }
-}
-
-bool Machine::step_container(unsigned char opcode) {
-  switch (opcode) {
-    case ']':
-      make(list);
-      return true;
-    case '}':
-      make(dict);
-      return true;
-    case 0x8f:
-      make(set);
-      return true;
-    case 'l':
-      push_growing(list, pop_to_mark());
-      return true;
-    case 0x91:
-      push_fixed(frozenset, pop_to_mark());
-      return true;
-    case 0x87:
-      push_fixed(tuple, pop(3));
-      return true;
-    case 'd': {
-      const auto pairs = pop_to_mark();
-      require_pairs(pairs);
-      push_growing(dict, pairs);
-      return true;
-    }
-    case 'a': {
-      const auto value = pop(1);
-      append(top(), value);
-      return true;
-    }
-    case 'e': {
-      const auto values = pop_to_mark();
-      append(top(), values);
-      return true;
-    }
-    case 0x90: {
-      const auto values = pop_to_mark();
-      add(top(), values);
-      return true;
-    }
-    case 's': {
-      const auto pair = pop(2);
-      set_items(top(), pair);
-      return true;
-    }
-    case 'u': {
-      const auto pairs = pop_to_mark();
-      set_items(top(), pairs);
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
-void Machine::append(std::uint32_t target, std::span<const std::uint32_t> values) {
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == list) {
-    node.items = graph_.ids.appended(node.items, values);
-    return;
-  }
-  if (!is_object(target)) wrong("items for what holds none", "a list", target);
-  for (const std::uint32_t value : values) {
-    graph_.changes.push_back({PickleChange::Kind::append, target, 0, value});
-  }
-}
-
-void Machine::add(std::uint32_t target, std::span<const std::uint32_t> values) {
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == set) {
-    node.items = graph_.ids.appended(node.items, values);
-    return;
-  }
-  if (!is_object(target)) wrong("items for what holds none", "a set", target);
-  for (const std::uint32_t value : values) {
-    graph_.changes.push_back({PickleChange::Kind::add, target, 0, value});
-  }
-}
-
-void Machine::require_pairs(std::span<const std::uint32_t> pairs) const {
-  if (pairs.size() % 2 == 0) return;
-  corrupt("a key has no value", "pairs", fmt::format("{}", pairs.size()));
-}
-
-void Machine::set_items(std::uint32_t target, std::span<const std::uint32_t> pairs) {
-  require_pairs(pairs);
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == dict) {
-    node.items = graph_.ids.appended(node.items, pairs);
-    return;
-  }
-  if (!is_object(target)) wrong("items for what holds none", "a dict", target);
-  for (std::size_t i = 0; i < pairs.size(); i += 2) {
-    graph_.changes.push_back({PickleChange::Kind::set_item, target, pairs[i], pairs[i + 1]});
-  }
-}
-
-bool Machine::step_object(unsigned char opcode) {
-  switch (opcode) {
-    case 'c': {
-      const std::string_view module = line();
-      push_global(module, line());
-      return true;
-    }
-    case 0x93:
-      push_stack_global();
-      return true;
-    case 0x82:
-      make(extension).integer = static_cast<std::int64_t>(unsigned_of(1));
-      return true;
-    case 0x83:
-      make(extension).integer = static_cast<std::int64_t>(unsigned_of(2));
-      return true;
-    case 0x84:
-      make(extension).integer = static_cast<std::int64_t>(size_of_int32());
-      return true;
-    case 0x81:
-      push_object(newobj, pop(2));
-      return true;
-    case 0x92:
-      push_object(newobj, pop(3));
-      return true;
-    case 'i': {
-      const std::string_view module = line();
-      const std::string_view name = line();
-      push_fixed(tuple, pop_to_mark());
-      const std::uint32_t arguments = pop();
-      push_global(module, name);
-      push_instance(pop(), arguments);
-      return true;
-    }
-    case 'o': {
-      const auto parts = pop_to_mark();
-      if (parts.empty()) corrupt("an object without a class", "a class after MARK", "none");
-      const std::uint32_t cls = parts.front();
-      push_fixed(tuple, parts.subspan(1));
-      push_instance(cls, pop());
-      return true;
-    }
-    case 'b':
-      build();
-      return true;
-    case 'P':
-      push_text(text, line());
-      push_fixed(persistent, pop(1));
-      return true;
-    default:
-      return false;
-  }
-}
-
-void Machine::push_global(std::string_view module, std::string_view name) {
-  if (module.empty() || name.empty() || !is_pickle_text(module) || !is_pickle_text(name)) {
-    corrupt("no global", "a module and a name", base::quote(module) + " and " + base::quote(name));
-  }
-  PickleNode& node = make(global);
-  node.text = module;
-  node.name = name;
-}
-
-void Machine::push_stack_global() {
-  const auto parts = pop(2);
-  for (const std::uint32_t part : parts) {
-    if (graph_.nodes[part].kind != text) wrong("no global", "text", part);
-  }
-  push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
-}
-
-/// A call: of what may be called, with a tuple of arguments and, for three, a dict of named ones.
-void Machine::push_object(PickleKind kind, std::span<const std::uint32_t> items) {
-  if (graph_.nodes[items[1]].kind != tuple) wrong("arguments of a call", "a tuple", items[1]);
-  if (items.size() > 2 && graph_.nodes[items[2]].kind != dict) {
-    wrong("named arguments of a call", "a dict", items[2]);
-  }
-  const PickleKind callable = graph_.nodes[items[0]].kind;
-  const bool is_named =
-      callable == global || callable == extension || callable == persistent;  // torch's old modules
-  if (!is_named && !is_object(items[0])) {
-    wrong("a call of what cannot be called", "a global", items[0]);
-  }
-  push_fixed(kind, items);
-}
-
-void Machine::push_instance(std::uint32_t cls, std::uint32_t arguments) {
-  push_object(instance, std::array{cls, arguments});
-}
-
-void Machine::build() {
-  const std::uint32_t state = pop();
-  const std::uint32_t target = top();
-  if (!is_object(target)) {
-    unsupported("a state for what has none", "an object", describe(graph_.nodes[target].kind));
-  }
-  graph_.changes.push_back({PickleChange::Kind::state, target, 0, state});
-}
-
-}  // namespace
-
 PickleGraph read_pickle(std::string_view bytes, std::string_view where,
                         const PickleLimits& limits) {
-  return Machine(bytes, where, limits).run();
+  return PickleMachine(bytes, where, limits).run();
 }
 
 PickleGraph read_pickle_prefix(std::string_view bytes, std::string_view where, std::string& problem,
                                const PickleLimits& limits) {
-  Machine machine(bytes, where, limits);
+  PickleMachine machine(bytes, where, limits);
   try {
     return machine.run();
   } catch (const Error& error) {

@@ -52,4 +52,9 @@ class TorchTensors {
 std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32_t id,
                                           const TorchPickle::Call& call);
 
+/// A nested tensor: a call of (buffer, sizes, strides, offsets), of which the last two must say:
+/// one after the other.
+Leaf torch_file_nested(const TorchPickle& pickle, TorchTensors& tensors,
+                       const TorchPickle::Call& call);
+
 }  // namespace tenfold

@@ -12,11 +12,11 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
-#include "core/key_index.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
+#include "formats/torch_file_node.hpp"
 #include "formats/torch_file_pickle.hpp"
 #include "formats/torch_file_tensor.hpp"
 #include "formats/torch_file_value.hpp"
@@ -62,7 +62,8 @@ class TreeBuilder {
 
   TensorDict::Item object(std::uint32_t id) {
     Slot converted = convert(id);
-    if (const auto* tree = std::get_if<TensorDict>(&converted)) refuse_opaque(*tree);
+    if (const auto* tree = std::get_if<TensorDict>(&converted))
+      refuse_torch_file_opaque(pickle_, *tree);
     if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
     if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
     return std::get<TensorDict>(std::move(converted));
@@ -70,14 +71,7 @@ class TreeBuilder {
 
  private:
   using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
-  struct Children {
-    std::vector<Node::Entry> entries;
-    KeyIndex positions;  ///< of a dict
-    bool any_tensor = false;
-    bool has_keys = false;
-    bool int_keys = false;
-    std::optional<Value> versions;  ///< NodeInfo::module_versions
-  };
+  using Children = TorchChildren;
 
   Slot convert(std::uint32_t id) {
     if (budget_-- == 0) {
@@ -167,7 +161,8 @@ class TreeBuilder {
       if (is_builtin(*call, name(type))) return called_set(id, type, *call);
     }
     if (call->is("torch._utils", "_rebuild_sparse_tensor")) return sparse(*call);
-    if (call->is("torch._utils", "_rebuild_nested_tensor")) return nested(*call);
+    if (call->is("torch._utils", "_rebuild_nested_tensor"))
+      return torch_file_nested(pickle_, tensors_, *call);
     return opaque(id);
   }
 
@@ -206,29 +201,8 @@ class TreeBuilder {
       if (node.items.size() > 2) add(to, "kwargs", node.items[2]);
       add_history(to, id);
     });
-    std::get<TensorDict>(made).info().class_name = opaque_name(id);
+    std::get<TensorDict>(made).info().class_name = torch_file_opaque_name(pickle_, id);
     return made;
-  }
-
-  /// For objects within other files: they are asked for one by one, and are read whole.
-  void refuse_opaque(const TensorDict& node) const {
-    if (node.kind() == NodeKind::opaque) {
-      const std::string& named = node.info().class_name;
-      const std::size_t dot = std::min(named.rfind('.'), named.size());
-      pickle_.refuse_global(named.substr(0, dot), named.substr(std::min(dot + 1, named.size())));
-    }
-    node.for_each([&](const std::string&, const TensorDict::Item& item) {
-      if (const auto* child = std::get_if<TensorDict>(&item)) refuse_opaque(*child);
-    });
-  }
-
-  std::string opaque_name(std::uint32_t id) const {
-    const PickleNode& node = pickle_.at(id);
-    if (node.kind == PickleKind::persistent) return "persistent id";
-    if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
-    const PickleNode& named = node.kind == PickleKind::global ? node : pickle_.at(node.items[0]);
-    if (named.kind != PickleKind::global) return "call of " + pickle_.describe(node.items[0]);
-    return std::string(named.text) + "." + std::string(named.name);
   }
 
   /// What was done to an object after it was made: "items" of a list or set, "entries" of a dict,
@@ -256,7 +230,7 @@ class TreeBuilder {
     Children list;
     add_items(list, items);
     pickle_.keys.pop_back();
-    Slot made = finish(std::move(list), NodeKind::list, false);
+    Slot made = torch_file_container(pickle_, std::move(list), NodeKind::list, false);
     to.entries.push_back({key, std::move(made)});
   }
 
@@ -290,57 +264,6 @@ class TreeBuilder {
     return made;
   }
 
-  /// (buffer, sizes, strides, offsets), of which the last two must say: one after the other.
-  Slot nested(const TorchPickle::Call& call) {
-    pickle_.require_arguments(call, 4, 4);
-    std::vector<Tensor> parts;
-    for (const std::uint32_t part : call.arguments) {
-      const auto inner = pickle_.call(part);
-      const std::optional<Leaf> leaf = inner ? tensors_.leaf(part, *inner) : std::nullopt;
-      if (!leaf)
-        pickle_.corrupt("nested tensor: expected tensors, found " + pickle_.describe(part));
-      parts.push_back(leaf->tensor().contiguous());
-    }
-    if (!is_packed(parts[1], parts[2], parts[3])) {
-      pickle_.unsupported(
-          "nested tensor: expected components one after the other, found a view of some; save a "
-          "contiguous() one");
-    }
-    try {
-      return Leaf::nested(parts[0], parts[1]);
-    } catch (const Error& error) {
-      pickle_.corrupt(error.what());
-    }
-  }
-
-  /// True if components of `sizes` [n, k] lie one after the other, each row-major.
-  static bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
-    if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
-        offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
-        offsets.shape() != Shape{sizes.shape()[0]}) {
-      return false;
-    }
-    const auto width = static_cast<std::size_t>(sizes.shape()[1]);
-    const auto* size = sizes.data<std::int64_t>();
-    const auto* stride = strides.data<std::int64_t>();
-    const auto* offset = offsets.data<std::int64_t>();
-    std::int64_t end = 0;
-    for (std::int64_t i = 0; i < sizes.shape()[0]; ++i, size += width, stride += width) {
-      const Shape shape(size, size + width);
-      if (offset[i] != end) return false;
-      try {
-        end = numel_of({end + numel_of(shape)});
-      } catch (const Error&) {
-        return false;
-      }
-      std::int64_t expected = 1;
-      for (std::size_t d = width; d-- > 0; expected *= shape[d]) {
-        if (shape[d] > 1 && stride[d] != expected) return false;
-      }
-    }
-    return true;
-  }
-
   Slot of_collections(std::uint32_t id, const TorchPickle::Call& call) {
     if (call.name == "OrderedDict") {
       pickle_.require_arguments(call, 0, 1);
@@ -351,7 +274,7 @@ class TreeBuilder {
     }
     if (call.name == "defaultdict") {
       pickle_.require_arguments(call, 0, 1);
-      if (!call.arguments.empty()) check_factory(call.arguments[0]);
+      if (!call.arguments.empty()) check_torch_file_factory(pickle_, call.arguments[0]);
       return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
     }
     if (call.name == "Counter") return counter(id, call);
@@ -376,23 +299,6 @@ class TreeBuilder {
     return NonTensor{Value(std::move(special))};
   }
 
-  /// The class that a defaultdict calls for what it lacks is left out: it must be a harmless one.
-  void check_factory(std::uint32_t id) const {
-    const PickleNode& node = pickle_.at(id);
-    if (node.kind == PickleKind::none) return;
-    const bool plain =
-        node.kind == PickleKind::global &&
-        (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
-    if (plain) {
-      for (const char* name : {"list", "dict", "set", "int", "float", "str", "bool", "tuple",
-                               "OrderedDict", "Counter"}) {
-        if (node.name == name) return;
-      }
-    }
-    if (node.kind == PickleKind::global) pickle_.refuse_global(node.text, node.name);
-    refuse(id, "");
-  }
-
   template <class Fill>
   Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
     if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
@@ -407,7 +313,7 @@ class TreeBuilder {
     fill(children);
     --depth_;
     open_[id] = false;
-    return finish(std::move(children), kind, forced);
+    return torch_file_container(pickle_, std::move(children), kind, forced);
   }
 
   void add(Children& to, std::string key, std::uint32_t value) {
@@ -500,38 +406,6 @@ class TreeBuilder {
     if (known == KeyIndex::kNone) return;
     to.entries[known] = std::move(to.entries.back());
     to.entries.pop_back();
-  }
-
-  Slot finish(Children children, NodeKind kind, bool forced) const {
-    const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
-    if (children.any_tensor || forced || !is_value) return node_of(std::move(children), kind);
-    if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
-      Value::Object object;
-      object.int_keys = children.int_keys;
-      object.ordered = kind == NodeKind::ordered_dict;
-      for (auto& [key, slot] : children.entries) {
-        object.members.emplace_back(std::move(key), std::get<NonTensor>(std::move(slot)).value);
-      }
-      return NonTensor{Value(std::move(object))};
-    }
-    std::vector<Value> items;
-    items.reserve(children.entries.size());
-    for (auto& [key, slot] : children.entries) {
-      items.push_back(std::get<NonTensor>(std::move(slot)).value);
-    }
-    if (kind == NodeKind::tuple) return NonTensor{Value(Value::Tuple{std::move(items)})};
-    return NonTensor{Value(Value::List{std::move(items)})};
-  }
-
-  TensorDict node_of(Children children, NodeKind kind) const {
-    auto node = std::make_shared<Node>();
-    node->info.kind = kind;
-    node->info.int_keys = children.int_keys;
-    node->info.module_versions = std::move(children.versions);
-    node->where = pickle_.where();
-    for (const std::string& key : pickle_.keys) node->where += "/" + key;
-    node->entries = std::move(children.entries);
-    return TensorDict(std::move(node));
   }
 
   TorchPickle pickle_;

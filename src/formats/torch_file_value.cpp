@@ -85,4 +85,21 @@ std::optional<Special> torch_file_special(const TorchPickle& pickle, std::uint32
   return std::nullopt;
 }
 
+void check_torch_file_factory(const TorchPickle& pickle, std::uint32_t id) {
+  const PickleNode& node = pickle.at(id);
+  if (node.kind == PickleKind::none) return;
+  const bool plain =
+      node.kind == PickleKind::global &&
+      (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
+  if (plain) {
+    for (const char* name : {"list", "dict", "set", "int", "float", "str", "bool", "tuple",
+                             "OrderedDict", "Counter"}) {
+      if (node.name == name) return;
+    }
+  }
+  if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
+  pickle.unsupported("default of a dict: expected a class of Python's, found " +
+                     pickle.describe(id));
+}
+
 }  // namespace tenfold

@@ -17,4 +17,8 @@ std::optional<Value::Special> torch_file_special(const TorchPickle& pickle, std:
 /// True for builtins.<name>, in Python 3's or Python 2's spelling.
 bool is_builtin(const TorchPickle::Call& call, std::string_view name);
 
+/// The class that a defaultdict calls for what it lacks is left out: it must be a harmless one.
+/// Throws Error(unsupported) otherwise.
+void check_torch_file_factory(const TorchPickle& pickle, std::uint32_t id);
+
 }  // namespace tenfold

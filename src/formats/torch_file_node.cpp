@@ -1,0 +1,71 @@
+#include "formats/torch_file_node.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <variant>
+
+namespace tenfold {
+
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+TensorDict node_of(const TorchPickle& pickle, TorchChildren children, NodeKind kind) {
+  auto node = std::make_shared<Node>();
+  node->info.kind = kind;
+  node->info.int_keys = children.int_keys;
+  node->info.module_versions = std::move(children.versions);
+  node->where = pickle.where();
+  for (const std::string& key : pickle.keys) node->where += "/" + key;
+  node->entries = std::move(children.entries);
+  return TensorDict(std::move(node));
+}
+
+}  // namespace
+
+Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren children, NodeKind kind,
+                                bool forced) {
+  const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
+  if (children.any_tensor || forced || !is_value) return node_of(pickle, std::move(children), kind);
+  if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
+    Value::Object object;
+    object.int_keys = children.int_keys;
+    object.ordered = kind == NodeKind::ordered_dict;
+    for (auto& [key, slot] : children.entries) {
+      object.members.emplace_back(std::move(key), std::get<NonTensor>(std::move(slot)).value);
+    }
+    return NonTensor{Value(std::move(object))};
+  }
+  std::vector<Value> items;
+  items.reserve(children.entries.size());
+  for (auto& [key, slot] : children.entries) {
+    items.push_back(std::get<NonTensor>(std::move(slot)).value);
+  }
+  if (kind == NodeKind::tuple) return NonTensor{Value(Value::Tuple{std::move(items)})};
+  return NonTensor{Value(Value::List{std::move(items)})};
+}
+
+std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) {
+  const PickleNode& node = pickle.at(id);
+  if (node.kind == PickleKind::persistent) return "persistent id";
+  if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
+  const PickleNode& named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
+  if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
+  return std::string(named.text) + "." + std::string(named.name);
+}
+
+void refuse_torch_file_opaque(const TorchPickle& pickle, const TensorDict& node) {
+  if (node.kind() == NodeKind::opaque) {
+    const std::string& named = node.info().class_name;
+    const std::size_t dot = std::min(named.rfind('.'), named.size());
+    pickle.refuse_global(named.substr(0, dot), named.substr(std::min(dot + 1, named.size())));
+  }
+  node.for_each([&](const std::string&, const TensorDict::Item& item) {
+    if (const auto* child = std::get_if<TensorDict>(&item))
+      refuse_torch_file_opaque(pickle, *child);
+  });
+}
+
+}  // namespace tenfold

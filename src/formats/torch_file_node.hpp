@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
+
+#include "core/key_index.hpp"
+#include "core/node.hpp"
+#include "formats/torch_file_pickle.hpp"
+
+namespace tenfold {
+
+/// What a container of a pickle holds, while it is filled.
+struct TorchChildren {
+  std::vector<Node::Entry> entries;
+  KeyIndex positions;  ///< of a dict
+  bool any_tensor = false;
+  bool has_keys = false;
+  bool int_keys = false;
+  std::optional<Value> versions;  ///< NodeInfo::module_versions
+};
+
+/// The container: a node, or, without tensors below and unless `forced`, a NonTensor.
+Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren children, NodeKind kind,
+                                bool forced);
+
+/// What the pickle would have called to make what `id` stands for: "module.Class".
+std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id);
+
+/// Throws Error(unsupported), by its global, for an opaque node in a tree that must have none.
+void refuse_torch_file_opaque(const TorchPickle& pickle, const TensorDict& node);
+
+}  // namespace tenfold
