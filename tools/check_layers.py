@@ -48,6 +48,7 @@ SHARED_FORMAT_HEADERS = {
     "object_file.hpp",
     "progress.hpp",
     "tree_notes.hpp",
+    "verify_filter.hpp",
     "zip_archive.hpp",
 }
 FORMAT_FAMILIES = (

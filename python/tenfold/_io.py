@@ -111,7 +111,7 @@ def load(
             arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: writes
             reach the file.
         format: The name of the format; None: by content, never by suffix.
-        verify: Compare the checksums first.
+        verify: Compare checksums first: those of metadata, headers and what is loaded.
         aliases: Tensors that shared their bytes share them again.
         allow_opaque: Objects of classes that are not read come as `Opaque`, which says what they
             were made of. If false, they are an error that names them. Nothing is imported or called

@@ -246,6 +246,12 @@ std::vector<TensorPiece> AssembledSource::pieces() const {
 
 std::string AssembledSource::where(const Leaf&) const { return where_; }
 
+std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
+  std::vector<Leaf> leaves;
+  for (const Placed& placed : pieces_) leaves.push_back(placed.piece.leaf);
+  return leaves;
+}
+
 /// Two are the same if their pieces are. Pieces that share with nobody make a whole that does not.
 LeafSource::Identity AssembledSource::identity(const Leaf&) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;

@@ -36,6 +36,7 @@ class AssembledSource final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   std::string where(const Leaf& leaf) const override;
+  std::vector<Leaf> parts(const Leaf& leaf) const override;
   Identity identity(const Leaf& leaf) override;
 
  private:

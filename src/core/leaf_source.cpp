@@ -13,4 +13,9 @@ LeafSource::Identity LeafSource::identity(const Leaf& leaf) {
   return {};
 }
 
+std::vector<Leaf> LeafSource::parts(const Leaf& leaf) const {
+  static_cast<void>(leaf);
+  return {};
+}
+
 }  // namespace tenfold

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <tenfold/buffer.hpp>
 #include <tenfold/leaf.hpp>
@@ -45,6 +46,9 @@ class LeafSource {
   /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor
   /// \"w\"".
   virtual std::string where(const Leaf& leaf) const = 0;
+
+  /// The leaves that this one is made of, if it is made of others; none if its bytes are stored.
+  virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
   /// fdatasync of what was written through; nothing for other modes.
   virtual void flush() {}

@@ -1,8 +1,8 @@
 #include "core/sparse.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include <tenfold/error.hpp>
 
@@ -52,8 +52,16 @@ class Checker {
                                         ": expected " + expected + ", found " + found);
   }
 
+  Tensor tensor(std::string_view part) const {
+    if (node_.contains(part)) {
+      const TensorDict::Item item = node_.get(part);
+      if (const auto* leaf = std::get_if<Leaf>(&item)) return leaf->tensor();
+    }
+    fail(part, "a tensor", "none");
+  }
+
   Tensor indices(std::string_view part) const {
-    Tensor tensor = node_.at(part);
+    Tensor tensor = this->tensor(part);
     if (tensor.dtype() != DType::int64 && tensor.dtype() != DType::int32) {
       fail(part, "int64 or int32", std::string(name(tensor.dtype())));
     }
@@ -65,7 +73,7 @@ class Checker {
   /// indices [d, n], values [n, ...], d of the dense lengths sparse.
   void check_coo() const {
     const Tensor indices = this->indices("indices");
-    const Tensor values = node_.at("values");
+    const Tensor values = tensor("values");
     const Shape& shape = info_.dense_shape;
     if (indices.ndim() != 2) fail("indices", "two dimensions", base::list_text(indices.shape()));
     const std::int64_t depth = indices.shape()[0];
@@ -96,7 +104,7 @@ class Checker {
     const Parts& parts = by_row ? kByRow : kByColumn;
     const Tensor compressed = indices(parts[0]);
     const Tensor plain = indices(parts[1]);
-    const Tensor values = node_.at(parts[2]);
+    const Tensor values = tensor(parts[2]);
     const Shape& shape = info_.dense_shape;
     const std::size_t block_dims = is_block(info_.layout) ? 2 : 0;
     const std::size_t batch_dims = compressed.shape().empty() ? 0 : compressed.shape().size() - 1;
@@ -127,8 +135,13 @@ class Checker {
       batches *= length;
     }
     const std::int64_t lines = by_row ? rows : columns;
-    if (compressed.shape().back() != lines + 1 || values.shape()[batch_dims] != count) {
-      fail(parts[0], number(lines + 1) + " entries", number(compressed.shape().back()));
+    // Not lines + 1: a shape can be as long as a number is.
+    if (compressed.shape().back() - 1 != lines) {
+      fail(parts[0], "one entry more than " + number(lines) + " lines",
+           number(compressed.shape().back()));
+    }
+    if (values.shape()[batch_dims] != count) {
+      fail(parts[2], number(count) + " of them", number(values.shape()[batch_dims]));
     }
     const Indices ends(compressed);
     const Indices places(plain);

@@ -228,6 +228,9 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   const auto checksums = check_document(document, report);
   if (!checksums) return;
   for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].expected = (*checksums)[i];
+  std::erase_if(blocks, [&](const BlockCheck& block) {
+    return request.skips(block.file->display() + ": " + block.part);
+  });
   Progress progress(request.monitor, opened.data_bytes, path.filename().string());
   for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
     report.problems.push_back(std::move(problem));
@@ -303,6 +306,6 @@ TensorDict open_consolidated(const Path& path, bool& locked) {
   return opened.tree;
 }
 
-const Format kConsolidated = {"consolidated", {}, probe, open, check, write, verify};
+const Format kConsolidated = {"consolidated", {}, probe, open, check, write, verify, true};
 
 }  // namespace tenfold

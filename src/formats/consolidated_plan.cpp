@@ -97,6 +97,11 @@ class Placer {
     level.node = tree;
     level.info = &level.node.info();
     const bool is_stack = tree.kind() == NodeKind::lazy_stack;
+    if (tree.kind() == NodeKind::sparse && !notes_) {
+      refuse(path,
+             "tensordict's own file cannot hold it: expected a dense tensor, found one of layout " +
+                 base::quote(level.info->layout));
+    }
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);

@@ -167,6 +167,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
         items.size(), os::num_threads_for(request.num_threads),
         [&](std::size_t i) {
           const auto& [name, item] = items[i];
+          if (request.skips(files->where(item) + ": key " + base::quote(name))) return;
           try {
             const std::uint64_t num_checksums = check_item(*files, item);
             const std::lock_guard lock(mutex);

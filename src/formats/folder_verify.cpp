@@ -58,6 +58,7 @@ class ChecksumVerifier {
     while (at < lines.size() && files.size() < kOpenFiles) {
       const std::size_t first = at;
       while (at < lines.size() && lines[at].path == lines[first].path) ++at;
+      if (request_.skips(root_.display_of(lines[first].path))) continue;
       auto file = open_file(lines[first].path);
       if (!file) continue;
       check_size(*file, std::span(lines).subspan(first, at - first));

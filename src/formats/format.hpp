@@ -8,6 +8,8 @@
 
 #include <tenfold/io.hpp>
 
+#include "formats/verify_filter.hpp"
+
 namespace tenfold {
 
 /// How a format is asked to write.
@@ -26,10 +28,14 @@ struct OpenRequest {
   Mode mode = Mode::read;
 };
 
-/// Collects what verify finds.
+/// How a format is asked to check what is stored.
 struct VerifyRequest {
   int num_threads = 0;
   Monitor* monitor = nullptr;
+  const VerifyFilter* filter = nullptr;  ///< of what is loaded; null: everything is checked
+
+  /// True if nobody asked for the bytes there; `where` as LeafSource::where() names them.
+  bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
 /// A format is a row of this table (io/registry.cpp lists all rows).

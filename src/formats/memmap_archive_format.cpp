@@ -75,7 +75,7 @@ VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kMemmapArchive = {"tdz",         kSuffixes,     probe_archive, open_archive,
-                               check_archive, write_archive, verify_archive};
+const Format kMemmapArchive = {"tdz",         kSuffixes,     probe_archive,  open_archive,
+                               check_archive, write_archive, verify_archive, true};
 
 }  // namespace tenfold

@@ -90,6 +90,7 @@ class ArchiveVerifier {
     std::vector<Block> blocks;
     for (std::size_t i = 0; i < archive_->entries().size(); ++i) {
       const codecs::ZipEntry& entry = archive_->entries()[i];
+      if (request_.skips(display_of(entry.name))) continue;
       if (entry.method == codecs::ZipMethod::deflated || entry.size_bytes == 0) {
         blocks.push_back({i, 0, entry.size_bytes, 0, {}});
         continue;

@@ -25,6 +25,7 @@ class TreeVerifier {
   void run(std::shared_ptr<Folder> root) {
     const std::string where = root->display();
     try {
+      if (request_.filter != nullptr) return check_node(*request_.filter->selected().node());
       const TensorDict tree = open_tree(std::move(root), Mode::read, &report_.problems);
       check_node(*tree.node());
     } catch (const Error& error) {

@@ -41,6 +41,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return all_in_place_; }
   std::string where(const Leaf& leaf) const override;
+  std::string where(std::size_t member) const;
 
  private:
   struct Member {
@@ -52,7 +53,6 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   };
 
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
-  std::string where(std::size_t member) const;
   NpyArray read_array(std::size_t member) const;
   Buffer mapped(std::size_t member);
   /// The elements in C order, in memory of their own.

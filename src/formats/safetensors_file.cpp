@@ -67,9 +67,9 @@ void write_safetensors_file(os::File& file,
 namespace {
 
 /// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
-/// its checksum, and adds the data's blocks to `blocks`.
-void plan_verification(const OpenedSafetensors& opened, VerifyReport& report,
-                       std::vector<BlockCheck>& blocks) {
+/// its checksum, and adds the data's blocks that are asked for to `blocks`.
+void plan_verification(const OpenedSafetensors& opened, const VerifyRequest& request,
+                       VerifyReport& report, std::vector<BlockCheck>& blocks) {
   const SafetensorsHeader& header = *opened.header;
   const os::File& file = opened.source->file();
   report.num_leaves += header.entries.size();
@@ -93,14 +93,18 @@ void plan_verification(const OpenedSafetensors& opened, VerifyReport& report,
   auto checksum = checksums->begin();
   for (const std::uint32_t i : header.file_order()) {
     const SafetensorsHeader::Entry& entry = header.entries[i];
-    Leaf leaf(entry.dtype, {}, opened.source, i);
+    const std::string where = opened.source->where(Leaf(entry.dtype, {}, opened.source, i));
+    if (request.skips(where)) {
+      checksum += static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
+      continue;
+    }
     for (std::uint64_t begin = entry.begin; begin < entry.end; begin += base::kChecksumBlockBytes) {
       BlockCheck block;
       block.file = &file;
       block.offset_bytes = header.data_offset + begin;
       block.size_bytes = std::min(base::kChecksumBlockBytes, entry.end - begin);
       block.expected = *checksum++;
-      block.part = opened.source->where(leaf).substr(file.display().size() + 2);
+      block.part = where.substr(file.display().size() + 2);
       blocks.push_back(std::move(block));
     }
   }
@@ -138,7 +142,9 @@ VerifyReport verify_safetensors(
   try {
     const std::vector<OpenedSafetensors> files = open(report);
     std::vector<BlockCheck> blocks;
-    for (const OpenedSafetensors& file : files) plan_verification(file, report, blocks);
+    for (const OpenedSafetensors& file : files) {
+      plan_verification(file, request, report, blocks);
+    }
     Progress progress(request.monitor, report.num_bytes, path.filename().string());
     for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
       report.problems.push_back(std::move(problem));

@@ -89,6 +89,7 @@ class SliceSource final : public LeafSource {
 
   void will_need(const Leaf&) override { dense_.source()->will_need(dense_); }
   std::string where(const Leaf&) const override { return dense_.source()->where(dense_); }
+  std::vector<Leaf> parts(const Leaf&) const override { return {dense_}; }
 
  private:
   struct Outer {
@@ -156,6 +157,7 @@ class StackSource final : public LeafSource {
   }
 
   std::string where(const Leaf&) const override { return "a stack of tensors"; }
+  std::vector<Leaf> parts(const Leaf&) const override { return parts_; }
 
  private:
   /// Copies what of the run at `at` lies inside [begin, begin + into.size()).

@@ -212,7 +212,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       verifier.report.problems.push_back(
           {where, "entry " + base::quote(lost), "expected a container that names it, found none"});
     }
-    verifier.node(*tree_of(manifest, root, path.string()).node());
+    verifier.node(request.filter != nullptr ? *request.filter->selected().node()
+                                            : *tree_of(manifest, root, path.string()).node());
   } catch (const Error& error) {
     verifier.add(error);
   }

@@ -124,7 +124,10 @@ class ArchiveStorages final : public TorchStorages {
             begin + 1};
   }
   std::string where(const Leaf& leaf) const override {
-    return file_.where + ": record " + base::quote(entry(range_of(leaf).storage).name);
+    return record(entry(range_of(leaf).storage));
+  }
+  std::string record(const codecs::ZipEntry& entry) const {
+    return file_.where + ": record " + base::quote(entry.name);
   }
 
  private:
@@ -279,10 +282,12 @@ void count_leaves(VerifyReport& report, const TensorDict& tree) {
   });
 }
 
-void verify_archive(VerifyReport& report, Progress& progress, os::File file, const Path& path) {
+void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress& progress,
+                    os::File file, const Path& path) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(ArchiveFile(std::move(file)));
   const codecs::ZipInput input = storages->file().input();
   for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
+    if (request.skips(storages->record(entry))) continue;
     try {
       codecs::check_zip_entry(input, entry);
       ++report.num_checksums;
@@ -307,7 +312,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       report.num_bytes = file.size_bytes();
       count_leaves(report, open_legacy_torch_file(std::move(file), path.stem().string()));
     } else {
-      verify_archive(report, progress, std::move(file), path);
+      verify_archive(report, request, progress, std::move(file), path);
     }
   } catch (const Error& error) {
     add_problem(report, path, "structure", error);

@@ -66,6 +66,8 @@ class CastSource : public LeafSource {
                                       : inner_.source()->where(inner_);
   }
 
+  std::vector<Leaf> parts(const Leaf&) const override { return {inner_}; }
+
  private:
   std::uint64_t num_elements() const { return inner_.nbytes() / itemsize(inner_.dtype()); }
 

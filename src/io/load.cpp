@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,6 +17,7 @@
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
+#include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/thread_pool.hpp"
 
@@ -25,8 +27,16 @@ namespace {
 /// Leaves that one task maps: fewer would not pay for handing the task to another thread.
 constexpr std::size_t kLeavesPerTask = 128;
 
+/// Of a part of the tree the metadata and that part are checked.
 void require_intact(const Format& format, const Path& path, const LoadOptions& options) {
-  const VerifyReport report = format.verify(path, {.monitor = options.monitor});
+  VerifyRequest request;
+  request.monitor = options.monitor;
+  std::optional<VerifyFilter> filter;
+  if (!options.keys.empty()) {
+    const TensorDict whole = format.open(path, {.mode = Mode::read});
+    request.filter = &filter.emplace(whole, select(whole, options.keys));
+  }
+  const VerifyReport report = format.verify(path, request);
   if (report.ok()) return;
   const Problem& first = report.problems.front();
   std::string message = first.path;
@@ -164,6 +174,7 @@ TensorDict load(const Path& path, const LoadOptions& options) {
     refuse_opaque(tree, path.string(), "; allow_opaque=True shows what it was made of");
   }
   const TensorDict loaded = mapped(tree, options);
+  require_sound_sparse_nodes(loaded, path.string());
   // Written through, leaves stay tied to their files, so that flush() finds them.
   return options.mode == Mode::write_through ? tree : loaded;
 }

@@ -124,6 +124,18 @@ def test_verify_on_load_finds_a_flipped_bit(target):
         tenfold.load(target, verify=True)
 
 
+def test_verify_of_some_keys_checks_those(target):
+    tenfold.save({"a": torch.zeros(1000), "b": torch.ones(1000)}, target)
+    data_file = target / "b.memmap" if target.is_dir() else target
+    data = bytearray(data_file.read_bytes())
+    data[data.index(torch.ones(1000).numpy().tobytes()) + 2002] ^= 1
+    data_file.write_bytes(data)
+    assert tenfold.load(target, keys="a", verify=True)["a"].sum() == 0
+    for keys in ("b", None):
+        with pytest.raises(tenfold.CorruptFileError):
+            tenfold.load(target, keys=keys, verify=True)
+
+
 @pytest.mark.parametrize("options", [{"durable": False}, {"checksums": False}, {"num_threads": 1}])
 def test_save_options_do_not_change_what_is_read(target, options):
     tenfold.save(TREE, target, **options)

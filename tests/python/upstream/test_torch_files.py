@@ -244,10 +244,12 @@ def test_sparse_and_nested_tensors(tmp_path):
             "x": [dense],
         }
         ours = roundtrip(tmp_path, tree)
-        for target in ("folder", "m.pt"):
-            tenfold.convert(tmp_path / "checkpoint.pt", tmp_path / target)
+        for target in ("folder", "m.pt", "m.tdz", "m.td"):
+            form = "consolidated" if target == "m.td" else None
+            tenfold.convert(tmp_path / "checkpoint.pt", tmp_path / target, format=form)
             assert_same(tenfold.load(tmp_path / target), ours)
-            tenfold.save(ours, tmp_path / f"again-{target}")
+            assert tenfold.verify(tmp_path / target).ok
+            tenfold.save(ours, tmp_path / f"again-{target}", format=form)
             assert_same(tenfold.load(tmp_path / f"again-{target}"), ours)
             assert_same(tenfold.open(tmp_path / target).to_dict(), dict(ours))
         torch.load(tmp_path / "m.pt", weights_only=True)

@@ -1,0 +1,85 @@
+#include "core/sparse.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold {
+namespace {
+
+using testing::HasSubstr;
+
+Tensor int64s(const std::vector<std::int64_t>& values, Shape shape) {
+  return Tensor::from(std::span<const std::int64_t>(values), std::move(shape));
+}
+
+TensorDict node_of(const char* layout, Shape shape) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = layout;
+  info.dense_shape = std::move(shape);
+  return TensorDict(info);
+}
+
+/// Three rows of 4: elements at (0, 1), (0, 3), (2, 0).
+TensorDict csr(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
+               Shape shape = {3, 4}) {
+  TensorDict node = node_of("sparse_csr", std::move(shape));
+  node.set("crow_indices", int64s(ends, {static_cast<std::int64_t>(ends.size())}));
+  node.set("col_indices", int64s(columns, {static_cast<std::int64_t>(columns.size())}));
+  node.set("values", Tensor::zeros(DType::float32, {static_cast<std::int64_t>(columns.size())}));
+  return node;
+}
+
+std::string complaint(const TensorDict& node) {
+  try {
+    require_sound_sparse(node, "m.pt: key \"s\"");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Sparse, SoundPartsAreAccepted) {
+  EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, 0})), "");
+  EXPECT_EQ(complaint(csr({0}, {}, {0, 4})), "");
+  TensorDict coo = node_of("sparse_coo", {3, 4, 2});
+  coo.set("indices", int64s({0, 2, 1, 3}, {2, 2}));
+  coo.set("values", Tensor::zeros(DType::float32, {2, 2}));
+  EXPECT_EQ(complaint(coo), "");
+}
+
+TEST(Sparse, IndicesBeyondTheShapeAreTold) {
+  EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 4, 0})),
+            "m.pt: key \"s\": sparse tensor: col_indices: expected 0 to 3, found 4");
+  EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {-1, 3, 0})), HasSubstr("expected 0 to 3, found -1"));
+  EXPECT_THAT(complaint(csr({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("do not fall"));
+  EXPECT_THAT(complaint(csr({0, 9, 9, 3}, {1, 3, 0})), HasSubstr("up to 3, found 9"));
+  EXPECT_THAT(complaint(csr({0, 2, 2, 2}, {1, 3, 0})), HasSubstr("expected 3 last, found 2"));
+  EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {3, 1, 0})), HasSubstr("rise within a line"));
+}
+
+TEST(Sparse, AShapeAsLongAsANumberIsIsNoReasonToCompute) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {1, 3, 0}, {kMost, 4})),
+              HasSubstr("crow_indices: expected one entry more than 9223372036854775807 lines"));
+  EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, kMost - 1}, {3, kMost})), "");
+}
+
+TEST(Sparse, PartsThatAreMissingOrNoTensorsAreTold) {
+  TensorDict node = node_of("sparse_coo", {3});
+  node.set("indices", int64s({0}, {1, 1}));
+  EXPECT_THAT(complaint(node), HasSubstr("values: expected a tensor, found none"));
+  node.set("values", Value(3));
+  EXPECT_THAT(complaint(node), HasSubstr("values: expected a tensor, found none"));
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,176 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "io/sample_trees.hpp"
+#include "support/temporary_folder.hpp"
+
+// What load() checks: the checksums of what is loaded, and of nothing else.
+
+namespace tenfold {
+namespace {
+
+namespace fs = std::filesystem;
+using test::counting;
+using test::node_of;
+using test::thrown_by;
+using testing::HasSubstr;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Changes the last of the bytes of `tensor` in the one file at or below `path` that has them.
+void damage(const fs::path& path, const Tensor& tensor) {
+  std::vector<fs::path> files = {path};
+  // The shards lie beside their index.
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) files.push_back(entry.path());
+  const std::string bytes = test::bytes_of(tensor);
+  for (const fs::path& file : files) {
+    if (!fs::is_regular_file(file)) continue;
+    const std::size_t at = text_of(file).find(bytes);
+    if (at == std::string::npos) continue;
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(static_cast<std::streamoff>(at + bytes.size() - 1));
+    stream.put(static_cast<char>(bytes.back() ^ 1));
+    return;
+  }
+  FAIL() << "no file holds the tensor";
+}
+
+struct Form {
+  std::string label;
+  std::string file_name;
+  std::string format;
+};
+
+void PrintTo(const Form& form, std::ostream* out) { *out << form.file_name; }
+
+class LoadVerified : public testing::TestWithParam<Form> {
+ protected:
+  LoadVerified() {
+    TensorDict tree = node_of(NodeKind::dict);
+    tree.set("good", counting({300}, 5000));
+    tree.set("damaged", damaged_);
+    tree.set("better", counting({300}, 7000));
+    path_ = save(tree, folder_ / GetParam().file_name, {.format = GetParam().format});
+  }
+
+  test::Thrown loading(std::vector<KeyPath> keys) const {
+    LoadOptions options;
+    options.verify = true;
+    options.keys = std::move(keys);
+    return thrown_by([&] { load(path_, options); });
+  }
+
+  test::TemporaryFolder folder_;
+  Tensor damaged_ = counting({300}, 6000);
+  Path path_;
+};
+
+TEST_P(LoadVerified, ChecksWhatIsLoaded) {
+  EXPECT_EQ(loading({}).message, "nothing was thrown");
+  damage(path_, damaged_);
+  EXPECT_EQ(loading({}).code, ErrorCode::corrupt);
+  EXPECT_EQ(loading({{"damaged"}}).code, ErrorCode::corrupt);
+  EXPECT_EQ(loading({{"*d"}}).code, ErrorCode::corrupt);
+}
+
+TEST_P(LoadVerified, DamageElsewhereIsNoReasonToRefuse) {
+  damage(path_, damaged_);
+  EXPECT_EQ(loading({{"good"}}).message, "nothing was thrown");
+  EXPECT_EQ(loading({{"good"}, {"better"}}).message, "nothing was thrown");
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, LoadVerified,
+                         testing::Values(Form{"Folder", "m", ""}, Form{"Archive", "m.tdz", ""},
+                                         Form{"Safetensors", "m.safetensors", ""},
+                                         Form{"Shards", "m.safetensors.index.json", ""},
+                                         Form{"Torch", "m.pt", ""}, Form{"Npz", "m.npz", ""},
+                                         Form{"Consolidated", "m.td", "consolidated"}),
+                         [](const auto& form) { return form.param.label; });
+
+// A snapshot packs small tensors into one file, which is checked if one of them is loaded.
+TEST(LoadVerifiedSnapshot, ChecksTheFilesOfWhatIsLoaded) {
+  const test::TemporaryFolder folder;
+  const Tensor large = counting({3'000'000});
+  TensorDict state = node_of(NodeKind::dict);
+  state.set("good", counting({300}, 5000));
+  state.set("large", large);
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("state", state);
+  save(tree, folder / "s", {.format = "snapshot"});
+  const auto loading = [&](const char* key) {
+    LoadOptions options;
+    options.verify = true;
+    options.keys = {{"state", key}};
+    return thrown_by([&] { load(folder / "s", options); });
+  };
+  EXPECT_EQ(loading("good").message, "nothing was thrown");
+  damage(folder / "s", large);
+  EXPECT_EQ(loading("large").code, ErrorCode::corrupt);
+}
+
+TensorDict sparse_node(std::vector<std::int64_t> indices) {
+  TensorDict node = node_of(NodeKind::sparse);
+  node.info().layout = "sparse_coo";
+  node.info().dense_shape = {3};
+  const auto count = static_cast<std::int64_t>(indices.size());
+  node.set("indices", Tensor::from(std::span<const std::int64_t>(indices), {1, count}));
+  node.set("values", counting({count}));
+  return node;
+}
+
+class SparseLeaves : public testing::TestWithParam<const char*> {
+ protected:
+  Path saved(std::vector<std::int64_t> indices) {
+    TensorDict below = node_of(NodeKind::dict);
+    below.set("s", sparse_node(std::move(indices)));
+    TensorDict tree = node_of(NodeKind::dict);
+    tree.set("a", below);
+    tree.set("x", counting({2}));
+    const bool is_consolidated = std::string(GetParam()) == "m.td";
+    return save(tree, folder_ / GetParam(), {.format = is_consolidated ? "consolidated" : ""});
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_P(SparseLeaves, AreLoadedWhereTheIndicesLieWithinTheShape) {
+  const Path path = saved({0, 2});
+  EXPECT_EQ(load(path)["a"]["s"].kind(), NodeKind::sparse);
+  EXPECT_TRUE(verify(path).ok());
+}
+
+TEST_P(SparseLeaves, AreRefusedByKeyWhereAnIndexLiesBeyondTheShape) {
+  const Path path = saved({0, 3});
+  const test::Thrown thrown = thrown_by([&] { load(path); });
+  EXPECT_EQ(thrown.code, ErrorCode::corrupt);
+  EXPECT_THAT(thrown.message,
+              HasSubstr("key \"a.s\": sparse tensor: indices: expected 0 to 2, found 3"));
+  const VerifyReport report = verify(path);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "key \"a.s\"");
+  EXPECT_EQ(report.problems[0].what, "sparse tensor: indices: expected 0 to 2, found 3");
+  // The parts alone, and everything else, can be had.
+  EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
+  EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, SparseLeaves, testing::Values("m", "m.pt", "m.tdz", "m.td"),
+                         [](const auto& form) {
+                           const std::string suffix = Path(form.param).extension().string();
+                           return suffix.empty() ? "folder" : suffix.substr(1);
+                         });
+
+}  // namespace
+}  // namespace tenfold
