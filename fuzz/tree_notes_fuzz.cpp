@@ -28,6 +28,9 @@ TensorDict plain_tree() {
   TensorDict list(of_kind(NodeKind::list));
   list.set("0", part);
   TensorDict tree(of_kind(NodeKind::dict));
+  TensorDict module(of_kind(NodeKind::ordered_dict));
+  module.set("z", Tensor::zeros(DType::int16, {1}));
+  tree.set("m", module);
   tree.set("x", Tensor::zeros(DType::int16, {2, 3}));
   tree.set("l", list);
   tree.set("v", from_json(R"({"w": [{"a": {}}, []], "": 1})", "value"));
@@ -46,9 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!expected) std::abort();
     return 0;
   }
-  const std::string notes = tree_notes_of(tree);
+  const std::string notes = tree_notes_of(tree, ModuleVersions::in_notes);
   TensorDict again = plain_tree();
   if (!notes.empty()) apply_tree_notes(notes, "again", again);
-  if (tree_notes_of(again) != notes) std::abort();
+  if (tree_notes_of(again, ModuleVersions::in_notes) != notes) std::abort();
   return 0;
 }

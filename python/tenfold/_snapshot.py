@@ -374,10 +374,23 @@ def _plain(state: Any) -> Any:
     """The state with tensordict's member "__device" as text, from which it makes a device again."""
     if type(state) not in (dict, OrderedDict):
         return state
-    return type(state)(
+    made = type(state)(
         (key, str(value) if key == "__device" and value is not None else _plain(value))
         for key, value in state.items()
     )
+    if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
+        made._metadata = state._metadata  # the versions of a module's layers
+    return made
+
+
+def _is_json(metadata: Any) -> bool:
+    """False for what tensordict attaches, which `restore` takes from the target."""
+    import json
+
+    try:
+        return metadata is not None and json.loads(json.dumps(metadata)) == metadata
+    except (TypeError, ValueError):
+        return False
 
 
 def _write(tree: Any, path: str, globs: list[str], durable: bool, progress: Progress) -> None:

@@ -100,7 +100,7 @@ class StateReader:
             return [value for _, value in made]
         if kind == "tuple":
             return tuple(value for _, value in made)
-        return OrderedDict(made) if kind == "ordered_dict" else dict(made)
+        return _ordered(made, node) if kind == "ordered_dict" else dict(made)
 
     def tensor(self, item: Any, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
         fits = (
@@ -178,6 +178,15 @@ def empty(dtype: str, shape: tuple[int, ...]) -> Any:
 def empty_like(tensor: Any) -> Any:
     torch = _arrays.torch_or_none()
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
+    """With the versions of a module's layers, which its ``load_state_dict`` looks for."""
+    state = OrderedDict(made)
+    *_, more = node.info()
+    if more is not None and more[3] is not None:
+        state._metadata = OrderedDict(json.loads(more[3]))  # type: ignore[attr-defined]
+    return state
 
 
 def _tensordict(node: Any) -> Any:

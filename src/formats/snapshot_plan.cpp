@@ -52,7 +52,7 @@ class Planner {
     for_children(tree, [&](const std::string& key, const TensorDict::Item& item) {
       add(escape(key), item);
     });
-    plan_.notes = tree_notes_of(tree);
+    plan_.notes = tree_notes_of(tree, ModuleVersions::in_notes);
     return std::move(plan_);
   }
 

@@ -14,11 +14,16 @@ namespace {
 
 class Collector {
  public:
+  explicit Collector(ModuleVersions kept) : keeps_versions_(kept != ModuleVersions::elsewhere) {}
+
   void node(const TensorDict& tree, const std::string& path) {
     const NodeInfo& info = tree.info();
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     if (batched || info.kind == NodeKind::lazy_stack) {
       nodes.members.emplace_back(path, batched ? batched_note(info) : stack_note(info));
+    }
+    if (keeps_versions_ && info.module_versions) {
+      versions.members.emplace_back(path, *info.module_versions);
     }
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);
@@ -35,6 +40,7 @@ class Collector {
   Value::Object nodes;
   Value::Object stacks;
   Value::List unbatched;
+  Value::Object versions;
 
  private:
   static Value batched_note(const NodeInfo& info) {
@@ -62,12 +68,14 @@ class Collector {
     if (info.stack_dim_name) note.members.emplace_back("stack_dim_name", *info.stack_dim_name);
     return note;
   }
+
+  bool keeps_versions_;
 };
 
 }  // namespace
 
-std::string tree_notes_of(const TensorDict& tree) {
-  Collector collected;
+std::string tree_notes_of(const TensorDict& tree, ModuleVersions versions) {
+  Collector collected(versions);
   collected.node(tree, "");
   Value::Object document;
   document.members.emplace_back("version", 1);
@@ -77,6 +85,7 @@ std::string tree_notes_of(const TensorDict& tree) {
   if (!collected.nodes.members.empty()) add("nodes", std::move(collected.nodes));
   if (!collected.stacks.members.empty()) add("stacks", std::move(collected.stacks));
   if (!collected.unbatched.items.empty()) add("unbatched", std::move(collected.unbatched));
+  if (!collected.versions.members.empty()) add("versions", std::move(collected.versions));
   if (tree.info().schema) add("schema", *tree.info().schema);
   if (!tree.info().metadata.empty()) {
     Value::Object metadata;

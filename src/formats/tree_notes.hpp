@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,13 +17,18 @@ namespace tenfold {
 //              "s": {"kind": "lazy_stack", "stack_dim": 0, "stack_dim_name": "t"}},
 //    "stacks": {"texts": 0},
 //    "unbatched": ["a/table"],
+//    "versions": {"model": {"": {"version": 1}}},
 //    "schema": ..., "metadata": {"author": "me"}}
 //
-// Paths are those of core/notes.hpp. Nodes that are dicts, lists and tuples, and members that say
-// nothing, are left out.
+// "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes.hpp. Nodes
+// that are dicts, lists and tuples, and members that say nothing, are left out.
+
+/// Who keeps NodeInfo::module_versions: the format in its own way, or the notes.
+enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
 /// The document; empty if the nesting says everything.
-std::string tree_notes_of(const TensorDict& tree);
+std::string tree_notes_of(const TensorDict& tree,
+                          ModuleVersions versions = ModuleVersions::elsewhere);
 
 /// Makes of the nodes of `tree`, which was read as plain dicts and lists, what the document says
 /// they are. What does not fit the tree is ignored with a warning: another tool may have changed

@@ -100,6 +100,8 @@ class Reader {
         stacks(object(name, value));
       } else if (name == "unbatched") {
         unbatched(value);
+      } else if (name == "versions") {
+        versions(object(name, value));
       } else if (name == "schema") {
         tree_.info().schema = value;
       } else if (name == "metadata") {
@@ -302,6 +304,19 @@ class Reader {
       }
       leaf->mark_unbatched();
       found->first.set(found->second, std::move(item));
+    }
+  }
+
+  void versions(const Object& members) {
+    for (const auto& [path, of_layers] : members.members) {
+      object(path, of_layers);
+      auto node = node_at(path);
+      if (!node) continue;
+      if (node->kind() == NodeKind::ordered_dict) {
+        node->info().module_versions = of_layers;
+      } else {
+        stale(path, "an OrderedDict");
+      }
     }
   }
 

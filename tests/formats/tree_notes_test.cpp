@@ -38,6 +38,27 @@ TensorDict applied(const std::string& notes) {
 
 TEST(TreeNotes, APlainNestingNeedsNone) { EXPECT_EQ(tree_notes_of(plain_tree()), ""); }
 
+TEST(TreeNotes, VersionsOfModulesAreKeptWhereTheFormatDoesNot) {
+  const Warnings warnings;
+  TensorDict module(kind(NodeKind::ordered_dict));
+  module.set("w", Tensor::zeros(DType::int16, {2}));
+  TensorDict tree(kind(NodeKind::dict));
+  tree.set("m", module);
+  TensorDict saved(kind(NodeKind::dict));
+  TensorDict versioned(kind(NodeKind::ordered_dict));
+  versioned.set("w", Tensor::zeros(DType::int16, {2}));
+  versioned.info().module_versions = from_json(R"({"": {"version": 2}})", "test");
+  saved.set("m", versioned);
+  EXPECT_EQ(tree_notes_of(saved), "");
+  const std::string notes = tree_notes_of(saved, ModuleVersions::in_notes);
+  EXPECT_EQ(notes, R"({"version": 1, "versions": {"m": {"": {"version": 2}}}})");
+  apply_tree_notes(notes, "notes", tree);
+  EXPECT_EQ(tree["m"].info().module_versions, versioned.info().module_versions);
+  EXPECT_THAT(Warnings::messages(), IsEmpty());
+  applied(R"({"version": 1, "versions": {"x": {}, "l": {}, "none": {}}})");
+  EXPECT_THAT(Warnings::messages(), testing::SizeIs(3));
+}
+
 TEST(TreeNotes, WhatIsNotedIsApplied) {
   const Warnings warnings;
   const TensorDict tree = applied(

@@ -30,6 +30,25 @@ def test_restores_modules_optimizers_and_values(tmp_path):
     assert dict(progress) == {"epoch": 3, "loss": [0.5], "kept": "as it was"}
 
 
+def test_keeps_the_versions_of_layers_for_load_state_dict(tmp_path):
+    class Versioned(torch.nn.Linear):
+        _version = 7
+
+        def _load_from_state_dict(self, state, prefix, metadata, *rest):
+            self.seen = metadata.get("version")
+            super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+    model = torch.nn.Sequential(Versioned(2, 2), torch.nn.BatchNorm1d(2))
+    for take in (Snapshot.take, lambda *args: Snapshot.async_take(*args).wait()):
+        snapshot = take(tmp_path / "s", {"model": model, "x": StateDict(a=1)})
+        other = torch.nn.Sequential(Versioned(2, 2), torch.nn.BatchNorm1d(2))
+        snapshot.restore({"model": other})
+        assert other[0].seen == 7
+        state = snapshot.get_state_dict_for_key("model")
+        assert state._metadata == model.state_dict()._metadata
+        assert tenfold.load(tmp_path / "s")["model"]._metadata == model.state_dict()._metadata
+
+
 def test_reads_into_tensors_that_fit_in_place_and_makes_others(tmp_path):
     snapshot = taken(tmp_path, a=torch.ones(3), b=[torch.ones(2)], c=torch.ones(2, 2))
     state = StateDict(a=torch.zeros(3), b=[torch.zeros(2)], c=torch.zeros(4))
