@@ -188,11 +188,13 @@ ScanReport scan(const std::filesystem::path& path) {
       file.read_at(offset, into);
     };
     scan_zip(scanner, input);
-  } else if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
-    scanner.add("tar archive, which is not looked into", ScanRisk::suspicious, "", 0);
-  } else {
-    scanner.any(bytes, "", has_suffix(path.string()));
+    return scanner.take();
   }
+  // A pickle can have the mark of a tar archive in a text of its own: it is scanned all the same.
+  if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
+    scanner.add("tar archive, which is not looked into", ScanRisk::suspicious, "", 0);
+  }
+  scanner.any(bytes, "", has_suffix(path.string()));
   return scanner.take();
 }
 

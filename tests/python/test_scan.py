@@ -161,3 +161,11 @@ def test_the_command_tells_by_its_exit(tmp_path):
     assert json.loads(cli(tmp_path / "text", "--json").stdout) == []
     assert cli(tmp_path / "none").returncode == 2
     assert cli(tmp_path).returncode == 2
+
+
+def test_the_mark_of_a_tar_archive_in_a_text_does_not_hide_a_pickle(tmp_path):
+    text = b"X" + (300).to_bytes(4, "little") + b"a" * 250 + b"ustar" + b"a" * 45
+    (tmp_path / "x").write_bytes(b"\x80\x02" + text + b"0cos\nsystem\n(Vx\ntR.")
+    assert (tmp_path / "x").read_bytes()[257:262] == b"ustar"
+    found = {finding.name: finding.risk for finding in tenfold.scan(tmp_path / "x").findings}
+    assert found["os.system"] == "dangerous"

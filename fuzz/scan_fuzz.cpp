@@ -1,0 +1,67 @@
+// Any bytes as a file that is scanned for what its pickles name: refused with an Error, or
+// reported. What reads a pickle as data must not see a global that the scan did not name.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+#include <tenfold/scan.hpp>
+
+#include "codecs/pickle.hpp"
+#include "fuzz/scratch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace tenfold;
+
+/// Named as a pickle, and as nothing: what is at the front then has to say what it is.
+fs::path scratch(const char* name) {
+  static const fuzz::ScratchFolder folder;
+  return folder.path() / name;
+}
+
+bool names(const ScanReport& report, const std::string& global) {
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [&](const ScanFinding& found) { return found.global == global; });
+}
+
+/// Every global of the pickle at the front is in the report, whatever else the file seems to be.
+void require_all_named(std::string_view bytes, const ScanReport& report) {
+  std::string problem;
+  const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, "input", problem);
+  for (const codecs::PickleNode& node : graph.nodes) {
+    if (node.kind != codecs::PickleKind::global) continue;
+    if (!names(report, std::string(node.text) + "." + std::string(node.name))) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (const char* name : {"x", "x.pkl"}) {
+    const fs::path path = scratch(name);
+    std::ofstream(path, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    try {
+      const ScanReport report = scan(path);
+      for (const ScanFinding& found : report.findings) {
+        if (found.global.empty() || found.where.empty()) std::abort();
+      }
+      const bool is_pickle =
+          bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
+      if (is_pickle) require_all_named(bytes, report);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported)
+        std::abort();
+    }
+  }
+  return 0;
+}

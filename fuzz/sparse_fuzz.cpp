@@ -1,0 +1,150 @@
+// Any parts as those of a sparse tensor: refused with an Error, or such that a program that trusts
+// the indices stays within the dense tensor and within the values.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "core/sparse.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+constexpr std::array<std::string_view, 5> kLayouts = {"sparse_coo", "sparse_csr", "sparse_csc",
+                                                      "sparse_bsr", "sparse_bsc"};
+
+/// Bytes as small numbers; zeros once there are no more.
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
+  std::int64_t number() {
+    const std::uint8_t value = byte();
+    if (value == 0x80) return std::numeric_limits<std::int64_t>::max();
+    if (value == 0x81) return std::numeric_limits<std::int64_t>::min();
+    return static_cast<std::int8_t>(value);
+  }
+  Shape shape() {
+    Shape lengths(byte() % 5U);
+    for (std::int64_t& length : lengths) length = byte() % 6;
+    return lengths;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+  std::size_t at_ = 0;
+};
+
+Tensor indices(Input& input) {
+  const bool is_wide = input.byte() % 2 == 0;
+  const Shape shape = input.shape();
+  Tensor tensor = Tensor::zeros(is_wide ? DType::int64 : DType::int32, shape);
+  for (std::int64_t i = 0; i < numel_of(shape); ++i) {
+    const std::int64_t value = input.number();
+    if (is_wide) {
+      tensor.data<std::int64_t>()[i] = value;
+    } else {
+      tensor.data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+    }
+  }
+  return tensor;
+}
+
+std::vector<std::int64_t> numbers_of(const Tensor& tensor) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < numel_of(tensor.shape()); ++i) {
+    numbers.push_back(tensor.dtype() == DType::int64 ? tensor.data<std::int64_t>()[i]
+                                                     : tensor.data<std::int32_t>()[i]);
+  }
+  return numbers;
+}
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// Every element of `indices` [depth, count] names a row of `values` and a place of the shape.
+void use_coo(const TensorDict& node) {
+  const Tensor indices = node.at("indices");
+  const Shape& shape = node.info().dense_shape;
+  const std::vector<std::int64_t> at = numbers_of(indices);
+  const auto depth = static_cast<std::size_t>(indices.shape()[0]);
+  const auto count = static_cast<std::size_t>(indices.shape()[1]);
+  require(node.at("values").shape()[0] == indices.shape()[1] && depth <= shape.size());
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    require(at[i] >= 0 && at[i] < shape[i / count]);
+  }
+}
+
+void use_compressed(const TensorDict& node) {
+  const bool by_row = node.info().layout == "sparse_csr" || node.info().layout == "sparse_bsr";
+  const Tensor compressed = node.at(by_row ? "crow_indices" : "ccol_indices");
+  const Tensor plain = node.at(by_row ? "col_indices" : "row_indices");
+  const Tensor values = node.at("values");
+  const std::vector<std::int64_t> ends = numbers_of(compressed);
+  const std::vector<std::int64_t> places = numbers_of(plain);
+  const std::size_t batch_dims = compressed.shape().size() - 1;
+  const bool is_block = node.info().layout.starts_with("sparse_bs");
+  const std::size_t across = batch_dims + (by_row ? 1U : 0U);
+  const std::int64_t block =
+      is_block ? values.shape()[batch_dims + 1 + (by_row ? 1U : 0U)] : std::int64_t{1};
+  const auto lines = static_cast<std::size_t>(compressed.shape().back() - 1);
+  const auto count = static_cast<std::size_t>(plain.shape().back());
+  require(values.shape()[batch_dims] == plain.shape().back());
+  for (std::size_t first = 0; first < ends.size(); first += lines + 1) {
+    const std::size_t batch = first / (lines + 1);
+    for (std::size_t line = 0; line < lines; ++line) {
+      const std::int64_t begin = ends.at(first + line);
+      const std::int64_t end = ends.at(first + line + 1);
+      require(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(count));
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t index = places.at(batch * count + static_cast<std::size_t>(i));
+        require(index >= 0 && index < node.info().dense_shape.at(across) / block);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = kLayouts[input.byte() % kLayouts.size()];
+  info.dense_shape.resize(input.byte() % 6U);
+  for (std::int64_t& length : info.dense_shape) length = input.number();
+  TensorDict node(info);
+  for (const std::string_view part : sparse_parts(info.layout)) {
+    const std::uint8_t kind = input.byte();
+    if (kind == 0xFF) continue;  // missing
+    if (part == "values") {
+      node.set(part, Tensor::zeros(DType::float32, input.shape()));
+    } else {
+      node.set(part, indices(input));
+    }
+  }
+  try {
+    require_sound_sparse(node, "input");
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::corrupt);
+    return 0;
+  }
+  if (info.layout == "sparse_coo") {
+    use_coo(node);
+  } else {
+    use_compressed(node);
+  }
+  return 0;
+}
