@@ -14,6 +14,7 @@
 //
 //   scalar(dtype, bytes)
 //   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
+//   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on
 //   dtype("f8", False, True), then the state (3, "<", ...)
 
 namespace tenfold {
@@ -109,10 +110,25 @@ Leaf leaf_of(const TorchPickle& pickle, DType dtype, const Shape& shape, bool is
   return Tensor(dtype, shape, std::move(strides), std::move(buffer), 0);
 }
 
+/// _frombuffer(bytes, dtype, shape, order)
+Leaf leaf_of_buffer(const TorchPickle& pickle, const TorchPickle::Call& call) {
+  pickle.require_arguments(call, 4, 4);
+  const auto order = pickle.text(call.arguments[3]);
+  if (order != "C" && order != "F") {
+    pickle.corrupt("array: order: expected \"C\" or \"F\", found " +
+                   pickle.describe(call.arguments[3]));
+  }
+  return leaf_of(pickle, dtype_of(pickle, call.arguments[1]),
+                 pickle.lengths(call.arguments[2], "shape"), order == "F", call.arguments[0]);
+}
+
 }  // namespace
 
 std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32_t id,
                                           const TorchPickle::Call& call) {
+  const bool is_numeric =
+      call.module == "numpy.core.numeric" || call.module == "numpy._core.numeric";
+  if (is_numeric && call.name == "_frombuffer") return leaf_of_buffer(pickle, call);
   if (!is_multiarray(call.module)) return std::nullopt;
   if (call.name == "scalar") {
     pickle.require_arguments(call, 2, 2);

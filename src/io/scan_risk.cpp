@@ -254,6 +254,7 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "numpy._core.multiarray._reconstruct",
     "numpy._core.multiarray.scalar",
     "numpy._core.numeric._frombuffer",
+    "numpy.core.numeric._frombuffer",
 });
 
 bool among(Names names, std::string_view wanted) {
