@@ -53,9 +53,9 @@ Tensor indices(Input& input) {
   for (std::int64_t i = 0; i < numel_of(shape); ++i) {
     const std::int64_t value = input.number();
     if (is_wide) {
-      tensor.data<std::int64_t>()[i] = value;
+      tensor.mutable_data<std::int64_t>()[i] = value;
     } else {
-      tensor.data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+      tensor.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
     }
   }
   return tensor;

@@ -189,7 +189,7 @@ void refuse_other_layouts(const ArchiveFile& file) {
 }
 
 bool is_legacy(const os::File& file) {
-  return head_of(file, kTorchLegacyMagic.size()) == kTorchLegacyMagic;
+  return is_torch_legacy(head_of(file, kTorchLegacyHeadBytes));
 }
 
 std::shared_ptr<ArchiveStorages> open_archive(ArchiveFile file) {
@@ -239,7 +239,7 @@ bool probe(const Path& path) {
   constexpr std::size_t kHeaderBytes = 30;
   constexpr std::size_t kLengthAt = 26;
   const std::string head = head_of(file, 4096);
-  if (head.starts_with(kTorchLegacyMagic)) return true;
+  if (is_torch_legacy(head)) return true;
   if (!head.starts_with(kZipMagic) || head.size() < kHeaderBytes) return false;
   const std::size_t length = static_cast<unsigned char>(head[kLengthAt]) |
                              static_cast<std::size_t>(static_cast<unsigned char>(head[27])) << 8U;

@@ -1,5 +1,6 @@
 #include "formats/torch_file_legacy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -182,6 +183,15 @@ std::vector<Extent> extents_of(const os::File& file, const TorchPickle& object,
 }
 
 }  // namespace
+
+bool is_torch_legacy(std::string_view head) noexcept {
+  constexpr std::string_view kMagic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 13);
+  constexpr char kFrame = '\x95';  // with 8 bytes of a size, from protocol 4 on
+  if (head.size() < 3 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
+  head.remove_prefix(2);
+  if (head[0] == kFrame) head.remove_prefix(std::min<std::size_t>(9, head.size()));
+  return head.starts_with(kMagic);
+}
 
 TensorDict open_legacy_torch_file(os::File file, const std::string& key) {
   const std::string where = file.display();

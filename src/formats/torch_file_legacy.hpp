@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -9,9 +10,12 @@
 
 namespace tenfold {
 
-/// What the layout of torch before 1.6 begins with: a pickle of its magic number.
-inline constexpr std::string_view kTorchLegacyMagic(
-    "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15);
+/// Bytes that is_torch_legacy() wants of a file.
+inline constexpr std::size_t kTorchLegacyHeadBytes = 24;
+
+/// True if the bytes that a file begins with are those of the layout of torch before 1.6: a pickle
+/// of its magic number, of protocol 2 mostly.
+bool is_torch_legacy(std::string_view head) noexcept;
 
 /// The tree of a file of that layout: the pickles of a magic number, of the number 1001, of a dict
 /// about the machine, of the object and of a list of storage keys, then for each key a count in 8

@@ -23,7 +23,7 @@ OLD_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, tor
 OLD_DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
 SETTINGS = settings(
-    max_examples=80,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -176,10 +176,10 @@ def test_any_archive_is_read_as_torch_reads_it(tmp_path, tree, protocol):
 
 
 @SETTINGS
-@given(tree=trees_over(OLD_DTYPES))
-def test_any_file_of_the_layout_before_1_6_is_read_as_torch_reads_it(tmp_path, tree):
+@given(tree=trees_over(OLD_DTYPES), protocol=st.integers(2, 5))
+def test_any_file_of_the_layout_before_1_6_is_read_as_torch_reads_it(tmp_path, tree, protocol):
     path = tmp_path / "m.pt"
-    torch.save(tree, path, _use_new_zipfile_serialization=False)
+    torch.save(tree, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
     theirs = torch_load(path)
     ours = tenfold.load(path)
     assert_same(ours, theirs)
