@@ -108,12 +108,25 @@ TensorDict state_dict(Optimizer& optimizer);
 ///
 /// Of Python's options that LibTorch does not have, those that change no result (foreach, fused,
 /// capturable, differentiable) are listed in LoadReport::ignored; one that LibTorch cannot follow
-/// (maximize) is a difference. `options.keys` and `options.rename` do not apply.
+/// (maximize) is a difference. `options.keys` does not apply, `options.rename` to names only.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
+
+/// The same with the names that the parameters have in `module`, as Python's
+/// Optimizer(module.named_parameters()) keeps them: "param_names" in each group. Throws
+/// Error(invalid_argument) for a parameter that is not of the module.
+template <TorchOptimizer Optimizer, TorchModule Module>
+TensorDict state_dict(Optimizer& optimizer, Module& module);
+
+/// The same, with parameters matched by the names that they have in `module` if the source has
+/// names, wherever they stand, and by their order otherwise. `options.rename` goes from the
+/// source's names to the module's.
+template <TorchOptimizer Optimizer, TorchModule Module>
+LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
+                     const LoadIntoOptions& options = {});
 
 // --- what follows is not to be called ----------------------------------------------------------
 

@@ -24,124 +24,12 @@
 
 #include <tenfold/torch.hpp>
 #include <tenfold/torch/optimizer_kinds.hpp>
+#include <tenfold/torch/optimizer_pairing.hpp>
+#include <tenfold/torch/optimizer_saving.hpp>
 #include <tenfold/torch/optimizer_source.hpp>
 
 namespace tenfold {
 namespace torch_detail {
-
-// --- saving ---
-
-inline Value value_of(const std::tuple<double, double>& betas) {
-  return Value::Tuple{{Value(std::get<0>(betas)), Value(std::get<1>(betas))}};
-}
-inline Value value_of(double number) { return number; }
-inline Value value_of(bool flag) { return flag; }
-
-/// As Python's optimizers count: a float32 tensor, or float64 if that could not say the number.
-inline Tensor step_tensor(std::int64_t step) {
-  if (step <= std::int64_t{1} << 24) {
-    const auto number = static_cast<float>(step);
-    return Tensor::from(std::span(&number, 1), {});
-  }
-  const auto number = static_cast<double>(step);
-  return Tensor::from(std::span(&number, 1), {});
-}
-
-inline TensorDict dict_node(bool int_keys = false) {
-  NodeInfo info;
-  info.kind = NodeKind::dict;
-  info.int_keys = int_keys;
-  return TensorDict(std::move(info));
-}
-
-/// The numbers that Python's state_dict gives parameters: in order, each tensor once.
-template <class Optimizer>
-std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
-  std::unordered_map<const void*, std::int64_t> known;
-  std::vector<std::vector<std::int64_t>> numbers;
-  std::int64_t next = 0;
-  for (auto& group : optimizer.param_groups()) {
-    std::vector<std::int64_t>& of_group = numbers.emplace_back();
-    for (const at::Tensor& param : group.params()) {
-      of_group.push_back(known.emplace(param.unsafeGetTensorImpl(), next).first->second);
-      ++next;
-    }
-  }
-  return numbers;
-}
-
-template <class Options>
-Value group_value(Options& options, const std::vector<std::int64_t>& numbers) {
-  using Kind = OptimizerKind<Options>;
-  Value::Object group;
-  for_each_option(options, [&](std::string_view name, const auto& option) {
-    group.members.emplace_back(name, value_of(option));
-  });
-  for (const std::string_view name : Kind::kPythonOnly) {
-    group.members.emplace_back(name, value_of_libtorch(name, Kind::kDecoupled));
-  }
-  Value::List params;
-  for (const std::int64_t number : numbers) params.items.emplace_back(number);
-  group.members.emplace_back("params", std::move(params));
-  return group;
-}
-
-template <class State>
-TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
-  TensorDict node = dict_node();
-  for_each_state(state, [&]<class Member>(std::string_view name, Member& member) {
-    if constexpr (std::is_same_v<Member, std::int64_t>) {
-      node.set(name, step_tensor(member));
-    } else if (member.defined()) {
-      const std::string path = "state." + std::to_string(number) + '.' + std::string(name);
-      node.set(name, memory.tensor({path, member}, "optimizer"));
-    }
-  });
-  return node;
-}
-
-template <class Options, class Optimizer>
-TensorDict state_of(Optimizer& optimizer) {
-  using State = typename OptimizerKind<Options>::State;
-  const auto numbers = numbers_of(optimizer);
-  TensorDict states = dict_node(true);
-  Value::List groups;
-  MainMemory memory;
-  for (std::size_t g = 0; g < numbers.size(); ++g) {
-    auto& group = optimizer.param_groups()[g];
-    groups.items.push_back(group_value(static_cast<Options&>(group.options()), numbers[g]));
-    for (std::size_t i = 0; i < numbers[g].size(); ++i) {
-      const auto found = optimizer.state().find(group.params()[i].unsafeGetTensorImpl());
-      if (found == optimizer.state().end() || found->second == nullptr) continue;
-      states.set(std::to_string(numbers[g][i]),
-                 state_node(static_cast<State&>(*found->second), numbers[g][i], memory));
-    }
-  }
-  TensorDict tree = dict_node();
-  if (states.empty()) {
-    tree.set("state", Value(Value::Object{}));
-  } else {
-    tree.set("state", std::move(states));
-  }
-  tree.set("param_groups", Value(std::move(groups)));
-  return tree;
-}
-
-// --- loading: the plan ---
-
-inline std::string count_text(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " parameter" : " parameters");
-}
-
-/// "2 groups of 3, 1 parameters"
-inline std::string groups_text(const std::vector<std::size_t>& counts) {
-  std::string text =
-      std::to_string(counts.size()) + (counts.size() == 1 ? " group of " : " groups of ");
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
-  }
-  return text + " parameters";
-}
 
 /// A tensor like `param`, whose numbers are to be loaded.
 inline at::Tensor empty_like_param(const at::Tensor& param) {
@@ -155,11 +43,13 @@ inline at::Tensor empty_like_param(const at::Tensor& param) {
 template <class Options, class Optimizer>
 class OptimizerPlan {
  public:
-  OptimizerPlan(Optimizer& optimizer, const TensorDict& source, const LoadIntoOptions& options)
+  /// `names`: of the optimizer's parameters; nothing if they have none.
+  OptimizerPlan(Optimizer& optimizer, const std::optional<GroupNames>& names,
+                const TensorDict& source, const LoadIntoOptions& options)
       : optimizer_(optimizer), source_(source), load_options_(options) {
     const std::vector<SourceGroup> groups = source_groups(source);
     states_ = source["state"];
-    pair(groups);
+    pair(names, groups);
     compare_tensors();
   }
 
@@ -201,22 +91,13 @@ class OptimizerPlan {
     report_.mismatched.push_back({name, std::move(expected), std::move(found)});
   }
 
-  /// By order, as Python does where parameters have no names. LibTorch's have none.
-  void pair(const std::vector<SourceGroup>& groups) {
-    std::vector<std::size_t> expected, found;
-    for (auto& group : optimizer_.param_groups()) expected.push_back(group.params().size());
-    for (const SourceGroup& group : groups) found.push_back(group.numbers.size());
-    if (expected.size() != found.size()) {
-      mismatch("param_groups", groups_text(expected), groups_text(found));
-    }
+  void pair(const std::optional<GroupNames>& names, const std::vector<SourceGroup>& groups) {
     const auto numbers = numbers_of(optimizer_);
-    for (std::size_t g = 0; g < std::min(expected.size(), found.size()); ++g) {
-      const std::string name = "param_groups." + std::to_string(g);
-      if (expected[g] == found[g]) {
-        plan_group(groups[g], optimizer_.param_groups()[g], numbers[g], name);
-      } else if (expected.size() == found.size()) {
-        mismatch(name + ".params", count_text(expected[g]), count_text(found[g]));
-      }
+    const OptimizerPairing pairing = pairing_of(names, groups, numbers);
+    for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
+      if (!pairing.groups[g]) continue;
+      plan_group(groups[*pairing.groups[g]].options, pairing.numbers[g],
+                 optimizer_.param_groups()[g], numbers[g], "param_groups." + std::to_string(g));
     }
     std::unordered_set<std::string> known;
     for (const SourceGroup& group : groups)
@@ -226,22 +107,42 @@ class OptimizerPlan {
     }
   }
 
+  /// By name where the optimizer's parameters and those of the file have some, else by order.
+  OptimizerPairing pairing_of(const std::optional<GroupNames>& names,
+                              const std::vector<SourceGroup>& groups,
+                              const std::vector<std::vector<std::int64_t>>& numbers) {
+    if (names && are_unique(*names)) {
+      const auto found = names_in(source_, groups, load_options_.rename);
+      if (found && are_unique(*found)) return pair_by_name(*names, groups, *found, report_);
+    }
+    if (load_options_.rename) {
+      refuse_source(source_,
+                    "rename: it does not apply to an optimizer whose parameters are matched by "
+                    "order: expected \"param_names\" in the groups of the file and a module that "
+                    "names the optimizer's, found none");
+    }
+    std::vector<std::size_t> counts;
+    for (const auto& of_group : numbers) counts.push_back(of_group.size());
+    return pair_by_order(counts, groups, report_);
+  }
+
+  /// `found`: the names of the parameters' states in the source, "" for none.
   template <class Group>
-  void plan_group(const SourceGroup& source, Group& group, const std::vector<std::int64_t>& numbers,
-                  const std::string& name) {
+  void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
+                  const std::vector<std::int64_t>& numbers, const std::string& name) {
     auto& options = static_cast<Options&>(group.options());
     Options planned = options;
     std::unordered_set<std::string> known = {"params"};
     for_each_option(planned, [&](std::string_view key, auto& option) {
       known.emplace(key);
-      plan_option(source.options, key, option, name + '.' + std::string(key));
+      plan_option(source, key, option, name + '.' + std::string(key));
     });
-    for (const std::string& key : source.options.keys()) {
-      if (!known.contains(key)) plan_foreign_option(source.options, key, name + '.' + key);
+    for (const std::string& key : source.keys()) {
+      if (!known.contains(key)) plan_foreign_option(source, key, name + '.' + key);
     }
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      plan_state(group.params()[i], planned, "state." + std::to_string(numbers[i]),
-                 source.numbers[i]);
+      if (found[i].empty()) continue;
+      plan_state(group.params()[i], planned, "state." + std::to_string(numbers[i]), found[i]);
     }
     options_.emplace_back(&options, std::move(planned));
   }
@@ -403,31 +304,28 @@ class OptimizerPlan {
   std::vector<std::pair<Options*, Options>> options_;
 };
 
-inline void refuse_options_of_modules(const LoadIntoOptions& options) {
-  if (!options.rename && options.keys.empty()) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(options.rename ? "rename" : "keys") +
-                  ": it does not apply to an optimizer, whose parameters are matched by order: "
-                  "expected none, found one");
+inline void refuse_keys(const LoadIntoOptions& options) {
+  if (options.keys.empty()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "keys: it does not apply to an optimizer, whose state is loaded whole: expected none, "
+      "found one");
 }
 
-}  // namespace torch_detail
-
-template <TorchOptimizer Optimizer>
-TensorDict state_dict(Optimizer& optimizer) {
+template <class Optimizer>
+TensorDict optimizer_state(Optimizer& optimizer, const std::optional<GroupNames>& names) {
   TensorDict state;
-  torch_detail::visit_kind(
-      optimizer, [&]<class Options>() { state = torch_detail::state_of<Options>(optimizer); });
+  visit_kind(optimizer, [&]<class Options>() { state = state_of<Options>(optimizer, names); });
   return state;
 }
 
-template <TorchOptimizer Optimizer>
-LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
-                     const LoadIntoOptions& options) {
-  torch_detail::refuse_options_of_modules(options);
+template <class Optimizer>
+LoadReport load_optimizer(Optimizer& optimizer, const std::optional<GroupNames>& names,
+                          const TensorDict& source, const LoadIntoOptions& options) {
+  refuse_keys(options);
   LoadReport report;
-  torch_detail::visit_kind(optimizer, [&]<class Options>() {
-    torch_detail::OptimizerPlan<Options, Optimizer> plan(optimizer, source, options);
+  visit_kind(optimizer, [&]<class Options>() {
+    OptimizerPlan<Options, Optimizer> plan(optimizer, names, source, options);
     if (options.strict) require_ok(plan.report(), source.where());
     if (!options.dry_run) plan.apply();
     report = std::move(plan.report());
@@ -435,9 +333,36 @@ LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
   return report;
 }
 
+}  // namespace torch_detail
+
+template <TorchOptimizer Optimizer>
+TensorDict state_dict(Optimizer& optimizer) {
+  return torch_detail::optimizer_state(optimizer, std::nullopt);
+}
+
+template <TorchOptimizer Optimizer, TorchModule Module>
+TensorDict state_dict(Optimizer& optimizer, Module& module) {
+  return torch_detail::optimizer_state(
+      optimizer, torch_detail::names_of(optimizer, torch_detail::tensors_of(module)));
+}
+
+template <TorchOptimizer Optimizer>
+LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
+                     const LoadIntoOptions& options) {
+  return torch_detail::load_optimizer(optimizer, std::nullopt, source, options);
+}
+
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options) {
   return load_into(optimizer, open(source), options);
+}
+
+template <TorchOptimizer Optimizer, TorchModule Module>
+LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
+                     const LoadIntoOptions& options) {
+  return torch_detail::load_optimizer(
+      optimizer, torch_detail::names_of(optimizer, torch_detail::tensors_of(module)), source,
+      options);
 }
 
 }  // namespace tenfold

@@ -1,0 +1,190 @@
+#pragma once
+
+/// Which parameters of an optimizer are which of a saved state: part of tenfold/torch.hpp.
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/torch/optimizer_source.hpp>
+
+namespace tenfold::torch_detail {
+
+/// The names of the parameters of each group.
+using GroupNames = std::vector<std::vector<std::string>>;
+
+/// By group of the target.
+struct OptimizerPairing {
+  std::vector<std::optional<std::size_t>> groups;  // of the source
+  GroupNames numbers;                              // of each parameter's state; "" for none
+};
+
+inline std::string count_text(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " parameter" : " parameters");
+}
+
+/// "2 groups of 3, 1 parameters"
+inline std::string groups_text(const std::vector<std::size_t>& counts) {
+  std::string text =
+      std::to_string(counts.size()) + (counts.size() == 1 ? " group of " : " groups of ");
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
+  }
+  return text + " parameters";
+}
+
+/// "3 parameters (a, b, c)"
+inline std::string names_text(const std::vector<std::string>& names) {
+  std::string text = count_text(names.size()) + " (";
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return text + (names.size() > 3 ? ", ...)" : ")");
+}
+
+/// As Python pairs them where parameters have no names.
+inline OptimizerPairing pair_by_order(const std::vector<std::size_t>& expected,
+                                      const std::vector<SourceGroup>& sources, LoadReport& report) {
+  OptimizerPairing pairing;
+  pairing.groups.resize(expected.size());
+  pairing.numbers.resize(expected.size());
+  std::vector<std::size_t> found;
+  for (const SourceGroup& source : sources) found.push_back(source.numbers.size());
+  if (expected.size() != found.size()) {
+    report.mismatched.push_back({"param_groups", groups_text(expected), groups_text(found)});
+  }
+  for (std::size_t g = 0; g < std::min(expected.size(), found.size()); ++g) {
+    if (expected[g] == found[g]) {
+      pairing.groups[g] = g;
+      pairing.numbers[g] = sources[g].numbers;
+    } else if (expected.size() == found.size()) {
+      report.mismatched.push_back({"param_groups." + std::to_string(g) + ".params",
+                                   count_text(expected[g]), count_text(found[g])});
+    }
+  }
+  return pairing;
+}
+
+/// True if no name is there twice.
+inline bool are_unique(const GroupNames& names) {
+  std::unordered_set<std::string> seen;
+  for (const auto& group : names) {
+    for (const std::string& name : group) {
+      if (!seen.insert(name).second) return false;
+    }
+  }
+  return true;
+}
+
+/// As Python does: a parameter gets the state of its name, wherever that lies; a group gets the
+/// options of the group that holds most of its parameters, and both must hold the same.
+inline OptimizerPairing pair_by_name(const GroupNames& targets,
+                                     const std::vector<SourceGroup>& sources,
+                                     const GroupNames& source_names, LoadReport& report) {
+  struct Place {
+    std::size_t group;
+    std::string number;
+  };
+  std::unordered_map<std::string, Place> places;
+  for (std::size_t g = 0; g < sources.size(); ++g) {
+    for (std::size_t i = 0; i < source_names[g].size(); ++i) {
+      places.emplace(source_names[g][i], Place{g, sources[g].numbers[i]});
+    }
+  }
+  std::unordered_set<std::string> wanted;
+  for (const auto& names : targets) wanted.insert(names.begin(), names.end());
+  for (const auto& names : source_names) {
+    for (const std::string& name : names) {
+      if (!wanted.contains(name)) report.unexpected.push_back(name);
+    }
+  }
+  OptimizerPairing pairing;
+  pairing.groups.resize(targets.size());
+  for (std::size_t g = 0; g < targets.size(); ++g) {
+    std::vector<std::string>& numbers = pairing.numbers.emplace_back();
+    std::vector<std::string> expected;
+    std::vector<std::size_t> votes(sources.size(), 0);
+    for (const std::string& name : targets[g]) {
+      const auto place = places.find(name);
+      if (place == places.end()) report.missing.push_back(name);
+      numbers.push_back(place == places.end() ? "" : place->second.number);
+      if (place == places.end()) continue;
+      expected.push_back(name);
+      ++votes[place->second.group];
+    }
+    if (targets[g].empty() && g < sources.size()) pairing.groups[g] = g;
+    if (expected.empty()) continue;
+    // The group at the same position, if another has as many.
+    auto best =
+        static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
+    if (g < votes.size() && votes[g] == votes[best]) best = g;
+    pairing.groups[g] = best;
+    std::vector<std::string> found;
+    for (const std::string& name : source_names[best]) {
+      if (wanted.contains(name)) found.push_back(name);
+    }
+    if (std::unordered_set<std::string>(expected.begin(), expected.end()) !=
+        std::unordered_set<std::string>(found.begin(), found.end())) {
+      report.mismatched.push_back({"param_groups." + std::to_string(g) + ".params",
+                                   names_text(expected), names_text(found)});
+    }
+  }
+  return pairing;
+}
+
+/// The "param_names" of each group of a saved state, renamed; nothing if a group has none. Throws
+/// Error(invalid_argument) if they do not fit the parameters.
+inline std::optional<GroupNames> names_in(const TensorDict& source,
+                                          const std::vector<SourceGroup>& groups,
+                                          const RenameFunction& rename) {
+  GroupNames names;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (!groups[g].options.contains("param_names")) return std::nullopt;
+    const TensorDict list = groups[g].options["param_names"];
+    std::vector<std::string>& of_group = names.emplace_back();
+    for (const std::string& position : list.keys()) {
+      const Value name = list.value(position);
+      const auto* text = name.get_if<std::string>();
+      if (text == nullptr) break;
+      of_group.push_back(rename ? rename(*text) : *text);
+    }
+    if (of_group.size() == groups[g].numbers.size() && list.size() == of_group.size()) continue;
+    refuse_source(source, "param_groups." + std::to_string(g) +
+                              ".param_names: no state of an optimizer: expected " +
+                              std::to_string(groups[g].numbers.size()) + " names, found " +
+                              std::to_string(list.size()) + " entries");
+  }
+  return names;
+}
+
+/// The names that an optimizer's parameters have in a module, whose tensors are `named`. Throws
+/// Error(invalid_argument) for one that is not of the module.
+template <class Optimizer, class NamedTensors>
+GroupNames names_of(Optimizer& optimizer, const NamedTensors& named) {
+  std::unordered_map<const void*, std::string> known;
+  for (const auto& item : named) known.emplace(item.tensor.unsafeGetTensorImpl(), item.name);
+  GroupNames names;
+  for (auto& group : optimizer.param_groups()) {
+    std::vector<std::string>& of_group = names.emplace_back();
+    for (const auto& param : group.params()) {
+      const auto found = known.find(param.unsafeGetTensorImpl());
+      if (found == known.end()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "optimizer: param_groups." + std::to_string(names.size() - 1) + ".params." +
+                        std::to_string(of_group.size()) +
+                        ": it has no name: expected a parameter of the module, found another "
+                        "tensor");
+      }
+      of_group.push_back(found->second);
+    }
+  }
+  return names;
+}
+
+}  // namespace tenfold::torch_detail

@@ -1,0 +1,129 @@
+#pragma once
+
+/// The state of an optimizer as Python's state_dict() has it: part of tenfold/torch.hpp.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/torch.hpp>
+#include <tenfold/torch/optimizer_kinds.hpp>
+#include <tenfold/torch/optimizer_pairing.hpp>
+
+namespace tenfold::torch_detail {
+
+inline Value value_of(const std::tuple<double, double>& betas) {
+  return Value::Tuple{{Value(std::get<0>(betas)), Value(std::get<1>(betas))}};
+}
+inline Value value_of(double number) { return number; }
+inline Value value_of(bool flag) { return flag; }
+
+/// As Python's optimizers count: a float32 tensor, or float64 if that could not say the number.
+inline Tensor step_tensor(std::int64_t step) {
+  if (step <= std::int64_t{1} << 24) {
+    const auto number = static_cast<float>(step);
+    return Tensor::from(std::span(&number, 1), {});
+  }
+  const auto number = static_cast<double>(step);
+  return Tensor::from(std::span(&number, 1), {});
+}
+
+inline TensorDict dict_node(bool int_keys = false) {
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  info.int_keys = int_keys;
+  return TensorDict(std::move(info));
+}
+
+/// The numbers that Python's state_dict gives parameters: in order, each tensor once.
+template <class Optimizer>
+std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
+  std::unordered_map<const void*, std::int64_t> known;
+  std::vector<std::vector<std::int64_t>> numbers;
+  std::int64_t next = 0;
+  for (auto& group : optimizer.param_groups()) {
+    std::vector<std::int64_t>& of_group = numbers.emplace_back();
+    for (const at::Tensor& param : group.params()) {
+      of_group.push_back(known.emplace(param.unsafeGetTensorImpl(), next).first->second);
+      ++next;
+    }
+  }
+  return numbers;
+}
+
+/// `names`: of the parameters; null if they have none.
+template <class Options>
+Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
+                  const std::vector<std::string>* names) {
+  using Kind = OptimizerKind<Options>;
+  Value::Object group;
+  for_each_option(options, [&](std::string_view name, const auto& option) {
+    group.members.emplace_back(name, value_of(option));
+  });
+  for (const std::string_view name : Kind::kPythonOnly) {
+    group.members.emplace_back(name, value_of_libtorch(name, Kind::kDecoupled));
+  }
+  if (names != nullptr) {
+    Value::List list;
+    for (const std::string& name : *names) list.items.emplace_back(name);
+    group.members.emplace_back("param_names", std::move(list));
+  }
+  Value::List params;
+  for (const std::int64_t number : numbers) params.items.emplace_back(number);
+  group.members.emplace_back("params", std::move(params));
+  return group;
+}
+
+template <class State>
+TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
+  TensorDict node = dict_node();
+  for_each_state(state, [&]<class Member>(std::string_view name, Member& member) {
+    if constexpr (std::is_same_v<Member, std::int64_t>) {
+      node.set(name, step_tensor(member));
+    } else if (member.defined()) {
+      const std::string path = "state." + std::to_string(number) + '.' + std::string(name);
+      node.set(name, memory.tensor({path, member}, "optimizer"));
+    }
+  });
+  return node;
+}
+
+template <class Options, class Optimizer>
+TensorDict state_of(Optimizer& optimizer, const std::optional<GroupNames>& names) {
+  using State = typename OptimizerKind<Options>::State;
+  const auto numbers = numbers_of(optimizer);
+  TensorDict states = dict_node(true);
+  Value::List groups;
+  MainMemory memory;
+  for (std::size_t g = 0; g < numbers.size(); ++g) {
+    auto& group = optimizer.param_groups()[g];
+    groups.items.push_back(group_value(static_cast<Options&>(group.options()), numbers[g],
+                                       names ? &(*names)[g] : nullptr));
+    for (std::size_t i = 0; i < numbers[g].size(); ++i) {
+      const auto found = optimizer.state().find(group.params()[i].unsafeGetTensorImpl());
+      if (found == optimizer.state().end() || found->second == nullptr) continue;
+      states.set(std::to_string(numbers[g][i]),
+                 state_node(static_cast<State&>(*found->second), numbers[g][i], memory));
+    }
+  }
+  TensorDict tree = dict_node();
+  if (states.empty()) {
+    tree.set("state", Value(Value::Object{}));
+  } else {
+    tree.set("state", std::move(states));
+  }
+  tree.set("param_groups", Value(std::move(groups)));
+  return tree;
+}
+
+}  // namespace tenfold::torch_detail
