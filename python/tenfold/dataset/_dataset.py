@@ -9,7 +9,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._indexing import Positions, positions_of
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._rows import Rows
+from tenfold.dataset._rows import Rows, Samples
 from tenfold.dataset._schema import Schema
 from tenfold.dataset._stacking import none_of, samples_of, stacked
 
@@ -127,7 +127,7 @@ class Dataset:
         """Rows for a stock ``DataLoader``, gathered in one call; see `tenfold.collate`."""
         batch = self._native.rows(list(indices), {}, jagged)
         if any(not step.batched for step in self._maps):
-            return list(self._samples(batch, len(indices)))
+            return Samples(self._samples(batch, len(indices)), self._ragged)
         batch = self._mapped(batch, len(indices))
         # torch's collate takes a list of tensors only.
         rows = Rows(batch, len(indices))

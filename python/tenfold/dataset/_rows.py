@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from tenfold.dataset._stacking import sample_of, samples_of
+from tenfold.dataset._stacking import sample_of, samples_of, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator
 
 
 class Rows(Sequence["Any"]):
@@ -39,10 +39,23 @@ class Rows(Sequence["Any"]):
         return samples_of(self.batch, self._size)
 
 
+class Samples(list[Any]):
+    """What functions of rows have made, one by one.
+
+    Attributes:
+        ragged: As `stacked` takes it.
+    """
+
+    def __init__(self, samples: Iterable[Any], ragged: frozenset[str]) -> None:
+        super().__init__(samples)
+        self.ragged = ragged
+
+
 def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
-    Takes the batch out that ``Dataset.__getitems__`` gathered. A list of samples becomes a batch as
+    Takes the batch out that ``Dataset.__getitems__`` gathered, or stacks what functions of its rows
+    have made as a `BatchLoader` does. A list of samples becomes a batch as
     tensordict's ``collate`` makes it: TensorDicts and tensorclasses, also within tuples and dicts,
     are stacked, lazily where their shapes differ; anything else goes to torch's
     ``default_collate``.
@@ -51,6 +64,8 @@ def collate(rows: Any) -> Any:
     """
     if isinstance(rows, Rows):
         return rows.batch
+    if isinstance(rows, Samples):
+        return stacked(rows, rows.ragged)
     from tenfold.tensordict import collate as collate_samples
 
     return collate_samples(rows)

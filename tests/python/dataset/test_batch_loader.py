@@ -299,6 +299,13 @@ def test_tensordicts_hold_ragged_columns_and_text(texts: Dataset, pad: object) -
         assert td["tokens.length"].tolist() == [2, 0, 3]
 
 
+def test_a_stock_loader_takes_mapped_rows_of_unequal_length(texts: Dataset) -> None:
+    ds = texts.select(["tokens", "n"]).map(lambda row: {**row, "twice": row["n"] * 2})
+    (batch,) = torch.utils.data.DataLoader(ds, batch_size=4, collate_fn=tenfold.collate)
+    assert batch["tokens"].offsets().tolist() == [0, 2, 2, 5, 6]
+    assert batch["twice"].tolist() == [0, 2, 4, 6]
+
+
 def test_a_rank_without_rows_gets_a_mapped_batch_of_none(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
