@@ -283,6 +283,8 @@ std::string File::read_all(std::uint64_t limit_bytes) const {
 }
 
 bool File::try_lock_exclusive() noexcept { return try_lock(fd(), LOCK_EX); }
+void File::unlock() noexcept { try_lock(fd(), LOCK_UN); }
+
 bool File::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
 
 }  // namespace tenfold::os

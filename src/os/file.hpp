@@ -97,6 +97,8 @@ class File {
   /// flock without waiting: false if another open file description holds it against us.
   bool try_lock_exclusive() noexcept;
   bool try_lock_shared() noexcept;
+  /// Also for the forks that share this open file description.
+  void unlock() noexcept;
 
   void close() noexcept { fd_.close(); }
 

@@ -1,0 +1,61 @@
+#include "os/process.hpp"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tenfold::os {
+namespace {
+
+struct BootIdForTests {
+  std::mutex mutex;
+  std::optional<BootId> id;
+};
+
+BootIdForTests& boot_id_for_tests() {
+  static BootIdForTests set;
+  return set;
+}
+
+/// The hexadecimal digits of "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a".
+BootId read_boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  file >> text;
+  BootId id{};
+  std::size_t digit = 0;
+  for (const char c : text) {
+    const std::string_view digits = "0123456789abcdef";
+    const std::size_t value = digits.find(c);
+    if (value == std::string_view::npos || digit == 2 * id.size()) continue;
+    id[digit / 2] |= static_cast<std::byte>(digit % 2 == 0 ? value << 4U : value);
+    ++digit;
+  }
+  return id;
+}
+
+}  // namespace
+
+BootId boot_id() {
+  BootIdForTests& set = boot_id_for_tests();
+  {
+    const std::lock_guard lock(set.mutex);
+    if (set.id) return *set.id;
+  }
+  static const BootId id = read_boot_id();
+  return id;
+}
+
+std::optional<BootId> set_boot_id(std::optional<BootId> id) {
+  BootIdForTests& set = boot_id_for_tests();
+  const std::lock_guard lock(set.mutex);
+  return std::exchange(set.id, id);
+}
+
+std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+}  // namespace tenfold::os

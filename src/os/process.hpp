@@ -1,0 +1,24 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace tenfold::os {
+
+/// What tells this run of the system from every other one. Whoever writes it into a file can tell
+/// later whether the system has stopped since, and with it what was not on the device.
+using BootId = std::array<std::byte, 16>;
+
+/// Of this run; zeros where the system does not say.
+BootId boot_id();
+
+/// Makes boot_id() give `id` (nothing: the system's own again). For tests of what is found after
+/// the power was lost; returns what was set before.
+std::optional<BootId> set_boot_id(std::optional<BootId> id);
+
+/// The number of this process, which its forks do not share.
+std::uint64_t process_id() noexcept;
+
+}  // namespace tenfold::os
