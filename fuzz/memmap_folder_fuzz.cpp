@@ -30,7 +30,8 @@ constexpr std::string_view kFiles[] = {"meta.json",
                                        "n/0/meta.json",
                                        "%values/meta.json",
                                        "n/_tensordict/meta.json",
-                                       "%clash-0"};
+                                       "%clash-0",
+                                       "%commit"};
 
 /// One folder for the life of the process, filled anew for each input.
 const fs::path& scratch() {

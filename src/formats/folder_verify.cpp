@@ -22,8 +22,9 @@ constexpr std::size_t kOpenFiles = 64;
 
 class ChecksumVerifier {
  public:
-  ChecksumVerifier(const os::Directory& root, const VerifyRequest& request, VerifyReport& report)
-      : root_(root), request_(request), report_(report) {}
+  ChecksumVerifier(const os::Directory& root, const VerifyRequest& request, VerifyReport& report,
+                   bool is_growing)
+      : root_(root), request_(request), report_(report), is_growing_(is_growing) {}
 
   void run() {
     std::vector<ChecksumLine> lines;
@@ -82,7 +83,7 @@ class ChecksumVerifier {
       expected = std::max(expected, line.offset_bytes + line.size_bytes);
     }
     const std::uint64_t found = file.size_bytes();
-    if (found <= expected) return;
+    if (found <= expected || is_growing_) return;
     report_.problems.push_back({file.display(), "size",
                                 "expected " + std::to_string(expected) + " bytes, found " +
                                     std::to_string(found) + "; the file was changed"});
@@ -106,6 +107,7 @@ class ChecksumVerifier {
   const os::Directory& root_;
   const VerifyRequest& request_;
   VerifyReport& report_;
+  bool is_growing_;
 };
 
 }  // namespace
@@ -139,8 +141,8 @@ os::File open_below(const os::Directory& root, std::string_view path) {
 }
 
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
-                            VerifyReport& report) {
-  ChecksumVerifier(root, request, report).run();
+                            VerifyReport& report, bool is_growing) {
+  ChecksumVerifier(root, request, report, is_growing).run();
 }
 
 }  // namespace tenfold

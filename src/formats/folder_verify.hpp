@@ -17,8 +17,9 @@ Problem problem_of(const Error& error, const std::string& path);
 os::File open_below(const os::Directory& root, std::string_view path);
 
 /// Compares every block of every file that the folder's `%checksums` names, in parallel, and adds
-/// to `report` what differs. A folder without that file has none.
+/// to `report` what differs. A folder without that file has none. `is_growing`: files may be longer
+/// than what their checksums cover.
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
-                            VerifyReport& report);
+                            VerifyReport& report, bool is_growing = false);
 
 }  // namespace tenfold

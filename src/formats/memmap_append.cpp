@@ -15,6 +15,7 @@
 #include "formats/folder_checksums.hpp"
 #include "formats/leaf_writer.hpp"
 #include "formats/memmap_append.hpp"
+#include "formats/memmap_commit_file.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/progress.hpp"
@@ -248,6 +249,7 @@ void Appender::run() {
 void append_rows(const Path& path, const TensorDict& rows) {
   const os::Directory directory = os::Directory::open(path);
   const std::string meta_name(kMetaName);
+  refuse_growing(directory);
   os::File lock = os::File::try_open_read_at(directory, meta_name);
   if (!lock.valid()) {
     throw Error(ErrorCode::file_not_found,

@@ -1,46 +1,79 @@
 #include "formats/memmap_checksums.hpp"
 
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "formats/commit.hpp"
 #include "formats/folder_checksums.hpp"
+#include "formats/memmap_commit_file.hpp"
 #include "formats/memmap_keys.hpp"
 #include "os/file.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
 
+constexpr int kMaxAttempts = 10'000;
+constexpr std::chrono::milliseconds kPause{1};
+
 /// Removes the lines of the tensors whose path begins with `prefix` from the folder's file.
 void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
-  const std::string name(kChecksumsName);
-  const os::File file = os::File::try_open_read_at(folder, name);
-  if (!file.valid()) return;
-  std::vector<ChecksumLine> lines;
-  try {
-    lines = parse_checksums(file.read_all(kMaxChecksumsBytes), file.display());
-  } catch (const Error& error) {
-    // Left for verify to report: nothing in it vouches for anything.
-    if (error.code() != ErrorCode::corrupt) throw;
-    return;
-  }
+  ChecksumsEdit edit(folder, path);
+  if (!edit.is_whole()) return;
+  std::vector<ChecksumLine> lines = edit.lines();
   const auto is_concerned = [&](const ChecksumLine& line) {
     return line.path.starts_with(prefix) && !is_metadata(line.path);
   };
   if (std::erase_if(lines, is_concerned) == 0) return;
-  const std::string text = checksums_text(lines);
-  FileReplacement replacement(path / name);
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(true);
+  edit.publish(lines);
 }
 
 }  // namespace
 
+ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
+    : path_(path / kChecksumsName) {
+  const std::string name(kChecksumsName);
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    os::File file = os::File::try_open_read_at(folder, name);
+    if (!file.valid()) return;
+    // Whoever had it locked may have replaced it meanwhile.
+    const bool locked = file.try_lock_exclusive();
+    const auto now = folder.entry_info(name);
+    if (!locked || !now || !now->same_file(file.info())) {
+      std::this_thread::sleep_for(kPause);
+      continue;
+    }
+    try {
+      lines_ = parse_checksums(file.read_all(kMaxChecksumsBytes), file.display());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt) throw;
+      return;
+    }
+    file_ = std::move(file);
+    return;
+  }
+  throw Error::io(EBUSY, path_.string(),
+                  path_.string() + ": expected nobody to hold it for long, found it locked");
+}
+
+void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
+  const std::string text = checksums_text(lines);
+  FileReplacement replacement(path_);
+  replacement.file().write_at(0, std::as_bytes(std::span(text)));
+  replacement.publish(true);
+  file_.close();
+}
+
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
+  announce_writes_in_place(folder);
   drop_lines(folder, path, "");
   // A node below the root of what was saved: the root's file vouches for it, too.
   os::Path node = std::filesystem::canonical(path);

@@ -86,6 +86,9 @@ class Folder {
   virtual std::optional<std::string> read_text(const std::string& name,
                                                std::uint64_t limit_bytes) = 0;
 
+  /// True for the root of a tree whose rows a `%commit` beside them may count.
+  virtual bool may_grow() const noexcept { return false; }
+
   /// True if all files of the tree come from one mapping.
   virtual bool is_one_mapping() const noexcept { return false; }
 

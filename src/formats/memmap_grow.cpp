@@ -11,6 +11,7 @@
 #include "core/special.hpp"
 #include "core/value_json.hpp"
 #include "formats/commit.hpp"
+#include "formats/memmap_commit_file.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "os/directory.hpp"
@@ -27,6 +28,7 @@ class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
       : path_(folder / std::string(kMetaName)), directory_(os::Directory::open(folder)) {
+    refuse_growing(directory_);
     constexpr int kMaxAttempts = 1000;
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));

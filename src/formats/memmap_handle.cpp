@@ -37,7 +37,7 @@ class DiskFile final : public StoredFile {
     if (mode == Mode::write_through) {
       return os::map_file(file_, 0, size_bytes, os::MapKind::shared_write, info_.size_bytes);
     }
-    if (size_bytes > Arena::kMaxPieceBytes) {
+    if (!arena.takes(size_bytes)) {
       return os::map_file(file_, 0, size_bytes, os::MapKind::private_copy, info_.size_bytes);
     }
     Buffer piece = arena.allocate(static_cast<std::size_t>(size_bytes));

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "formats/folder_checksums.hpp"
+#include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "os/file.hpp"
@@ -36,7 +37,8 @@ bool is_leftover(std::string_view name) {
 
 /// Of tenfold, which no key can be encoded to.
 bool is_own(std::string_view name) {
-  return name == kNotesName || name == kChecksumsName || name == kValuesName || is_clash_name(name);
+  return name == kNotesName || name == kChecksumsName || name == kValuesName ||
+         name == kCommitName || is_clash_name(name);
 }
 
 void name_entry(const MetaEntry& entry, Named& named) {

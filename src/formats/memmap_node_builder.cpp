@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "core/node.hpp"
+#include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_source.hpp"
 
@@ -163,7 +164,8 @@ class NodeBuilder {
     if (!text) {
       throw Error(ErrorCode::corrupt, where + ": file is missing: expected the unbatched tensors");
     }
-    const NodeMeta meta = parse_meta(*text, where);
+    NodeMeta meta = parse_meta(*text, where);
+    if (place_.store->live_rows() && place_.note_path.empty()) take_whole_files(*folder, meta);
     auto source = std::make_shared<FolderSource>(place_.store, std::move(folder), place_.note_path);
     const auto add_one = [&](const MetaEntry& entry) {
       if (entry.problem.empty()) {
@@ -181,6 +183,25 @@ class NodeBuilder {
     }
   }
 
+  /// Rows of unequal length that were appended since the folder's meta.json was written lie behind
+  /// what it counts; the rows' ends say how far.
+  void take_whole_files(Folder& folder, NodeMeta& meta) const {
+    for (MetaEntry& entry : meta.entries) {
+      if (entry.is_node || entry.is_nested || entry.shape.empty() || !entry.problem.empty())
+        continue;
+      std::string name = name_of(entry.key);
+      if (name.empty()) name = encode_key(entry.key) + std::string(kLeafSuffix);
+      if (name.size() > kMaxNameBytes) continue;
+      const auto file = folder.file_info(name);
+      const Shape inner(entry.shape.begin() + 1, entry.shape.end());
+      const std::uint64_t row_bytes = nbytes_of(entry.dtype, inner);
+      if (!file || row_bytes == 0) continue;
+      const auto rows = static_cast<std::int64_t>(file->size_bytes / row_bytes);
+      entry.shape[0] = std::max(entry.shape[0], rows);
+      check_leaf_size(entry);
+    }
+  }
+
   void push(const std::string& key, Node::Slot slot) {
     node_.entries.push_back({key, std::move(slot)});
   }
@@ -191,6 +212,25 @@ class NodeBuilder {
   std::shared_ptr<FolderSource> source_;
   std::unordered_map<std::string, std::string> names_;
 };
+
+/// Rows that were appended since meta.json was written are there, too.
+void take_live_rows(const NodePlace& place, NodeMeta& meta) {
+  const auto& rows = place.store->live_rows();
+  if (!rows || !place.note_path.empty()) return;
+  if (meta.batch_size.empty() || meta.batch_size[0] > *rows) {
+    const std::string where = place.folder->display() + "/" + std::string(kCommitName);
+    warn(where + ": rows: expected at least those of meta.json, " +
+         (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
+         ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+    return;
+  }
+  meta.batch_size[0] = *rows;
+  for (MetaEntry& entry : meta.entries) {
+    if (entry.is_node || entry.is_nested || entry.shape.empty()) continue;
+    entry.shape[0] = *rows;
+    if (entry.problem.empty()) check_leaf_size(entry);
+  }
+}
 
 std::shared_ptr<Node> new_node(const NodePlace& place) {
   auto node = std::make_shared<Node>();
@@ -241,6 +281,7 @@ void apply_container(const NodePlace& place, Node& node) {
 
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
+  take_live_rows(place, meta);
   node->info.batch_size = std::move(meta.batch_size);
   node->info.names = std::move(meta.names);
   node->info.device = std::move(meta.device);

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "core/node.hpp"
+#include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_handle.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
@@ -172,6 +173,22 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
   fail(place, "class " + meta.type + ": unknown");
 }
 
+namespace {
+
+/// Before meta.json is read: a writer that closes in between leaves meta.json with as many rows.
+void find_live_rows(Folder& folder, Store& store) {
+  if (!folder.may_grow()) return;
+  const auto page = read_commit_page(folder);
+  if (!page) return;
+  if (const CommitState* state = state_now(*page)) {
+    store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
+  }
+  // Slots of a ring change while they are read; who reads them looks at the page again.
+  if (page->capacity > 0) store.arena().close();
+}
+
+}  // namespace
+
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Problem>* problems) {
   Notes notes;
   const std::string notes_name(kNotesName);
@@ -182,6 +199,7 @@ TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Prob
   NodePlace root;
   root.store = std::make_shared<Store>(mode, std::move(notes), notes_where);
   root.store->collect_problems(problems);
+  find_live_rows(*folder, *root.store);
   root.folder = std::move(folder);
   TensorDict::Item item = read_node(root);
   if (const auto* tree = std::get_if<TensorDict>(&item)) {

@@ -47,6 +47,17 @@ std::string FolderSource::where(const Leaf& leaf) const {
   return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
 }
 
+std::string FolderSource::file_of(const Leaf& leaf) {
+  const std::uint64_t position = leaf.position();
+  const std::string& key = records_[position].key;
+  const std::string base_name = file_name(position);
+  if (is_clash_name(base_name)) return base_name;
+  std::string name = base_name + std::string(kLeafSuffix);
+  if (base_name == key || folder_->file_info(name) || !may_use_raw_name(key)) return name;
+  std::string raw = key + std::string(kLeafSuffix);
+  return folder_->file_info(raw) ? raw : name;
+}
+
 std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
                                                    bool for_writing) const {
   if (name.size() > kMaxNameBytes) return nullptr;

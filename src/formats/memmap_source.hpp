@@ -39,6 +39,10 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   /// Returns the bytes of the data. Throws as map().
   std::uint64_t check(const Leaf& leaf);
 
+  const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
+  /// The name of the leaf's file in its folder: the one that is there, else the one it would get.
+  std::string file_of(const Leaf& leaf);
+
  private:
   struct Record {
     std::string key;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -49,6 +50,10 @@ class Store {
   const Notes& notes() const noexcept { return notes_; }
   Arena& arena() noexcept { return arena_; }
 
+  /// Rows that the root has now, if `%commit` says so rather than meta.json.
+  const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
+  void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
+
   /// The notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
@@ -87,6 +92,7 @@ class Store {
   std::unordered_map<std::string, NodeNotes> node_notes_;
   std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
   Arena arena_;
+  std::optional<std::int64_t> live_rows_;
   std::mutex links_mutex_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;
 };

@@ -8,6 +8,7 @@
 
 #include "core/node.hpp"
 #include "formats/folder_verify.hpp"
+#include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_handle.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
@@ -74,7 +75,8 @@ VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   const os::Directory root = os::Directory::open(path);
   check_tree(FolderHandle::root(root.duplicate(), path), request, report);
-  check_folder_checksums(root, request, report);
+  const bool is_growing = root.entry_info(std::string(kCommitName)).has_value();
+  check_folder_checksums(root, request, report, is_growing);
   return report;
 }
 

@@ -1,0 +1,71 @@
+// Any bytes as a `%commit`: they are refused, or what they say holds together and survives being
+// written again. A second reading seals the slots and the header first, so that the checksums do
+// not keep the fuzzer from what lies behind them.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include <tenfold/error.hpp>
+
+#include "formats/memmap_commit_page.hpp"
+
+namespace {
+
+namespace folder = tenfold::memmap_folder;
+
+void use(std::span<const std::byte> bytes) {
+  folder::CommitPage page;
+  try {
+    page = folder::parse_commit_page(bytes, "input");
+  } catch (const tenfold::Error& error) {
+    if (error.code() != tenfold::ErrorCode::corrupt) std::abort();
+    return;
+  }
+  if (const folder::CommitState* state = folder::state_now(page)) {
+    if (page.capacity > 0 && state->num_rows > page.capacity) std::abort();
+  }
+  const folder::CommitPage again = folder::parse_commit_page(folder::encode_page(page), "again");
+  if (again.live != page.live || again.durable != page.durable) std::abort();
+}
+
+std::uint64_t number_at(const folder::CommitBytes& bytes, std::size_t offset) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+/// The same numbers with checksums that are right.
+folder::CommitBytes sealed(const folder::CommitBytes& bytes) {
+  folder::CommitPage header;
+  header.capacity = number_at(bytes, folder::kHeaderOffset + 16);
+  folder::CommitBytes made = folder::encode_page(header);
+  for (std::size_t offset = 0; offset < folder::kHeaderOffset; offset += folder::kSlotBytes) {
+    folder::CommitState state;
+    state.sequence = number_at(bytes, offset);
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset) + 8, state.boot.size(),
+                state.boot.begin());
+    state.num_rows = number_at(bytes, offset + 24);
+    state.written = number_at(bytes, offset + 32);
+    state.busy_begin = number_at(bytes, offset + 40);
+    state.busy_rows = number_at(bytes, offset + 48);
+    const auto slot = folder::encode_slot(state);
+    std::copy(slot.begin(), slot.end(), made.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  use(std::as_bytes(std::span(data, size)));
+  folder::CommitBytes bytes{};
+  if (size > 0) std::memcpy(bytes.data(), data, std::min(size, bytes.size()));
+  use(bytes);
+  use(sealed(bytes));
+  return 0;
+}

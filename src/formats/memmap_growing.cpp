@@ -1,0 +1,318 @@
+#include "formats/memmap_growing.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checksum.hpp"
+#include "core/value_json.hpp"
+#include "formats/commit.hpp"
+#include "formats/folder_checksums.hpp"
+#include "formats/memmap_checksums.hpp"
+#include "formats/memmap_growing_sums.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_meta.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// Of a ring that is written over, so many are marked on the device at once: the mark costs a sync.
+constexpr std::uint64_t kReservedParts = 16;
+
+const std::string& meta_name() {
+  static const std::string name(kMetaName);
+  return name;
+}
+
+std::string values_path(const std::string& name) { return std::string(kValuesName) + "/" + name; }
+
+Value* member(Value& object, std::string_view key) {
+  for (auto& [name, value] : std::get<Value::Object>(object.data()).members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+void set_length(Value* shape, std::uint64_t length) {
+  auto& lengths = std::get<Value::List>(shape->data()).items;
+  lengths.front() = Value(static_cast<std::int64_t>(length));
+}
+
+/// What meta.json counts of each of its tensors: key -> bytes.
+std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
+  std::unordered_map<std::string, std::uint64_t> sizes;
+  const os::File file = os::File::try_open_read_at(folder, meta_name());
+  if (!file.valid()) return sizes;
+  for (const MetaEntry& entry : parse_meta(file.read_all(kMaxMetaBytes), file.display()).entries) {
+    sizes.emplace(entry.key, entry.size_bytes);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
+                             std::vector<GrowingLeaf> leaves)
+    : path_(path), root_(std::move(root)), commit_(std::move(commit)), process_(os::process_id()) {
+  for (GrowingLeaf& leaf : leaves) leaves_.push_back({std::move(leaf), {}, nullptr, false});
+  open_files();
+  begin_checksums();
+}
+
+GrowingFolder::~GrowingFolder() = default;
+
+void GrowingFolder::check_here() const {
+  if (process_ == os::process_id()) return;
+  throw Error(ErrorCode::unsupported,
+              path_.string() +
+                  ": opened before the process forked: expected to add rows in the "
+                  "process that opened it, found its fork; open it again there");
+}
+
+std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
+  return leaf.is_unbatched ? values_path(leaf.file) : leaf.file;
+}
+
+void GrowingFolder::open_files() {
+  os::Directory values;
+  for (OpenLeaf& open : leaves_) {
+    if (open.leaf.row_bytes == 0) continue;
+    if (open.leaf.is_unbatched && !values.valid()) {
+      values = os::Directory::open_at(root_, std::string(kValuesName));
+    }
+    const os::Directory& folder = open.leaf.is_unbatched ? values : root_;
+    if (folder.entry_info(open.leaf.file)) {
+      open.file = os::File::open_read_write_at(folder, open.leaf.file);
+    } else {
+      // A tensor without elements has no file.
+      open.file = os::File::create_at(folder, open.leaf.file);
+      files_are_new_ = true;
+    }
+    const std::uint64_t found = open.file.size_bytes();
+    if (found >= open.leaf.size_bytes) continue;
+    throw Error(ErrorCode::corrupt, open.file.display() + ": the file is too short: expected " +
+                                        std::to_string(open.leaf.size_bytes) + " bytes, found " +
+                                        std::to_string(found) + "; it may be truncated");
+  }
+}
+
+void GrowingFolder::append(std::uint64_t num_rows,
+                           std::span<const std::span<const std::byte>> bytes) {
+  check_here();
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (bytes[i].empty()) continue;
+    leaves_[i].is_dirty = true;
+    leaves_[i].file.write_at(leaves_[i].leaf.size_bytes, bytes[i]);
+  }
+  CommitState next = state();
+  next.num_rows += num_rows;
+  next.written = next.num_rows;
+  is_dirty_ = true;
+  commit_.publish(next);
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    leaves_[i].leaf.size_bytes += bytes[i].size();
+    if (leaves_[i].sums) leaves_[i].sums->add(bytes[i]);
+  }
+}
+
+void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
+  const CommitState& durable = commit_.durable();
+  const std::uint64_t end = state().written + num_rows;
+  // Slots that no durable row lies in may be written without asking.
+  if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
+  CommitState next = durable;
+  next.busy_begin = durable.written % capacity();
+  const std::uint64_t wanted = end - durable.written + capacity() / kReservedParts;
+  next.busy_rows = std::min(capacity(), wanted);
+  if (next.busy_rows == durable.busy_rows) return;
+  commit_.publish_durable(next);
+}
+
+void GrowingFolder::write_slots(OpenLeaf& open, std::uint64_t first_row, std::uint64_t num_rows,
+                                std::span<const std::byte> bytes) {
+  const std::uint64_t row_bytes = open.leaf.row_bytes;
+  if (row_bytes == 0) return;
+  open.is_dirty = true;
+  const std::uint64_t slot = first_row % capacity();
+  const std::uint64_t until_end = std::min(num_rows, capacity() - slot);
+  const auto first_part = static_cast<std::size_t>(until_end * row_bytes);
+  open.file.write_at(slot * row_bytes, bytes.first(first_part));
+  open.file.write_at(0, bytes.subspan(first_part));
+}
+
+void GrowingFolder::write_ring(std::uint64_t num_rows,
+                               std::span<const std::span<const std::byte>> bytes) {
+  check_here();
+  if (num_rows == 0) return;
+  // Rows that would be written over at once are counted, and not written.
+  const std::uint64_t kept = std::min(num_rows, capacity());
+  const std::uint64_t left_out = num_rows - kept;
+  const std::uint64_t first = state().written + left_out;
+  commit_.rest();
+  reserve_durably(num_rows);
+  CommitState next = state();
+  // What a killed writer has left half written begins where we begin.
+  const std::uint64_t torn = next.busy_rows;
+  if (left_out > 0) {
+    next.busy_begin = 0;
+    next.busy_rows = capacity();
+  } else {
+    next.busy_begin = first % capacity();
+    next.busy_rows = std::max(torn, kept);
+  }
+  is_dirty_ = true;
+  commit_.publish(next);
+  try {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const std::uint64_t skipped = left_out * leaves_[i].leaf.row_bytes;
+      write_slots(leaves_[i], first, kept, bytes[i].subspan(static_cast<std::size_t>(skipped)));
+    }
+  } catch (const Error&) {
+    commit_.rest();
+    throw;
+  }
+  next.written += num_rows;
+  next.num_rows = std::min(next.written, capacity());
+  next.busy_rows = torn > num_rows ? torn - num_rows : 0;
+  next.busy_begin = next.written % capacity();
+  commit_.publish(next);
+}
+
+void GrowingFolder::begin_checksums() {
+  if (capacity() > 0 || commit_.was_written_in_place()) return;
+  ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) return;
+  has_checksums_ = true;
+  const auto counted = counted_bytes(root_);
+  std::unordered_map<std::string, std::uint64_t> counted_values;
+  const os::Directory values = os::Directory::try_open_at(root_, std::string(kValuesName));
+  if (values.valid()) counted_values = counted_bytes(values);
+  std::unordered_map<std::string, std::vector<ChecksumLine>> lines;
+  for (const ChecksumLine& line : edit.lines()) lines[line.path].push_back(line);
+  bool too_far = false;
+  for (OpenLeaf& open : leaves_) {
+    const GrowingLeaf& leaf = open.leaf;
+    if (leaf.row_bytes == 0) continue;
+    const auto& sizes = leaf.is_unbatched ? counted_values : counted;
+    const auto size = sizes.find(leaf.key);
+    const auto covered = covered_bytes(lines[path_of(leaf)]);
+    if (size == sizes.end() || !covered || *covered < size->second) continue;
+    open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
+    // Rows of a flush whose meta.json was lost: the lines go before the bytes are written over.
+    too_far |= *covered > leaf.size_bytes;
+  }
+  edit.close();
+  if (too_far) write_checksums(false);
+}
+
+void GrowingFolder::write_checksums(bool with_metadata) {
+  ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) {
+    has_checksums_ = false;
+    return;
+  }
+  if (commit_.was_written_in_place()) {
+    for (OpenLeaf& open : leaves_) open.sums.reset();
+  }
+  std::unordered_map<std::string, std::vector<ChecksumLine>> of_leaves;
+  for (const OpenLeaf& open : leaves_) of_leaves[path_of(open.leaf)];
+  const std::string metas[] = {meta_name(), values_path(meta_name())};
+  std::vector<ChecksumLine> kept;
+  for (const ChecksumLine& line : edit.lines()) {
+    const auto leaf = of_leaves.find(line.path);
+    if (leaf != of_leaves.end()) {
+      leaf->second.push_back(line);
+    } else if (line.path != metas[0] && line.path != metas[1]) {
+      kept.push_back(line);
+    }
+  }
+  for (OpenLeaf& open : leaves_) {
+    if (!open.sums) continue;
+    const std::string path = path_of(open.leaf);
+    // Lines that somebody has taken out meanwhile stay out.
+    if (!open.sums->add_lines(path, of_leaves[path], kept)) open.sums.reset();
+  }
+  if (with_metadata) {
+    for (const std::string& name : metas) {
+      const os::Directory values = os::Directory::try_open_at(root_, std::string(kValuesName));
+      if (name != metas[0] && !values.valid()) continue;
+      const os::File file = os::File::open_read_at(name == metas[0] ? root_ : values, meta_name());
+      add_lines_of(file, name, kept);
+    }
+  }
+  edit.publish(kept);
+  for (OpenLeaf& open : leaves_) {
+    if (open.sums) open.sums->published();
+  }
+}
+
+void GrowingFolder::write_meta(const Path& folder, bool unbatched) {
+  const os::File file = os::File::open_read_at(os::Directory::open(folder), meta_name());
+  const std::string before = file.read_all(kMaxMetaBytes);
+  Value document = from_json(before, file.display());
+  if (!unbatched) set_length(member(document, "shape"), state().num_rows);
+  for (const OpenLeaf& open : leaves_) {
+    const GrowingLeaf& leaf = open.leaf;
+    if (leaf.is_unbatched != unbatched) continue;
+    Value* entry = member(document, leaf.key);
+    if (entry == nullptr) {
+      throw Error(ErrorCode::corrupt, file.display() + ": tensor \"" + leaf.key +
+                                          "\": expected it there, as when the data set was "
+                                          "opened, found it gone; another tool wrote the file");
+    }
+    set_length(member(*entry, "shape"),
+               unbatched ? leaf.size_bytes / leaf.row_bytes : state().num_rows);
+  }
+  const std::string text = to_json(document);
+  if (text == before) return;
+  FileReplacement replacement(folder / meta_name());
+  replacement.file().write_at(0, std::as_bytes(std::span(text)));
+  replacement.publish(true);
+}
+
+void GrowingFolder::flush() {
+  check_here();
+  if (!is_dirty_) return;
+  bool any_unbatched = false;
+  for (OpenLeaf& open : leaves_) {
+    any_unbatched |= open.leaf.is_unbatched;
+    if (!open.is_dirty) continue;
+    open.file.sync();
+    open.is_dirty = false;
+  }
+  if (files_are_new_) {
+    if (any_unbatched) os::Directory::open_at(root_, std::string(kValuesName)).sync();
+    root_.sync();
+    files_are_new_ = false;
+  }
+  if (capacity() > 0) commit_.publish_durable(state());
+  if (has_checksums_) {
+    write_checksums(false);
+    metadata_waits_ = true;
+  }
+  // Rows of unequal length first: that their file counts more than the rows need harms nobody.
+  if (any_unbatched) write_meta(path_ / kValuesName, true);
+  write_meta(path_, false);
+  is_dirty_ = false;
+}
+
+void GrowingFolder::close() {
+  flush();
+  if (capacity() == 0) {
+    for (OpenLeaf& open : leaves_) {
+      // What an append that failed has left.
+      if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
+        open.file.truncate(open.leaf.size_bytes);
+        open.file.sync();
+      }
+    }
+    if (metadata_waits_) write_checksums(true);
+    root_.remove_file(std::string(kCommitName));
+    root_.sync();
+  }
+  commit_.unlock();
+}
+
+}  // namespace tenfold::memmap_folder

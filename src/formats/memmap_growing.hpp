@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+#include "formats/memmap_commit_file.hpp"
+#include "os/directory.hpp"
+
+namespace tenfold::memmap_folder {
+
+class LeafSums;
+
+/// One tensor of a folder that rows are added to.
+struct GrowingLeaf {
+  std::string key;
+  std::string file;              ///< its name, in the folder or, if unbatched, in `%values`
+  bool is_unbatched = false;     ///< rows of unequal length, counted by another tensor
+  std::uint64_t row_bytes = 0;   ///< of one index of its first dimension
+  std::uint64_t size_bytes = 0;  ///< committed
+};
+
+/// Adds rows to a folder of one node while others read it.
+///
+/// append(): the bytes go behind what is committed of every leaf (pwrite), then one slot of
+/// `%commit` says so. A kill before that leaves the rows there were; what lies behind them is
+/// written over by the next append. A ring instead marks the slots that it is about to write over
+/// as busy, writes them and moves on.
+///
+/// flush(): leaves to the device, `%checksums`, `%values/meta.json`, and last meta.json, each in
+/// one step: after a power loss the rows of the last flush are there, or of the one under way.
+///
+/// Thread safety: none; one thread at a time.
+class GrowingFolder {
+ public:
+  /// Holds the lock of `commit`, whose rows `leaves` have.
+  GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
+                std::vector<GrowingLeaf> leaves);
+  GrowingFolder(const GrowingFolder&) = delete;
+  GrowingFolder& operator=(const GrowingFolder&) = delete;
+  ~GrowingFolder();
+
+  const CommitState& state() const noexcept { return commit_.state(); }
+  std::uint64_t capacity() const noexcept { return commit_.capacity(); }
+  std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
+
+  /// One run of bytes a leaf, in their order; `num_rows` rows. Throws Error(io) with nothing
+  /// appended.
+  void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
+  /// The same into the next slots of a ring; of more than `capacity` rows the last ones. After an
+  /// error the slots that it was about to write over are gone.
+  void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
+  void flush();
+  /// flush(), and the folder is as if it had been saved with these rows: no `%commit` (but a
+  /// ring's), metadata vouched for again.
+  void close();
+
+ private:
+  struct OpenLeaf {
+    GrowingLeaf leaf;
+    os::File file;
+    std::unique_ptr<LeafSums> sums;  ///< null: no checksum vouches for it
+    bool is_dirty = false;           ///< written since the last flush
+  };
+
+  void check_here() const;
+  void open_files();
+  void reserve_durably(std::uint64_t num_rows);
+  void write_slots(OpenLeaf& leaf, std::uint64_t first_row, std::uint64_t num_rows,
+                   std::span<const std::byte> bytes);
+  void begin_checksums();
+  void write_checksums(bool with_metadata);
+  void write_meta(const Path& folder, bool unbatched);
+  std::string path_of(const GrowingLeaf& leaf) const;
+
+  Path path_;
+  os::Directory root_;
+  CommitFile commit_;
+  std::vector<OpenLeaf> leaves_;
+  std::uint64_t process_;
+  bool files_are_new_ = false;   ///< entries of folders wait for a sync
+  bool is_dirty_ = false;        ///< rows were added since the last flush
+  bool has_checksums_ = false;   ///< `%checksums` is there and whole
+  bool metadata_waits_ = false;  ///< its lines were taken out and come back with close()
+};
+
+}  // namespace tenfold::memmap_folder
