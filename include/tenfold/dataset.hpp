@@ -16,6 +16,7 @@
 namespace tenfold {
 
 struct DatasetState;
+class Growth;
 
 /// How rows become a batch.
 struct BatchOptions {
@@ -34,7 +35,13 @@ struct BatchOptions {
 ///
 /// A Dataset is a handle; views (range, select, take, ...) copy no row and compose.
 ///
-/// Thread safety: all const members may be called from any thread.
+/// Opened with Mode::write_through, rows can be added and changed, while others read:
+///
+///   tenfold::Dataset ds = tenfold::create("buffer", schema, {.capacity = 1'000'000});
+///   ds.append(batch);   // whoever opens or refreshes it now sees these rows, whole
+///   ds.flush();         // and after a power loss too
+///
+/// Thread safety: all const members may be called from any thread, also while one thread appends.
 class Dataset {
  public:
   /// Throws what open() throws, Error(invalid_argument) if it is no table, Error(corrupt) if its
@@ -42,7 +49,7 @@ class Dataset {
   explicit Dataset(const Path& path, Mode mode = Mode::read);
   explicit Dataset(TensorDict tree);
 
-  std::int64_t size() const noexcept;
+  std::int64_t size() const;
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// The rows at these positions, as often and in the order as named.
@@ -78,14 +85,57 @@ class Dataset {
   /// with the first source that is exhausted.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  /// What it was made of, for those who want the tree itself; of concat and mix the first.
+  // Rows are added and changed by the handle that was opened with Mode::write_through, a folder's;
+  // views, and handles opened to read, throw Error(unsupported).
+
+  /// Adds rows behind those there are; in a ring, over the oldest ones. They are visible, all at
+  /// once, to whoever opens or refreshes the data set afterwards, and survive the death of this
+  /// process; a power loss only after flush(). Returns the new size(). Throws
+  /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
+  /// rows (EBUSY) or the disk is full; with nothing appended.
+  std::int64_t append(const Batch& rows);
+  /// The same with a tree of rows: batch_size [B], its schema that of this data set.
+  std::int64_t append(const TensorDict& rows);
+  /// Writes columns of some rows in place; readers may see a row half written. No checksum
+  /// vouches for the data set's tensors afterwards. Throws Error(invalid_argument) for a position
+  /// outside [0, size()) and for what does not fit, Error(unsupported) for rows of unequal length.
+  void update(std::span<const std::int64_t> positions, const Batch& rows);
+  /// Brings all rows to the device, and meta.json up to date: tensordict sees them from now on.
+  void flush();
+  /// flush(); afterwards another process may append. Reading goes on, appending throws.
+  void close();
+  /// Sees the rows that others have added since it was opened. Not for views.
+  void refresh();
+  /// Rows that a ring has room for; 0 if it is none.
+  std::int64_t capacity() const;
+  /// The slot of a ring that the next row goes to, else size().
+  std::int64_t cursor() const;
+
+  /// What it was made of when it was opened; of concat and mix the first.
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  const std::shared_ptr<const DatasetState>& state() const noexcept { return state_; }
+  /// The rows as they are now, which stay as they are when others come.
+  std::shared_ptr<const DatasetState> state() const;
   explicit Dataset(std::shared_ptr<const DatasetState> state) : state_(std::move(state)) {}
 
  private:
-  std::shared_ptr<const DatasetState> state_;
+  Growth& growth(const char* what) const;
+
+  std::shared_ptr<const DatasetState> state_;  ///< when it was opened
+  std::shared_ptr<Growth> growth_;             ///< of what was opened from a path; views have none
 };
+
+struct CreateOptions {
+  /// Rows of zeros to begin with, for processes that write disjoint rows in place.
+  std::int64_t num_rows = 0;
+  /// Not 0: a ring of so many rows, empty to begin with. All columns have rows of equal size.
+  std::int64_t capacity = 0;
+};
+
+/// Makes a data set of these columns on disk, durably, and opens it with Mode::write_through. Where
+/// the columns are stored is chosen anew. Throws Error(io) (EEXIST) if there is something at
+/// `path`, Error(invalid_argument) for a schema without columns and for options that exclude each
+/// other, Error(unsupported) for a ring of rows of unequal length.
+Dataset create(const Path& path, const Schema& schema, const CreateOptions& options = {});
 
 }  // namespace tenfold

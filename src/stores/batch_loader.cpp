@@ -69,6 +69,8 @@ struct BatchLoader::State {
 
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
+  // The rows there are now: what is appended later is the next loader's.
+  dataset = Dataset(dataset.state());
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
 }

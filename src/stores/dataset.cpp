@@ -10,7 +10,9 @@
 
 #include "base/text.hpp"
 #include "stores/dataset_state.hpp"
+#include "stores/growth.hpp"
 #include "stores/mix_pattern.hpp"
+#include "stores/ring_guard.hpp"
 
 namespace tenfold {
 namespace {
@@ -23,21 +25,6 @@ std::vector<const StoredColumn*> stored_columns(const Table& table) {
   std::vector<const StoredColumn*> columns;
   for (std::size_t i = 0; i < table.schema().size(); ++i) columns.push_back(&table.stored(i));
   return columns;
-}
-
-std::shared_ptr<const DatasetState> state_of(TensorDict tree) {
-  auto state = std::make_shared<DatasetState>();
-  auto table = std::make_shared<const Table>(std::move(tree));
-  state->schema = table->schema();
-  state->order = row_range(0, table->num_rows());
-  state->parts.push_back({table, 0, stored_columns(*table)});
-  return state;
-}
-
-OpenOptions open_options(Mode mode) {
-  OpenOptions options;
-  options.mode = mode;
-  return options;
 }
 
 /// What rows of both must have in common; where they are stored may differ.
@@ -108,16 +95,16 @@ Joined join(std::span<const Dataset> sources) {
   std::int64_t first_row = 0;
   for (const Dataset& source : sources) {
     const auto indices = matching_columns(joined.state->schema, source.schema());
+    const auto state = source.state();
     std::int64_t end = first_row;
-    for (const DatasetPart& part : source.state()->parts) {
+    for (const DatasetPart& part : state->parts) {
       DatasetPart moved{part.table, first_row + part.first_row, {}};
       for (const std::size_t index : indices) moved.columns.push_back(part.columns[index]);
       end = moved.first_row + part.table->num_rows();
       joined.state->parts.push_back(std::move(moved));
     }
-    joined.orders.push_back(first_row == 0
-                                ? source.state()->order
-                                : std::make_shared<MovedOrder>(source.state()->order, first_row));
+    joined.orders.push_back(first_row == 0 ? state->order
+                                           : std::make_shared<MovedOrder>(state->order, first_row));
     first_row = end;
   }
   return joined;
@@ -139,32 +126,51 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
 
 }  // namespace
 
-Dataset::Dataset(const Path& path, Mode mode) : Dataset(open(path, open_options(mode))) {}
+std::shared_ptr<const DatasetState> state_of(TensorDict tree) {
+  auto state = std::make_shared<DatasetState>();
+  auto table = std::make_shared<const Table>(std::move(tree));
+  state->schema = table->schema();
+  state->order =
+      table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
+  state->parts.push_back({table, 0, stored_columns(*table)});
+  return state;
+}
+
+Dataset::Dataset(const Path& path, Mode mode) : growth_(std::make_shared<Growth>(path, mode)) {
+  state_ = growth_->state();
+}
 
 Dataset::Dataset(TensorDict tree) : state_(state_of(std::move(tree))) {}
 
-std::int64_t Dataset::size() const noexcept { return state_->order->size(); }
+std::shared_ptr<const DatasetState> Dataset::state() const {
+  return growth_ ? growth_->state() : state_;
+}
+
+std::int64_t Dataset::size() const { return growth_ ? growth_->size() : state_->order->size(); }
 
 const Schema& Dataset::schema() const noexcept { return state_->schema; }
 
 const TensorDict& Dataset::tree() const noexcept { return state_->parts[0].table->tree(); }
 
 Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions& options) const {
-  check_positions(positions, size());
+  const auto state = this->state();
+  check_positions(positions, state->order->size());
   std::vector<std::int64_t> rows(positions.begin(), positions.end());
-  state_->order->map(rows);
-  return gather(*state_, rows, options);
+  state->order->map(rows);
+  return gather(*state, rows, options);
 }
 
 Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& options) const {
-  if (begin < 0 || begin > end || end > size()) {
-    fail("rows: expected a range inside [0, " + std::to_string(size()) + "), found [" +
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  if (begin < 0 || begin > end || end > size) {
+    fail("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
          std::to_string(begin) + ", " + std::to_string(end) + ")");
   }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), begin);
-  state_->order->map(rows);
-  return gather(*state_, rows, options);
+  state->order->map(rows);
+  return gather(*state, rows, options);
 }
 
 Tensor Dataset::column(std::string_view name) const {
@@ -175,23 +181,30 @@ Tensor Dataset::column(std::string_view name) const {
          "found " +
          describe(selected.schema().columns()[0]) + "; take its rows()");
   }
-  const auto first = state_->order->contiguous_from();
-  if (first && state_->parts.size() == 1) {
-    return selected.state()->parts[0].columns[0]->values.narrow(*first, *first + size());
+  const DatasetState& state = *selected.state_;
+  const auto first = state.order->contiguous_from();
+  // Of a ring a copy: what is mapped may be written over at any time.
+  if (first && state.parts.size() == 1 && !state.parts[0].table->ring()) {
+    // Whoever gets it may write through it.
+    if (growth_) growth_->will_write_in_place();
+    return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
   }
   BatchOptions options;
   options.num_threads = 0;
-  return selected.rows(0, size(), options).columns()[0].values;
+  return selected.rows(0, selected.size(), options).columns()[0].values;
 }
 
 Dataset Dataset::range(std::int64_t begin, std::int64_t end) const {
-  begin = std::clamp<std::int64_t>(begin, 0, size());
-  end = std::clamp<std::int64_t>(end, begin, size());
-  return with_order(*state_, sub_order(state_->order, begin, end - begin));
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  begin = std::clamp<std::int64_t>(begin, 0, size);
+  end = std::clamp<std::int64_t>(end, begin, size);
+  return with_order(*state, sub_order(state->order, begin, end - begin));
 }
 
 Dataset Dataset::select(const std::vector<std::string>& names) const {
-  auto made = std::make_shared<DatasetState>(*state_);
+  const auto state = this->state();
+  auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
   for (DatasetPart& part : made->parts) part.columns.clear();
   for (const std::string& name : names) {
@@ -204,7 +217,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
       if (exact != nullptr ? exact != &column : !inside) continue;
       columns.push_back(column);
       for (std::size_t k = 0; k < made->parts.size(); ++k) {
-        made->parts[k].columns.push_back(state_->parts[k].columns[i]);
+        made->parts[k].columns.push_back(state->parts[k].columns[i]);
       }
     }
     if (columns.size() > before) continue;
@@ -226,46 +239,51 @@ Dataset Dataset::take(Tensor positions) const {
          std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
   }
   Tensor kept = positions.contiguous();
-  check_positions(kept.span<std::int64_t>(), size());
-  return with_order(*state_, taken_order(state_->order, std::move(kept)));
+  const auto state = this->state();
+  check_positions(kept.span<std::int64_t>(), state->order->size());
+  return with_order(*state, taken_order(state->order, std::move(kept)));
 }
 
 Dataset Dataset::filter(const Tensor& mask) const {
-  if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size()) {
-    fail("filter: expected a bool mask of shape [" + std::to_string(size()) + "], found " +
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
+    fail("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
          std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
   std::vector<std::int64_t> positions;
   const auto* bytes = flags.raw_data();
-  for (std::int64_t i = 0; i < size(); ++i) {
+  for (std::int64_t i = 0; i < size; ++i) {
     if (bytes[i] != std::byte{0}) positions.push_back(i);
   }
   return with_order(
-      *state_, taken_order(state_->order, Tensor::from(std::span<const std::int64_t>(positions))));
+      *state, taken_order(state->order, Tensor::from(std::span<const std::int64_t>(positions))));
 }
 
 std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
                                     std::optional<std::uint64_t> seed) const {
+  const Dataset whole(state());
+  const std::int64_t size = whole.size();
   std::int64_t total = 0;
   for (const std::int64_t part : sizes) {
-    if (part < 0 || part > size() - total) {
+    if (part < 0 || part > size - total) {
       total = -1;
       break;
     }
     total += part;
   }
-  if (total != size()) {
-    fail("split: expected sizes that sum to " + std::to_string(size()) + ", found " +
+  if (total != size) {
+    fail("split: expected sizes that sum to " + std::to_string(size) + ", found " +
          base::list_text(sizes));
   }
   std::vector<Dataset> parts;
   std::int64_t begin = 0;
-  const Permutation permutation(size(), seed.value_or(0));
+  const Permutation permutation(size, seed.value_or(0));
   for (const std::int64_t part : sizes) {
-    parts.push_back(
-        seed ? with_order(*state_, permuted_order(state_->order, permutation, begin, part))
-             : range(begin, begin + part));
+    parts.push_back(seed ? with_order(*whole.state_,
+                                      permuted_order(whole.state_->order, permutation, begin, part))
+                         : whole.range(begin, begin + part));
     begin += part;
   }
   return parts;
@@ -276,11 +294,12 @@ Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
     fail("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) + " of " +
          std::to_string(world_size));
   }
+  const Dataset whole(state());
   // The first size() % world_size parts have one row more.
-  const std::int64_t least = size() / world_size;
-  const std::int64_t longer = size() % world_size;
+  const std::int64_t least = whole.size() / world_size;
+  const std::int64_t longer = whole.size() % world_size;
   const std::int64_t begin = rank * least + std::min(rank, longer);
-  return range(begin, begin + least + (rank < longer ? 1 : 0));
+  return whole.range(begin, begin + least + (rank < longer ? 1 : 0));
 }
 
 Dataset Dataset::concat(std::span<const Dataset> parts) {
@@ -298,5 +317,36 @@ Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> w
   joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
 }
+
+Growth& Dataset::growth(const char* what) const {
+  if (growth_) return *growth_;
+  throw Error(ErrorCode::unsupported,
+              std::string("data set: ") + what +
+                  ": expected a data set that was opened from a path, found a view or one in "
+                  "memory; use the data set it was made of");
+}
+
+std::int64_t Dataset::append(const Batch& rows) { return growth("append").append(rows); }
+
+std::int64_t Dataset::append(const TensorDict& rows) {
+  const Dataset table(rows);
+  return append(table.rows(0, table.size()));
+}
+
+void Dataset::update(std::span<const std::int64_t> positions, const Batch& rows) {
+  growth("rows in place").update(positions, rows);
+}
+
+void Dataset::flush() { growth("flush").flush(); }
+
+void Dataset::close() {
+  if (growth_) growth_->close();
+}
+
+void Dataset::refresh() { growth("refresh").refresh(); }
+
+std::int64_t Dataset::capacity() const { return growth_ ? growth_->capacity() : 0; }
+
+std::int64_t Dataset::cursor() const { return growth_ ? growth_->cursor() : size(); }
 
 }  // namespace tenfold

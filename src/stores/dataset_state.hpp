@@ -27,6 +27,9 @@ struct DatasetState {
   BufferPool pool;
 };
 
+/// A state of the rows of one tree, all of them in their order.
+std::shared_ptr<const DatasetState> state_of(TensorDict tree);
+
 /// Copies rows (of all parts, numbered through) into a batch. Throws Error(corrupt) where the ends
 /// of rows of unequal length make no sense.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,

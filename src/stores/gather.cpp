@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "os/thread_pool.hpp"
 #include "stores/dataset_state.hpp"
 #include "stores/gather_rows.hpp"
+#include "stores/ring_guard.hpp"
 
 namespace tenfold {
 namespace {
@@ -373,11 +375,50 @@ class Gatherer {
   std::uint64_t fixed_bytes_ = 0;
 };
 
+/// Row `from` of a tensor of rows to row `to` of another one.
+void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::size_t to) {
+  if (rows.numel() == 0) return;
+  const auto row_bytes =
+      static_cast<std::size_t>(rows.nbytes()) / static_cast<std::size_t>(rows.shape()[0]);
+  std::memcpy(into.raw_data() + to * row_bytes, rows.raw_data() + from * row_bytes, row_bytes);
+}
+
+/// Rows that were written over while they were copied are copied again, fewer each time. Rings have
+/// columns of fixed rows only.
+void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
+                     std::vector<std::size_t> torn, const BatchOptions& options, Batch& batch) {
+  while (!torn.empty()) {
+    std::vector<std::int64_t> again;
+    again.reserve(torn.size());
+    for (const std::size_t place : torn) again.push_back(rows[place]);
+    const RingWatch watch(state, again);
+    const Batch copied = Gatherer(state, again, options).run();
+    const std::vector<std::size_t> still = watch.torn();
+    for (std::size_t column = 0; column < batch.columns().size(); ++column) {
+      const BatchColumn& from = copied.columns()[column];
+      const BatchColumn& into = batch.columns()[column];
+      for (std::size_t i = 0; i < torn.size(); ++i) {
+        copy_row(from.values, i, into.values, torn[i]);
+        if (from.valid.dtype() == DType::bool_) copy_row(from.valid, i, into.valid, torn[i]);
+      }
+    }
+    std::vector<std::size_t> left;
+    left.reserve(still.size());
+    for (const std::size_t i : still) left.push_back(torn[i]);
+    // Whoever writes them needs the core more than we do.
+    if (!left.empty()) std::this_thread::yield();
+    torn = std::move(left);
+  }
+}
+
 }  // namespace
 
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options) {
-  return Gatherer(state, rows, options).run();
+  const RingWatch watch(state, rows);
+  Batch batch = Gatherer(state, rows, options).run();
+  if (watch.is_needed()) copy_torn_again(state, rows, watch.torn(), options, batch);
+  return batch;
 }
 
 }  // namespace tenfold

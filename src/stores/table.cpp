@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "stores/ring_guard.hpp"
 
 namespace tenfold {
 namespace {
@@ -159,7 +160,10 @@ void check_table(const TensorDict& tree, const Schema& schema) {
 }
 
 Table::Table(TensorDict tree)
-    : tree_(std::move(tree)), num_rows_(num_rows_of(tree_)), schema_(Schema::of(tree_)) {
+    : tree_(std::move(tree)),
+      num_rows_(num_rows_of(tree_)),
+      schema_(Schema::of(tree_)),
+      ring_(RingGuard::of(tree_)) {
   const Parts parts(tree_, num_rows_);
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {

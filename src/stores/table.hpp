@@ -11,6 +11,8 @@
 
 namespace tenfold {
 
+class RingGuard;
+
 /// The rows that `tree` has. Throws Error(invalid_argument) if it is no table.
 std::int64_t num_rows_of(const TensorDict& tree);
 
@@ -40,12 +42,15 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
+  /// Of a ring, whose rows may be written over while they are read; else null.
+  const std::shared_ptr<const RingGuard>& ring() const noexcept { return ring_; }
 
  private:
   TensorDict tree_;
   std::int64_t num_rows_ = 0;
   Schema schema_;
   std::vector<StoredColumn> stored_;
+  std::shared_ptr<const RingGuard> ring_;
 };
 
 }  // namespace tenfold

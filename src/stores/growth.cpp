@@ -1,0 +1,310 @@
+#include "stores/growth.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/commit.hpp"
+#include "formats/memmap_checksums.hpp"
+#include "formats/memmap_handle.hpp"
+#include "formats/memmap_reader.hpp"
+#include "formats/memmap_source.hpp"
+#include "stores/ring_guard.hpp"
+
+namespace tenfold {
+
+namespace folder = memmap_folder;
+
+namespace {
+
+[[noreturn]] void refuse(const Path& path, const std::string& what) {
+  throw Error(ErrorCode::unsupported, path.string() + ": " + what);
+}
+
+/// The file of a leaf of the root. Throws Error(unsupported) for what is stored in another way than
+/// data sets are.
+folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
+                                 const std::string& column) {
+  const std::string where = "column " + base::quote(column) + ": ";
+  if (role.key.size() != 1) {
+    refuse(path, where + "rows cannot be added to nested nodes: expected a data set of one node, " +
+                     "found entry " + base::quote(dotted(role.key)) +
+                     "; make one by create() or ingest()");
+  }
+  const TensorDict::Item item = tree.get(role.key);
+  const auto& leaf = std::get<Leaf>(item);
+  auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
+  auto* handle =
+      source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
+  if (handle == nullptr || handle->may_grow() == role.is_unbatched ||
+      leaf.is_unbatched() != role.is_unbatched) {
+    refuse(path, where +
+                     "rows cannot be added: expected its tensors to lie as those of a data "
+                     "set, found others; make one by create() or ingest()");
+  }
+  if (role.key[0] == "shape" || role.key[0] == "device" || role.key[0] == "_type") {
+    refuse(path, where + "its tensor has a name that tensordict's metadata hides: expected " +
+                     "another one; make a data set by create() or ingest()");
+  }
+  if (role.is_unbatched && role.row_bytes == 0) {
+    refuse(path, where + "elements of 0 bytes cannot be counted: expected at least one");
+  }
+  return {role.key[0], source->file_of(leaf), role.is_unbatched, role.row_bytes, 0};
+}
+
+/// The bytes of an unbatched leaf that the rows need: where the last of them ends.
+std::uint64_t last_end(const Tensor& ends) {
+  const std::int64_t count = ends.numel();
+  return count == 0 ? 0 : static_cast<std::uint64_t>(ends.data<std::int64_t>()[count - 1]);
+}
+
+}  // namespace
+
+Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(path)), mode_(mode) {
+  if (mode_ == Mode::write_through && probe(path_) == "memmap") {
+    lock_ = lock_for_writing_through(path_);
+  }
+  const Lock lock(mutex_);
+  current();
+}
+
+TensorDict Growth::open_tree() const {
+  // Adding rows leaves the checksums of those that are there; writing in place drops them.
+  if (lock_.valid()) return folder::open_tree(lock_.duplicate(), path_, mode_);
+  OpenOptions options;
+  options.mode = mode_;
+  return open(path_, options);
+}
+
+const std::shared_ptr<const DatasetState>& Growth::current() {
+  if (state_) return state_;
+  state_ = state_of(open_tree());
+  size_ = state_->order->size();
+  if (roles_.empty()) {
+    schema_ = state_->schema;
+    roles_ = leaf_roles(schema_);
+  }
+  return state_;
+}
+
+std::shared_ptr<const DatasetState> Growth::state() {
+  const Lock lock(mutex_);
+  return current();
+}
+
+std::int64_t Growth::size() {
+  const Lock lock(mutex_);
+  return known_size();
+}
+
+/// To count rows that were appended, nothing is mapped.
+std::int64_t Growth::known_size() {
+  if (size_ < 0) current();
+  return size_;
+}
+
+void Growth::forget() noexcept {
+  state_ = nullptr;
+  size_ = -1;
+}
+
+void Growth::refresh() {
+  const Lock lock(mutex_);
+  forget();
+  current();
+}
+
+void Growth::require_writable(const char* what) const {
+  if (mode_ != Mode::write_through) {
+    refuse(path_, std::string(what) +
+                      ": expected a data set opened with mode \"r+\", found one "
+                      "opened to read");
+  }
+  if (closed_) refuse(path_, std::string(what) + ": it was closed: open it again");
+}
+
+void Growth::require_folder() const {
+  if (lock_.valid()) return;
+  refuse(path_, "rows cannot be added in this format: expected a folder, found one file; " +
+                    std::string("convert() it to a folder"));
+}
+
+std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state) {
+  const TensorDict& tree = state.parts[0].table->tree();
+  std::vector<folder::GrowingLeaf> leaves;
+  std::size_t batched = 0;
+  for (const LeafRole& role : roles_) {
+    const Column& column = state.schema.columns()[role.column];
+    folder::GrowingLeaf leaf = growing_leaf(path_, tree, role, column.name());
+    const StoredColumn& stored = *state.parts[0].columns[role.column];
+    auto count = static_cast<std::uint64_t>(state.parts[0].table->num_rows());
+    if (role.is_unbatched) {
+      count = last_end(stored.ends);
+      if (role.part == LeafRole::Part::values && stored.item_ends.numel() > 0) {
+        count = count == 0
+                    ? 0
+                    : static_cast<std::uint64_t>(stored.item_ends.data<std::int64_t>()[count - 1]);
+      }
+    } else {
+      ++batched;
+    }
+    leaf.size_bytes = count * role.row_bytes;
+    leaves.push_back(std::move(leaf));
+  }
+  std::size_t found = 0;
+  tree.for_each([&](const std::string&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr || !leaf->is_unbatched()) ++found;
+  });
+  if (found != batched) {
+    refuse(path_,
+           "rows cannot be added: expected the tensors of its schema alone, found others "
+           "beside them");
+  }
+  return leaves;
+}
+
+/// Takes the lock and everything that appending needs; once.
+void Growth::start() {
+  if (writer_) return;
+  require_folder();
+  // First the lock: from then on nobody else adds rows to those that are found.
+  folder::CommitFile commit(path_, lock_);
+  forget();
+  const auto state = current();
+  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.duplicate(), std::move(commit),
+                                                    leaves_of(*state));
+}
+
+std::int64_t Growth::append(const Batch& rows) {
+  const Lock lock(mutex_);
+  require_writable("append");
+  start();
+  check_rows(schema_, rows, path_.string());
+  if (rows.num_rows() == 0) return known_size();
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < roles_.size(); ++i) {
+    const std::uint64_t row_bytes = roles_[i].row_bytes;
+    lengths.push_back(
+        row_bytes == 0 ? 0 : static_cast<std::int64_t>(writer_->size_bytes(i) / row_bytes));
+  }
+  const std::vector<Tensor> tensors = leaf_tensors(roles_, schema_, rows, lengths);
+  std::vector<std::span<const std::byte>> bytes;
+  for (const Tensor& tensor : tensors) {
+    bytes.emplace_back(tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes()));
+  }
+  const auto count = static_cast<std::uint64_t>(rows.num_rows());
+  const auto shown = static_cast<std::uint64_t>(size_);
+  try {
+    if (writer_->capacity() > 0) {
+      writer_->write_ring(count, bytes);
+    } else {
+      writer_->append(count, bytes);
+    }
+  } catch (...) {
+    forget();
+    throw;
+  }
+  const folder::CommitState& now = writer_->state();
+  // A ring that is full and whole shows the slots that it showed before.
+  if (now.num_rows != shown || now.busy_rows > 0) {
+    forget();
+    if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);
+  }
+  return known_size();
+}
+
+void Growth::mark_in_place() {
+  if (in_place_ || mode_ != Mode::write_through) return;
+  in_place_ = true;
+  if (lock_.valid()) folder::drop_leaf_checksums(lock_, path_);
+}
+
+void Growth::will_write_in_place() {
+  const Lock lock(mutex_);
+  mark_in_place();
+}
+
+void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) {
+  const Lock lock(mutex_);
+  require_writable("rows in place");
+  const auto state = current();
+  const auto count = static_cast<std::int64_t>(positions.size());
+  if (rows.num_rows() != count) {
+    throw Error(ErrorCode::invalid_argument, path_.string() + ": rows in place: expected " +
+                                                 std::to_string(count) + " rows, found " +
+                                                 std::to_string(rows.num_rows()));
+  }
+  for (const std::int64_t position : positions) {
+    if (position >= 0 && position < size_) continue;
+    throw Error(ErrorCode::invalid_argument, path_.string() + ": row: expected an index in [0, " +
+                                                 std::to_string(size_) + "), found " +
+                                                 std::to_string(position));
+  }
+  check_rows(state->schema, rows, path_.string(), true);
+  for (const BatchColumn& found : rows.columns()) {
+    if (!found.column.has_ends()) continue;
+    refuse(path_, "column " + base::quote(found.column.name()) +
+                      ": rows of unequal length cannot be changed in place: expected columns of "
+                      "rows of one size; append() a new row");
+  }
+  mark_in_place();
+  std::vector<std::int64_t> slots(positions.begin(), positions.end());
+  state->order->map(slots);
+  for (const LeafRole& role : roles_) {
+    const Column& column = state->schema.columns()[role.column];
+    const BatchColumn* found = find_column(rows, column);
+    if (found == nullptr) continue;
+    const StoredColumn& stored = *state->parts[0].columns[role.column];
+    const bool is_valid = role.part == LeafRole::Part::valid;
+    const Tensor from = is_valid ? valid_of(column, *found, count) : found->values.contiguous();
+    const Tensor& into = is_valid ? stored.valid : stored.values;
+    if (from.nbytes() == 0) continue;
+    if (!into.buffer().writable()) {
+      refuse(path_,
+             "column " + base::quote(column.name()) + ": expected bytes that can be written");
+    }
+    const std::uint64_t stride_bytes = is_valid ? 1 : stored.stride_bytes;
+    const auto row_bytes = static_cast<std::size_t>(role.row_bytes);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      std::memcpy(into.raw_data() + static_cast<std::uint64_t>(slots[i]) * stride_bytes,
+                  from.raw_data() + i * row_bytes, row_bytes);
+    }
+  }
+}
+
+void Growth::flush() {
+  const Lock lock(mutex_);
+  require_writable("flush");
+  if (in_place_) current()->parts[0].table->tree().flush();
+  if (writer_) writer_->flush();
+}
+
+void Growth::close() {
+  const Lock lock(mutex_);
+  if (closed_ || mode_ != Mode::write_through) return;
+  if (in_place_) current()->parts[0].table->tree().flush();
+  if (writer_) writer_->close();
+  // What is read from now on is what it was closed with.
+  current();
+  writer_ = nullptr;
+  closed_ = true;
+}
+
+std::int64_t Growth::capacity() {
+  const Lock lock(mutex_);
+  const auto& ring = current()->parts[0].table->ring();
+  return ring ? static_cast<std::int64_t>(ring->capacity()) : 0;
+}
+
+std::int64_t Growth::cursor() {
+  const Lock lock(mutex_);
+  const auto& ring = current()->parts[0].table->ring();
+  return ring ? static_cast<std::int64_t>(ring->now().written % ring->capacity()) : known_size();
+}
+
+}  // namespace tenfold

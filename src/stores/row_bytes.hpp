@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tenfold/batch.hpp>
+#include <tenfold/schema.hpp>
+#include <tenfold/tensor.hpp>
+
+namespace tenfold {
+
+/// What a leaf that rows are added to is to its column.
+struct LeafRole {
+  enum class Part : std::uint8_t { values, ends, item_ends, valid };
+  std::size_t column = 0;  ///< of the schema
+  Part part = Part::values;
+  KeyPath key;
+  bool is_unbatched = false;
+  std::uint64_t row_bytes = 0;
+};
+
+/// The leaves of all columns, in their order.
+std::vector<LeafRole> leaf_roles(const Schema& schema);
+
+/// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
+/// `schema`, all of them or (`some`) a part, and values that can be stored as they are: dtypes,
+/// shapes of rows, offsets that rise within their values.
+void check_rows(const Schema& schema, const Batch& rows, const std::string& where,
+                bool some = false);
+
+/// The column of `rows` that is called as `column`, or null.
+const BatchColumn* find_column(const Batch& rows, const Column& column);
+
+/// Which rows of a nullable column have a value: a batch tells of missing floats by NaN, of others
+/// by `valid`; bool [num_rows].
+Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
+
+/// The bytes of `rows` for each leaf, contiguous. `lengths`: the elements that each leaf has
+/// already, which the ends of rows count on from.
+std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
+                                 const Batch& rows, const std::vector<std::int64_t>& lengths);
+
+}  // namespace tenfold

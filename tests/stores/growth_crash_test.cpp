@@ -1,0 +1,185 @@
+// Data sets that grow, killed at every change, refused every change, and robbed of their power at
+// every moment: the rows of one commit or of the next, and no row in parts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+
+#include "core/notes.hpp"
+#include "os/process.hpp"
+#include "stores/table_of.hpp"
+#include "support/crash_harness.hpp"
+
+namespace tenfold::test {
+namespace {
+
+/// Row i: id i, x [i, i + 1/2], text of i letters.
+Batch rows_of(std::int64_t begin, std::int64_t end, bool with_text) {
+  NodeInfo info;
+  info.batch_size = {end - begin};
+  info.schema = from_json(
+      with_text ? R"({"columns": {"id": {"dtype": "int64"}, "x": {"dtype": "float32", "shape": [2]},
+                                  "name": {"dtype": "string"}}})"
+                : R"({"columns": {"id": {"dtype": "int64"},
+                                  "x": {"dtype": "float32", "shape": [2]}}})",
+      "test");
+  TensorDict tree(info);
+  std::vector<std::int64_t> ids;
+  std::vector<float> x;
+  std::string text;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t i = begin; i < end; ++i) {
+    ids.push_back(i);
+    x.insert(x.end(), {static_cast<float>(i), static_cast<float>(i) + 0.5F});
+    text.append(static_cast<std::size_t>(i), static_cast<char>('a' + i));
+    ends.push_back(static_cast<std::int64_t>(text.size()));
+  }
+  tree.set("id", ints(ids));
+  tree.set("x", Tensor::from(std::span<const float>(x), {end - begin, 2}));
+  if (with_text) {
+    tree.set("name", TensorDict::Item(unbatched(bytes_tensor(text))));
+    tree.set("name.end", ints(ends));
+  }
+  return Dataset(tree).rows(0, end - begin);
+}
+
+/// The ids of all rows, or {-1} if one is in parts.
+std::vector<std::int64_t> whole_ids(const Path& path, bool with_text) {
+  if (!verify(path).ok()) return {-1};
+  const Dataset ds(path);
+  const Batch batch = ds.rows(0, ds.size());
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < ds.size(); ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    const std::int64_t id = batch.at("id").span<std::int64_t>()[row];
+    const auto x = batch.at("x").span<float>().subspan(2 * row, 2);
+    const bool text_fits =
+        !with_text || batch.text("name", i) ==
+                          std::string(static_cast<std::size_t>(id), static_cast<char>('a' + id));
+    if (x[0] != static_cast<float>(id) || x[1] != x[0] + 0.5F || !text_fits) return {-1};
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+using Ids = std::vector<std::int64_t>;
+
+Found which_appended(const Path& path) {
+  const Ids ids = whole_ids(path, true);
+  if (ids == Ids{0, 1}) return Found::old_version;
+  return ids == Ids{0, 1, 2, 3, 4} ? Found::new_version : Found::neither;
+}
+
+CrashCase append_case(bool attached_before) {
+  CrashCase crash;
+  crash.name = "Append";
+  crash.file_name = "rows";
+  crash.make_old = [attached_before](const Path& path) {
+    const Batch rows = rows_of(0, 2, true);
+    std::vector<Column> columns;
+    for (const BatchColumn& column : rows.columns()) columns.push_back(column.column);
+    Dataset ds = create(path, Schema(columns));
+    ds.append(rows);
+    // Flushed only: the page of a writer that was killed afterwards is there.
+    attached_before ? ds.flush() : ds.close();
+  };
+  crash.make_new = [](const Path& path, bool durable) {
+    Dataset ds(path, Mode::write_through);
+    if (which_appended(path) == Found::old_version) ds.append(rows_of(2, 5, true));
+    if (durable) ds.flush();
+    if (durable) ds.close();
+  };
+  crash.which = which_appended;
+  return crash;
+}
+
+Found which_in_ring(const Path& path) {
+  set_warning_handler([](const std::string&) {});
+  Ids ids = whole_ids(path, false);
+  set_warning_handler(nullptr);
+  std::sort(ids.begin(), ids.end());
+  // What was about to be written over may be gone: never in parts.
+  if (ids == Ids{2, 3, 4, 5} || ids == Ids{5}) return Found::old_version;
+  return ids == Ids{5, 6, 7, 8} ? Found::new_version : Found::neither;
+}
+
+CrashCase ring_case() {
+  CrashCase crash;
+  crash.name = "Ring";
+  crash.file_name = "ring";
+  crash.make_old = [](const Path& path) {
+    const Batch rows = rows_of(0, 6, false);
+    std::vector<Column> columns;
+    for (const BatchColumn& column : rows.columns()) columns.push_back(column.column);
+    Dataset ds = create(path, Schema(columns), {.capacity = 4});
+    ds.append(rows);
+    ds.close();
+  };
+  crash.make_new = [](const Path& path, bool durable) {
+    Dataset ds(path, Mode::write_through);
+    if (which_in_ring(path) == Found::old_version) ds.append(rows_of(6, 9, false));
+    if (durable) ds.flush();
+  };
+  crash.which = which_in_ring;
+  return crash;
+}
+
+/// The same, looked at when the system runs again.
+CrashCase after_a_boot(CrashCase crash) {
+  const auto which = crash.which;
+  crash.which = [which](const Path& path) {
+    os::set_boot_id(os::BootId{std::byte{9}});
+    return which(path);
+  };
+  return crash;
+}
+
+class GrowthCrash : public ::testing::Test {
+ protected:
+  void TearDown() override { os::set_boot_id(std::nullopt); }
+};
+
+constexpr int kTrials = 48;
+
+TEST_F(GrowthCrash, AppendSurvivesAKillAtEveryChange) {
+  for (const bool attached : {false, true}) {
+    for (const bool durable : {false, true}) {
+      expect_survives_kill_at_every_change(append_case(attached), durable, true);
+    }
+  }
+}
+
+TEST_F(GrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+  for (const int system_errno : {ENOSPC, EIO}) {
+    expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
+    expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
+  }
+}
+
+TEST_F(GrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+  expect_survives_power_loss(after_a_boot(append_case(false)), true, kTrials, 2026);
+}
+
+TEST_F(GrowthCrash, RingSurvivesAKillAtEveryChange) {
+  expect_survives_kill_at_every_change(ring_case(), false, true);
+  expect_survives_kill_at_every_change(ring_case(), true, true);
+}
+
+TEST_F(GrowthCrash, RingSurvivesTheFailureOfEveryChange) {
+  expect_survives_failure_of_every_change(ring_case(), true, true, ENOSPC);
+  expect_survives_failure_of_every_change(ring_case(), false, true, EIO);
+}
+
+TEST_F(GrowthCrash, RingSurvivesAPowerLossAtEveryMoment) {
+  expect_survives_power_loss(after_a_boot(ring_case()), true, kTrials, 11);
+}
+
+}  // namespace
+}  // namespace tenfold::test

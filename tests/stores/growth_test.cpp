@@ -1,0 +1,450 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/memmap.hpp>
+
+#include "os/fault.hpp"
+#include "os/process.hpp"
+#include "stores/table_of.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::int64_t> ids_of(const Dataset& ds) {
+  const Batch batch = ds.rows(0, ds.size());
+  const auto ids = batch.at("id").span<std::int64_t>();
+  return {ids.begin(), ids.end()};
+}
+
+Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
+
+/// An empty data set of x, id and flag, opened to be written.
+Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
+  return create(path, schema_of(test::numbers(1)), options);
+}
+
+template <class Call>
+void expect_error(ErrorCode code, const std::string& text, const Call& call) {
+  try {
+    call();
+    FAIL() << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+}
+
+/// As if the power had been lost and was back.
+class NextBoot {
+ public:
+  NextBoot() { os::set_boot_id(os::BootId{std::byte{7}}); }
+  ~NextBoot() { os::set_boot_id(std::nullopt); }
+  NextBoot(const NextBoot&) = delete;
+  NextBoot& operator=(const NextBoot&) = delete;
+};
+
+void flip_a_bit(const Path& file, std::streamoff offset) {
+  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekg(offset);
+  const char byte = static_cast<char>(stream.get());
+  stream.seekp(offset);
+  stream.put(static_cast<char>(byte ^ 4));
+}
+
+TEST(Growth, AppendsRowsOfEveryKindOfColumn) {
+  const test::TemporaryFolder folder;
+  Dataset ds = create(folder / "rows", schema_of(test::ragged()));
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(ds.append(test::ragged()), 4);
+  EXPECT_EQ(ds.append(test::ragged()), 8);
+  for (const bool closed : {false, true}) {
+    if (closed) ds.close();
+    const Dataset read(folder / "rows");
+    const Batch batch = read.rows(std::array<std::int64_t, 3>{6, 7, 0});
+    EXPECT_EQ(batch.text("name", 1), "Zo\xC3\xAB");
+    EXPECT_EQ(batch.text("name", 2), "Ann");
+    EXPECT_THAT(batch.at("tokens").span<std::int32_t>(), ElementsAre(3, 4, 5, 6, 1, 2));
+    EXPECT_THAT(batch.column("tags").item_offsets.span<std::int64_t>(),
+                ElementsAre(0, 0, 4, 7, 12));
+    EXPECT_THAT(batch.at("age").span<std::int64_t>(), ElementsAre(50, 0, 30));
+    EXPECT_EQ(batch.column("age").valid.raw_data()[0], std::byte{1});
+    EXPECT_EQ(batch.column("age").valid.raw_data()[1], std::byte{0});
+    EXPECT_TRUE(verify(folder / "rows").ok());
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "rows/%commit"));
+  EXPECT_EQ(open_memmap(folder / "rows", Mode::read).batch_size(), Shape{8});
+}
+
+TEST(Growth, AppendsToWhatWasSaved) {
+  const test::TemporaryFolder folder;
+  save(test::ragged(), folder / "text");
+  save(test::numbers(10), folder / "numbers");
+  Dataset text(folder / "text", Mode::write_through);
+  EXPECT_EQ(text.append(text.rows(0, 4)), 8);
+  EXPECT_EQ(text.rows(0, 8).text("name", 5), "Bobby");
+  Dataset numbers(folder / "numbers", Mode::write_through);
+  EXPECT_EQ(numbers.append(test::numbers(5, 10)), 15);
+  numbers.close();
+  EXPECT_EQ(ids_of(Dataset(folder / "numbers")).back(), 14);
+}
+
+TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  Dataset reader(folder / "rows");
+  const Tensor column = reader.column("id");
+  const Dataset view = reader.range(1, 3);
+  BatchLoader loader(ds, {.batch_size = 100});
+  ds.append(test::numbers(100'000, 3));
+  EXPECT_EQ(ds.size(), 100'003);
+  EXPECT_EQ(reader.size(), 3);
+  reader.refresh();
+  EXPECT_EQ(reader.size(), 100'003);
+  EXPECT_EQ(ids_of(reader).back(), 100'002);
+  EXPECT_THAT(column.span<std::int64_t>(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(ids_of(view), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(loader.size(), 1);
+  EXPECT_EQ(open(folder / "rows").batch_size(), Shape{100'003});
+}
+
+TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
+  const test::TemporaryFolder folder;
+  {
+    Dataset ds = numbers_at(folder / "rows");
+    ds.append(test::numbers(3));
+    ds.flush();
+    ds.append(test::numbers(4, 3));
+  }
+  EXPECT_EQ(Dataset(folder / "rows").size(), 7);
+  const NextBoot boot;
+  EXPECT_EQ(Dataset(folder / "rows").size(), 3);
+  EXPECT_TRUE(verify(folder / "rows").ok());
+  Dataset ds(folder / "rows", Mode::write_through);
+  EXPECT_EQ(ds.append(test::numbers(1, 100)), 4);
+  ds.close();
+  EXPECT_THAT(ids_of(Dataset(folder / "rows")), ElementsAre(0, 1, 2, 100));
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(Growth, LeavesChecksumsThatFindAFlippedBit) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  NodeInfo info;
+  info.batch_size = {5};
+  TensorDict rows(info);
+  // 5 MiB a commit: blocks of 16 MiB end within them.
+  rows.set("x", Tensor::zeros(DType::uint8, {5, 1 << 20}));
+  Dataset ds = create(path, schema_of(rows));
+  const std::uint64_t at_first = verify(path).num_checksums;
+  for (int i = 0; i < 9; ++i) {
+    ds.append(rows);
+    if (i % 2 == 1) ds.flush();
+    ASSERT_TRUE(verify(path).ok()) << i;
+  }
+  ds.close();
+  const VerifyReport report = verify(path);
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_checksums, at_first + 3);  // of 45 MiB
+  // Opened again, and rows added: the checksums of those before stay.
+  Dataset again(path, Mode::write_through);
+  again.append(rows);
+  again.close();
+  EXPECT_EQ(verify(path).num_checksums, at_first + 4);
+  for (const std::streamoff offset : {3, 20 << 20, (50 << 20) - 1}) {
+    flip_a_bit(path / "x.memmap", offset);
+    EXPECT_FALSE(verify(path).ok()) << offset;
+    flip_a_bit(path / "x.memmap", offset);
+    EXPECT_TRUE(verify(path).ok()) << offset;
+  }
+  flip_a_bit(path / "meta.json", 20);
+  EXPECT_FALSE(verify(path).ok());
+}
+
+TEST(Growth, DropsTheChecksumsOfRowsThatAreWrittenInPlace) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  ds.append(test::numbers(10));
+  ds.flush();
+  ds.append(test::numbers(10, 10));
+  Dataset other(path, Mode::write_through);
+  other.update(std::array<std::int64_t, 2>{3, 15},
+               Dataset(test::numbers(2, 70)).select({"id"}).rows(0, 2));
+  ds.flush();
+  EXPECT_TRUE(verify(path).ok());
+  ds.close();
+  EXPECT_TRUE(verify(path).ok());
+  const std::vector<std::int64_t> ids = ids_of(Dataset(path));
+  EXPECT_EQ(ids[3], 70);
+  EXPECT_EQ(ids[15], 71);
+  EXPECT_EQ(ids[4], 4);
+}
+
+TEST(Growth, RefusesRowsThatDoNotFitAndAppendsNothing) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(2));
+  TensorDict bad = test::numbers(2);
+  bad.set("id", Tensor::zeros(DType::int32, {2}));
+  expect_error(ErrorCode::invalid_argument, "column \"id\": dtype: expected int64, found int32",
+               [&] { ds.append(bad); });
+  bad = test::numbers(2);
+  bad.set("x", Tensor::zeros(DType::float32, {2, 4}));
+  expect_error(ErrorCode::invalid_argument, "column \"x\": shape of a row: expected [3]",
+               [&] { ds.append(bad); });
+  const Batch part = Dataset(test::numbers(2)).select({"id"}).rows(0, 2);
+  expect_error(ErrorCode::invalid_argument, "column \"x\": expected it in the rows",
+               [&] { ds.append(part); });
+  bad = test::numbers(2);
+  bad.set("y", Tensor::zeros(DType::float32, {2}));
+  expect_error(ErrorCode::invalid_argument, "column \"y\": expected a column of the data set",
+               [&] { ds.append(bad); });
+  EXPECT_EQ(ds.size(), 2);
+  EXPECT_EQ(Dataset(folder / "rows").size(), 2);
+}
+
+TEST(Growth, HasOneWriterAtATime) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  ds.append(test::numbers(1));
+  Dataset other(path, Mode::write_through);
+  expect_error(ErrorCode::io, "by process " + std::to_string(os::process_id()),
+               [&] { other.append(test::numbers(1)); });
+  expect_error(ErrorCode::unsupported, "close() it",
+               [&] { append_memmap(path, test::numbers(1)); });
+  expect_error(ErrorCode::io, "in use", [&] { save(test::numbers(1), path); });
+  ds.close();
+  EXPECT_EQ(other.append(test::numbers(1, 1)), 2);
+  expect_error(ErrorCode::unsupported, "was closed", [&] { ds.append(test::numbers(1)); });
+  EXPECT_EQ(ds.size(), 1);
+}
+
+TEST(Growth, IsRefusedOfViewsAndOfWhatWasOpenedToRead) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(5));
+  Dataset view = ds.range(0, 3);
+  expect_error(ErrorCode::unsupported, "found a view", [&] { view.append(test::numbers(1)); });
+  expect_error(ErrorCode::unsupported, "found a view", [&] { view.refresh(); });
+  Dataset reader(folder / "rows");
+  expect_error(ErrorCode::unsupported, "mode \"r+\"", [&] { reader.append(test::numbers(1)); });
+  expect_error(ErrorCode::unsupported, "mode \"r+\"",
+               [&] { reader.update(std::array<std::int64_t, 1>{0}, ds.rows(0, 1)); });
+  save(test::numbers(3), folder / "rows.tdz");
+  Dataset archive(folder / "rows.tdz", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "expected a folder",
+               [&] { archive.append(test::numbers(1)); });
+  archive.update(std::array<std::int64_t, 1>{1}, Dataset(test::numbers(1, 9)).rows(0, 1));
+  archive.close();
+  EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
+}
+
+TEST(Growth, OfNestedNodesIsRefusedByName) {
+  const test::TemporaryFolder folder;
+  TensorDict tree = test::numbers(3);
+  tree.set("camera", test::numbers(3));
+  save(tree, folder / "rows");
+  Dataset ds(folder / "rows", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "nested nodes", [&] { ds.append(ds.rows(0, 1)); });
+  EXPECT_EQ(Dataset(folder / "rows").size(), 3);
+}
+
+TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 5});
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(ds.capacity(), 5);
+  EXPECT_EQ(ds.append(test::numbers(3)), 3);
+  EXPECT_EQ(ds.cursor(), 3);
+  EXPECT_EQ(ds.append(test::numbers(4, 3)), 5);
+  EXPECT_EQ(ds.cursor(), 2);
+  EXPECT_THAT(ids_of(ds), ElementsAre(5, 6, 2, 3, 4));
+  EXPECT_THAT(ids_of(Dataset(folder / "ring")), ElementsAre(5, 6, 2, 3, 4));
+  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 are left of them
+  EXPECT_THAT(ids_of(ds), ElementsAre(15, 16, 17, 18, 14));
+  EXPECT_EQ(ds.cursor(), 4);
+  EXPECT_EQ(open_memmap(folder / "ring", Mode::read).batch_size(), Shape{5});
+  ds.close();
+  Dataset again(folder / "ring", Mode::write_through);
+  again.append(test::numbers(1, 19));
+  EXPECT_THAT(ids_of(again), ElementsAre(15, 16, 17, 18, 19));
+  EXPECT_TRUE(verify(folder / "ring").ok());
+}
+
+TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
+  ds.append(test::numbers(4));
+  const Dataset reader(folder / "ring");
+  ds.append(test::numbers(1, 4));
+  EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
+}
+
+/// Throws at the write of that number.
+class RefuseAWrite : public os::ChangeObserver {
+ public:
+  explicit RefuseAWrite(int at) : at_(at), previous_(os::set_change_observer(this)) {}
+  ~RefuseAWrite() override { os::set_change_observer(previous_); }
+  void before(const os::Change& change) override {
+    if (change.kind == os::Change::Kind::write && at_-- == 0) {
+      throw Error::io(ENOSPC, "injected", "injected: no space");
+    }
+  }
+  void after(const os::Change&, std::uint64_t) override {}
+
+ private:
+  int at_;
+  os::ChangeObserver* previous_;
+};
+
+TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "ring";
+  {
+    Dataset ds = numbers_at(path, {.capacity = 6});
+    ds.append(test::numbers(6));
+    ds.append(test::numbers(1, 6));  // the durable mark is made
+    const RefuseAWrite refuse(2);    // busy, one column, and then no more
+    EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
+    EXPECT_EQ(ds.size(), 4);
+  }
+  test::Warnings warnings;
+  {
+    const Dataset reader(path);
+    EXPECT_THAT(ids_of(reader), ElementsAre(6, 3, 4, 5));
+    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("2 rows were being written over")));
+    EXPECT_THAT(ids_of(reader.range(1, 3)), ElementsAre(3, 4));
+  }
+  Dataset ds(path, Mode::write_through);
+  EXPECT_EQ(ds.append(test::numbers(1, 20)), 5);
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
+  EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
+}
+
+TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "ring";
+  Dataset ds = numbers_at(path, {.capacity = 32});
+  ds.append(test::numbers(32));
+  ds.flush();
+  ds.append(test::numbers(4, 32));
+  {
+    const NextBoot boot;
+    test::Warnings warnings;
+    const Dataset reader(path);
+    // Four were written over, and two more were marked as about to be.
+    EXPECT_EQ(reader.size(), 26);
+    EXPECT_EQ(ids_of(reader).front(), 6);
+    EXPECT_EQ(ids_of(reader).back(), 31);
+    EXPECT_EQ(reader.cursor(), 0);
+  }
+  ds.flush();
+  const NextBoot boot;
+  EXPECT_EQ(Dataset(path).size(), 32);
+  EXPECT_EQ(Dataset(path).cursor(), 4);
+}
+
+TEST(Create, MakesZerosThatAreWrittenInPlace) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows", {.num_rows = 8});
+  EXPECT_EQ(ds.size(), 8);
+  EXPECT_EQ(ids_of(ds), std::vector<std::int64_t>(8, 0));
+  Dataset other(folder / "rows", Mode::write_through);
+  other.update(std::array<std::int64_t, 2>{7, 1}, Dataset(test::numbers(2, 3)).rows(0, 2));
+  EXPECT_THAT(ids_of(ds), ElementsAre(0, 4, 0, 0, 0, 0, 0, 3));
+  EXPECT_TRUE(verify(folder / "rows").ok());
+  EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
+}
+
+TEST(Create, StoresColumnsOfAnyName) {
+  const test::TemporaryFolder folder;
+  std::vector<Column> columns;
+  for (const char* name : {"shape", "device", "_type", "a/b", "..", "x", "X", "x.end", ""}) {
+    Column column;
+    column.path = {name};
+    column.dtype = DType::int64;
+    columns.push_back(column);
+  }
+  columns[5].kind = ColumnKind::string;  // its ends would like to be called as another column
+  columns[5].dtype = DType::uint8;
+  columns[5].nullable = true;
+  Dataset ds = create(folder / "rows", Schema(columns));
+  std::vector<BatchColumn> rows;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    BatchColumn row;
+    row.column = columns[i];
+    row.values = test::ints({static_cast<std::int64_t>(i)});
+    if (i == 5) {
+      row.values = test::bytes_tensor("text");
+      row.offsets = test::ints({0, 4});
+    }
+    rows.push_back(row);
+  }
+  ds.append(Batch(1, rows));
+  ds.append(Batch(1, rows));
+  ds.close();
+  const Batch read = Dataset(folder / "rows").rows(1, 2);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (i == 5) continue;
+    EXPECT_EQ(read.columns()[i].values.data<std::int64_t>()[0], static_cast<int>(i));
+  }
+  EXPECT_EQ(read.text("x", 0), "text");
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(Create, RefusesWhatCannotBe) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "rows");
+  expect_error(ErrorCode::io, "expected nothing there", [&] { numbers_at(folder / "rows"); });
+  expect_error(ErrorCode::invalid_argument, "found both",
+               [&] { numbers_at(folder / "a", {.num_rows = 1, .capacity = 1}); });
+  expect_error(ErrorCode::invalid_argument, "found -1",
+               [&] { numbers_at(folder / "a", {.num_rows = -1}); });
+  expect_error(ErrorCode::invalid_argument, "at least one column",
+               [&] { create(folder / "a", Schema()); });
+  expect_error(ErrorCode::unsupported, "column \"tokens\": the slots of a ring have one size",
+               [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+}
+
+TEST(Growth, WithADamagedPageIsAnErrorThatNamesTheWayOut) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  {
+    Dataset ds = numbers_at(path);
+    ds.append(test::numbers(3));
+    ds.flush();
+    ds.append(test::numbers(3, 3));
+  }
+  std::filesystem::resize_file(path / "%commit", 100);
+  expect_error(ErrorCode::corrupt, "to go back to the rows of the last flush, remove the file",
+               [&] { Dataset ds(path); });
+  expect_error(ErrorCode::corrupt, "expected 4096 bytes, found 100",
+               [&] { Dataset(path, Mode::write_through); });
+  EXPECT_FALSE(verify(path).ok());
+  std::filesystem::remove(path / "%commit");
+  EXPECT_EQ(Dataset(path).size(), 3);
+}
+
+}  // namespace
+}  // namespace tenfold
