@@ -14,6 +14,7 @@
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
+#include "rows_in.hpp"
 
 namespace tenfold::python {
 
@@ -81,6 +82,28 @@ nb::object row_of(const DatasetHandle& self, std::int64_t position) {
   const std::int64_t row = position < 0 ? position + size : position;
   const Batch batch = without_gil([&] { return self.dataset.rows(std::span(&row, 1)); });
   return BatchMaker(self.dataset.schema(), nb::none()).row(batch);
+}
+
+std::int64_t append(DatasetHandle& self, std::int64_t num_rows, nb::object columns) {
+  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
+  return without_gil([&] { return self.dataset.append(rows); });
+}
+
+void update(DatasetHandle& self, nb::object positions, std::int64_t num_rows, nb::object columns) {
+  const auto values = positions_from(positions, self.dataset.size());
+  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
+  without_gil([&] { self.dataset.update(values, rows); });
+}
+
+DatasetHandle create_at(nb::object path, const std::string& schema, std::int64_t num_rows,
+                        std::int64_t capacity) {
+  const Path target = path_from(path);
+  return {without_gil([&] {
+    CreateOptions options;
+    options.num_rows = num_rows;
+    options.capacity = capacity;
+    return create(target, Schema::from_json(schema, "schema"), options);
+  })};
 }
 
 std::vector<Dataset> datasets_of(const std::vector<DatasetHandle>& handles) {
@@ -157,6 +180,20 @@ void bind_dataset(nb::module_& module) {
                   [](const NodeHandle& tree) {
                     return DatasetHandle{without_gil([&] { return Dataset(tree.node); })};
                   })
+      .def_static("open_path",
+                  [](nb::object path, const std::string& mode) {
+                    const Path source = path_from(path);
+                    const Mode how = mode_from(mode);
+                    return DatasetHandle{without_gil([&] { return Dataset(source, how); })};
+                  })
+      .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
+      .def("append", append, "num_rows"_a, "columns"_a)
+      .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)
+      .def("flush", [](DatasetHandle& self) { without_gil([&] { self.dataset.flush(); }); })
+      .def("close", [](DatasetHandle& self) { without_gil([&] { self.dataset.close(); }); })
+      .def("refresh", [](DatasetHandle& self) { without_gil([&] { self.dataset.refresh(); }); })
+      .def("capacity", [](const DatasetHandle& self) { return self.dataset.capacity(); })
+      .def("cursor", [](const DatasetHandle& self) { return self.dataset.cursor(); })
       .def("__len__", [](const DatasetHandle& self) { return self.dataset.size(); })
       .def("schema_json",
            [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })

@@ -38,6 +38,7 @@ _EXPORTS = {
         "accumulate",
         "collate",
         "concat",
+        "create",
         "mix",
         "permutation",
     ],

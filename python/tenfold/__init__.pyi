@@ -32,6 +32,7 @@ from tenfold.dataset import Schema as Schema
 from tenfold.dataset import accumulate as accumulate
 from tenfold.dataset import collate as collate
 from tenfold.dataset import concat as concat
+from tenfold.dataset import create as create
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
 from tenfold.dataset._iterable import IterableDataset as IterableDataset

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tenfold.dataset._accumulate import Window, accumulate
 from tenfold.dataset._batch_loader import BatchLoader
+from tenfold.dataset._create import create
 from tenfold.dataset._dataset import Dataset, concat, mix
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._rows import Rows, collate
@@ -24,6 +25,7 @@ __all__ = [
     "accumulate",
     "collate",
     "concat",
+    "create",
     "mix",
     "permutation",
 ]

@@ -7,6 +7,7 @@ import os
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold.dataset._growing import Growing
 from tenfold.dataset._indexing import Positions, positions_of
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples
@@ -34,7 +35,7 @@ class _Map:
         self.batched = batched
 
 
-class Dataset:
+class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any format that is read.
 
     Nothing is read until rows are asked for: a data set may be larger than memory.
@@ -56,7 +57,8 @@ class Dataset:
 
     Args:
         source: A path, or an opened TensorDict.
-        mode: ``"r"`` or ``"c"``: the files never change.
+        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be added (`append`) and
+            written in place (``ds[i] = row``); columns ``ds["x"]`` write through to the file.
         transform: The same as ``.map(transform)``.
 
     Raises:
@@ -70,24 +72,28 @@ class Dataset:
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
-            node = _core.open(self._path, mode, "")
+            self._native = _core.Dataset.open_path(self._path, mode)
         else:
             self._path = None
-            node = _core.tree(source, "data set")
-        self._native = _core.Dataset.open(node)
+            self._native = _core.Dataset.open(_core.tree(source, "data set"))
+            mode = "r"
         self._mode = mode
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._maps: tuple[_Map, ...] = ()
         if transform is not None:
             self._maps = (_Map(transform, False),)
 
+    @classmethod
+    def _of_native(cls, native: Any, path: str, mode: Mode) -> Dataset:
+        made = object.__new__(cls)
+        made._path, made._native, made._mode = path, native, mode
+        made._steps = made._maps = ()
+        return made
+
     # --- what it holds ---
 
-    def __len__(self) -> int:
-        return len(self._native)
-
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         """The columns: name -> dtype, shape of a row, ragged, nullable."""
         return Schema.from_json(self._native.schema_json())
 
@@ -352,6 +358,7 @@ def _joined(native: Any, datasets: Sequence[Dataset]) -> Dataset:
     joined.__dict__.update(datasets[0].__dict__)
     joined._native = native
     joined._path = None
+    joined._mode = "r"
     return joined
 
 

@@ -1,0 +1,105 @@
+#include "rows_in.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "array_in.hpp"
+#include "tree_in.hpp"
+
+namespace tenfold::python {
+namespace {
+
+[[noreturn]] void raise_type(const Column& column, nb::handle found) {
+  const char* expected = column.kind == ColumnKind::string ? "str" : "bytes";
+  const std::string message = "column \"" + column.name() + "\": expected " + expected +
+                              ", found " + Py_TYPE(found.ptr())->tp_name;
+  PyErr_SetObject(PyExc_TypeError, text(message).ptr());
+  throw nb::python_error();
+}
+
+Tensor tensor_from(nb::handle object) {
+  if (std::optional<Tensor> tensor = tensor_of_torch(object)) return std::move(*tensor);
+  nb::dict only;
+  only["values"] = object;
+  return TreeBuilder("rows").root(only).at("values");
+}
+
+/// Text one after the other, and where each ends.
+class Texts {
+ public:
+  explicit Texts(const Column& column) : column_(column) {}
+
+  void add(nb::handle item) {
+    if (item.is_none()) {
+      ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
+      return;
+    }
+    if (column_.kind == ColumnKind::string) {
+      if (!PyUnicode_Check(item.ptr())) raise_type(column_, item);
+      Py_ssize_t size = 0;
+      if (const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size)) {
+        bytes_.append(characters, static_cast<std::size_t>(size));
+      } else {
+        PyErr_Clear();
+        bytes_ += utf8(item);
+      }
+    } else {
+      if (!PyBytes_Check(item.ptr())) raise_type(column_, item);
+      bytes_.append(PyBytes_AS_STRING(item.ptr()),
+                    static_cast<std::size_t>(PyBytes_GET_SIZE(item.ptr())));
+    }
+    ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
+  }
+
+  std::int64_t count() const { return static_cast<std::int64_t>(ends_.size()) - 1; }
+  Tensor offsets() const { return Tensor::from(std::span<const std::int64_t>(ends_)); }
+  Tensor values() const {
+    const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes_.data());
+    return Tensor::from(std::span<const std::uint8_t>(begin, bytes_.size()));
+  }
+
+ private:
+  const Column& column_;
+  std::string bytes_;
+  std::vector<std::int64_t> ends_ = {0};
+};
+
+void take_text(nb::handle rows, BatchColumn& into) {
+  Texts texts(into.column);
+  if (!into.column.ragged) {
+    for (const nb::handle row : rows) texts.add(row);
+    into.offsets = texts.offsets();
+  } else {
+    std::vector<std::int64_t> ends = {0};
+    for (const nb::handle row : rows) {
+      if (!row.is_none()) {
+        for (const nb::handle item : row) texts.add(item);
+      }
+      ends.push_back(texts.count());
+    }
+    into.offsets = Tensor::from(std::span<const std::int64_t>(ends));
+    into.item_offsets = texts.offsets();
+  }
+  into.values = texts.values();
+}
+
+}  // namespace
+
+Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns) {
+  std::vector<BatchColumn> made;
+  for (const nb::handle entry : columns) {
+    BatchColumn column;
+    column.column = schema.columns().at(nb::cast<std::size_t>(entry[0]));
+    if (column.column.is_text()) {
+      take_text(nb::object(entry[1]), column);
+    } else {
+      column.values = tensor_from(nb::object(entry[1]));
+      if (column.column.ragged) column.offsets = tensor_from(nb::object(entry[2])).contiguous();
+    }
+    if (const nb::object valid = entry[3]; !valid.is_none()) column.valid = tensor_from(valid);
+    made.push_back(std::move(column));
+  }
+  return {num_rows, std::move(made)};
+}
+
+}  // namespace tenfold::python

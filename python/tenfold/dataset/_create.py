@@ -1,0 +1,170 @@
+"""New data sets on disk, for rows to come."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from tenfold import _core
+from tenfold._arrays import DTYPES, dtype_name, is_array
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._schema import Column, Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold._io import PathLike
+
+_PYTHON_TYPES = {float: "float64", int: "int64", bool: "bool", str: "string", bytes: "bytes"}
+
+
+def create(
+    path: PathLike,
+    schema_or_example: Any,
+    num_rows: int | None = None,
+    capacity: int | None = None,
+) -> Dataset:
+    """Makes a data set on disk and opens it ``"r+"``.
+
+    >>> ds = tenfold.create("log", {"x": ("float32", (3,)), "note": "string"})    # empty
+    >>> ds.append({"x": torch.rand(3), "note": "first"})
+    >>> ds = tenfold.create("images", {"pixels": ("uint8", (84, 84))}, num_rows=10_000)
+    >>> ds[worker::4] = ...                # every process its own rows, in place
+    >>> ds = tenfold.create("buffer", example, capacity=1_000_000)      # a ring
+    >>> ds.write(batch)                    # len(ds) == min(rows written, capacity)
+
+    Args:
+        path: Where there is nothing yet.
+        schema_or_example: A `Schema`, the path of its JSON document, or a dict: column name ->
+            dtype, ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged",
+            "nullable"}``; a dict of such is a nested record. A dtype is torch's, numpy's, its name,
+            ``"string"`` or ``"bytes"``. Or one row as an example: a dict or TensorDict of values.
+        num_rows: Rows of zeros to begin with, which take no space until they are written.
+        capacity: Rows of a ring: when it is full, each write takes the place of the oldest rows.
+            Neither of both: 0 rows, to be appended to.
+
+    Returns:
+        Dataset: opened with mode ``"r+"``.
+
+    Raises:
+        FileExistsError: If there is something at `path`.
+        ValueError: For a schema that is none, and for both `num_rows` and `capacity`.
+        UnsupportedError: For a ring of text or of rows of unequal length.
+    """
+    if num_rows is not None and capacity is not None:
+        raise ValueError(
+            "create: num_rows and capacity: expected one of them, found both; a ring begins empty"
+        )
+    if capacity is not None and capacity < 1:
+        raise ValueError(f"create: capacity: expected at least 1, found {capacity}")
+    if num_rows is not None and num_rows < 0:
+        raise ValueError(f"create: num_rows: expected 0 or more, found {num_rows}")
+    target = os.path.abspath(os.fspath(path))
+    schema = schema_of(schema_or_example)
+    native = _core.Dataset.create(target, schema.to_json(), num_rows or 0, capacity or 0)
+    return Dataset._of_native(native, target, "r+")
+
+
+def schema_of(given: Any) -> Schema:
+    """The schema that is given, in whatever form, or that of one example row."""
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        with open(given, encoding="utf-8") as file:
+            return Schema.from_json(file.read())
+    if hasattr(given, "batch_size") and hasattr(given, "keys"):
+        given = {key: given[key] for key in given.keys()}  # noqa: SIM118 - it iterates over rows
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "schema: expected a Schema, the path of one, a dict of columns or an example row, "
+            f"found {type(given).__name__}"
+        )
+    if isinstance(given.get("columns"), Mapping) and len(given) == 1:
+        return Schema.from_dict(json.loads(json.dumps(given)))
+    read = _specified if _is_specification(given) else _example
+    return Schema({str(name): read(str(name), value) for name, value in given.items()})
+
+
+def _is_specification(given: Mapping[str, Any]) -> bool:
+    return all(
+        _is_specification(value)
+        if isinstance(value, Mapping) and "dtype" not in value
+        else _spec(value) is not None
+        for value in given.values()
+    )
+
+
+def _dtype(value: Any) -> str | None:
+    """The dtype's name, if `value` is one."""
+    if isinstance(value, type) and value in _PYTHON_TYPES:
+        return _PYTHON_TYPES[value]
+    is_of_numpy = type(value).__module__.partition(".")[0] == "numpy" and not is_array(value)
+    if not isinstance(value, (str, type)) and type(value).__name__ != "dtype" and not is_of_numpy:
+        return None
+    name = dtype_name(value)
+    return name if name in DTYPES or name in ("string", "bytes") else None
+
+
+def _spec(value: Any) -> Column | None:
+    """The column that a specification says; None if it is none."""
+    if isinstance(value, Column):
+        return value
+    if isinstance(value, Mapping):
+        dtype = _dtype(value.get("dtype"))
+        if dtype is None:
+            return None
+        return Column.from_dict({**value, "dtype": dtype})
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list)):
+        dtype = _dtype(value[0])
+        if dtype is None or not all(isinstance(length, int) for length in value[1]):
+            return None
+        return Column(dtype, tuple(value[1]))
+    dtype = _dtype(value)
+    return None if dtype is None else Column(dtype)
+
+
+def _specified(name: str, value: Any) -> Column | Schema:
+    spec = _spec(value)
+    if spec is not None:
+        return spec
+    return Schema({str(key): _specified(f"{name}.{key}", item) for key, item in value.items()})
+
+
+def _example(name: str, value: Any) -> Column | Schema:
+    if isinstance(value, Mapping) or (hasattr(value, "batch_size") and hasattr(value, "keys")):
+        keys = value.keys()
+        return Schema({str(key): _example(f"{name}.{key}", value[key]) for key in keys})
+    if isinstance(value, bool):
+        return Column("bool")
+    for kind, dtype in _PYTHON_TYPES.items():
+        if isinstance(value, kind):
+            return Column(dtype)
+    if is_array(value) or hasattr(value, "dtype"):
+        return Column(dtype_name(value.dtype), tuple(value.shape))
+    if isinstance(value, (list, tuple)) and value:
+        if all(isinstance(item, str) for item in value):
+            return Column("string", ragged=True)
+        if all(isinstance(item, bytes) for item in value):
+            return Column("bytes", ragged=True)
+        return _example_list(name, value)
+    raise ValueError(
+        f'schema: column "{name}": expected a dtype, or a value of an example row, found '
+        f"{type(value).__name__}"
+    )
+
+
+def _example_list(name: str, value: Any) -> Column:
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray([None])
+    if array.dtype.kind not in "biuf":
+        raise ValueError(
+            f'schema: column "{name}": expected numbers in lists of equal length, found others; '
+            "say its dtype"
+        )
+    return Column(array.dtype.name, array.shape)

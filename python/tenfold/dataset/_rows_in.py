@@ -1,0 +1,441 @@
+"""Rows as people have them - dicts, batches, lists of dicts - as columns to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tenfold._arrays import dtype_name, is_array, torch_or_none
+from tenfold.dataset._schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from tenfold.dataset._schema import Column
+
+    # (place in the schema, values, offsets, valid), as `_core.Dataset.append` takes it.
+    Stored = tuple[int, Any, Any, Any]
+
+_MISSING = object()
+
+
+class Columns:
+    """The columns of a schema, nested records flat: what rows are taken apart by.
+
+    Attributes:
+        leaves: ``(keys, column)`` in the order of the engine's schema.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.leaves = list(_leaves(schema, ()))
+        self._tops = {keys[0] for keys, _ in self.leaves}
+
+    def take(self, rows: Any, *, some: bool = False) -> tuple[int, list[Stored], bool]:
+        """One row, a batch, or a list of row dicts.
+
+        Args:
+            rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
+                more leading dimension, equal in all; or a list of mappings, one a row.
+            some: Columns may be left out.
+
+        Returns:
+            The number of rows, their columns, and whether it was one row.
+
+        Raises:
+            ValueError: Naming the column that is missing, unknown, or does not fit.
+        """
+        if _is_mapping(rows):
+            self._check_names(rows, (), "")
+            return self._of_mapping(rows, some)
+        if not isinstance(rows, (list, tuple)) or not all(_is_mapping(row) for row in rows):
+            raise TypeError(
+                "rows: expected a dict of values, a dict of columns or a list of row dicts, found "
+                f"{type(rows).__name__}"
+            )
+        for number, row in enumerate(rows):
+            self._check_names(row, (), f"row {number}, ")
+        return len(rows), self._of_rows(rows), False
+
+    def is_row(self, rows: Any) -> bool:
+        """True for one row, rather than a batch. Raises as `take`."""
+        if not _is_mapping(rows):
+            return False
+        return self._shape([_value(rows, keys) for keys, _ in self.leaves])[0]
+
+    def _of_mapping(self, rows: Any, some: bool) -> tuple[int, list[Stored], bool]:
+        values = [_value(rows, keys) for keys, _ in self.leaves]
+        shown = [_shown_valid(rows, keys) for keys, _ in self.leaves]
+        single, size = self._shape(values)
+        stored = []
+        for index, ((keys, column), value) in enumerate(zip(self.leaves, values, strict=True)):
+            name = ".".join(keys)
+            if value is _MISSING and some:
+                continue
+            if value is _MISSING or value is None:
+                if not column.nullable:
+                    raise _missing(name)
+                value, valid = [None] * size, None
+            else:
+                value = _one(value) if single else value
+                valid = shown[index]
+                valid = None if valid is _MISSING else _flags(_one(valid) if single else valid)
+            stored.append((index, *_stored(name, column, value, valid)))
+        return size, stored, single
+
+    def _of_rows(self, rows: Sequence[Any]) -> list[Stored]:
+        stored = []
+        for index, (keys, column) in enumerate(self.leaves):
+            name = ".".join(keys)
+            values = [_value(row, keys) for row in rows]
+            valid = None
+            if any(value is _MISSING or value is None for value in values):
+                if not column.nullable:
+                    number = next(i for i, v in enumerate(values) if v is _MISSING or v is None)
+                    raise _missing(name, f"row {number}, ")
+                values = [None if value is _MISSING else value for value in values]
+            if column.nullable:
+                flags = [_shown_valid(row, keys) for row in rows]
+                if any(flag is not _MISSING for flag in flags):
+                    valid = _flags([True if flag is _MISSING else bool(flag) for flag in flags])
+            stored.append((index, *_stored(name, column, values, valid)))
+        return stored
+
+    def _shape(self, values: Sequence[Any]) -> tuple[bool, int]:
+        """Whether the values are one row, and how many rows they are."""
+        sizes: dict[str, int] = {}
+        rows: list[str] = []
+        for (keys, column), value in zip(self.leaves, values, strict=True):
+            if value is _MISSING or value is None:
+                continue
+            name = ".".join(keys)
+            depth = _depth(value, column)
+            base = _row_depth(column)
+            if base > 0 and _is_empty(value):
+                continue  # a row without elements, or no rows: the other columns know
+            if depth == base:
+                rows.append(name)
+            elif depth == base + 1:
+                sizes[name] = _length(value, column)
+            else:
+                raise ValueError(
+                    f'column "{name}": expected a value of {base} dimensions, which is one row, or '
+                    f"of {base + 1}, which is a batch, found {depth}"
+                )
+        if rows and sizes:
+            raise ValueError(
+                f'columns "{rows[0]}" and "{next(iter(sizes))}": expected one row, or a batch, in '
+                "both, found a value of one row in the first and a batch in the second"
+            )
+        if not sizes:
+            return True, 1
+        first = next(iter(sizes))
+        for name, size in sizes.items():
+            if size != sizes[first]:
+                raise ValueError(
+                    f'column "{name}": expected {sizes[first]} rows, as column "{first}" has, '
+                    f"found {size}"
+                )
+        return False, sizes[first]
+
+    def _check_names(self, rows: Any, inside: tuple[str, ...], where: str) -> None:
+        for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
+            keys = (*inside, key)
+            depth = len(keys)
+            if any(known[:depth] == keys for known, _ in self.leaves):
+                if any(known == keys for known, _ in self.leaves):
+                    continue
+                if _is_mapping(rows[key]):
+                    self._check_names(rows[key], keys, where)
+                    continue
+            dotted = ".".join(keys)
+            if any(
+                dotted in (".".join(known), ".".join(known) + ".valid") for known, _ in self.leaves
+            ):
+                continue
+            raise ValueError(
+                f'{where}column "{dotted}": expected one of {sorted(self._tops)}, found another'
+            )
+
+
+def _leaves(schema: Schema, inside: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Column]]:
+    for name, column in schema.items():
+        if isinstance(column, Schema):
+            yield from _leaves(column, (*inside, name))
+        else:
+            yield (*inside, name), column
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
+
+
+def _value(rows: Any, keys: tuple[str, ...]) -> Any:
+    if len(keys) > 1 and isinstance(rows, dict) and ".".join(keys) in rows:
+        return rows[".".join(keys)]
+    for key in keys:
+        if not _is_mapping(rows) or key not in rows.keys():  # noqa: SIM118 - as above
+            return _MISSING
+        rows = rows[key]
+    return rows
+
+
+def _shown_valid(rows: Any, keys: tuple[str, ...]) -> Any:
+    return _value(rows, (*keys[:-1], keys[-1] + ".valid"))
+
+
+def _missing(name: str, where: str = "") -> ValueError:
+    return ValueError(f'{where}column "{name}": expected a value, found none')
+
+
+# --- row or batch ---
+
+
+def _is_text(column: Column) -> bool:
+    return column.dtype in ("string", "bytes")
+
+
+def _row_depth(column: Column) -> int:
+    return len(column.shape) + (1 if column.ragged else 0)
+
+
+def _depth(value: Any, column: Column) -> int:
+    """Dimensions of a value, those of nested lists included."""
+    if is_array(value):
+        # A jagged tensor is a batch of rows of unequal length.
+        return int(value.ndim)
+    if isinstance(value, (str, bytes)):
+        return 0
+    if _is_mapping(value) and column.ragged:
+        return _row_depth(column) + 1
+    if isinstance(value, (list, tuple)):
+        known = [item for item in value if item is not None]
+        return 1 + (max(_depth(item, column) for item in known[:8]) if known else 0)
+    return int(getattr(value, "ndim", 0))
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 0
+
+
+def _length(value: Any, column: Column) -> int:
+    if column.ragged and _is_mapping(value):
+        return len(value["offsets"]) - 1
+    if is_array(value):
+        return int(value.shape[0]) if not getattr(value, "is_nested", False) else value.size(0)
+    return len(value)
+
+
+def _one(value: Any) -> Any:
+    """A batch of this one."""
+    if is_array(value):
+        return value[None]
+    return [value]
+
+
+# --- values as they are stored ---
+
+
+def _stored(name: str, column: Column, values: Any, valid: Any) -> tuple[Any, Any, Any]:
+    """``(values, offsets, valid)`` of a batch of one column."""
+    nulls = None
+    if isinstance(values, (list, tuple)) and any(value is None for value in values):
+        if not column.nullable:
+            raise _missing(name)
+        nulls = [value is not None for value in values]
+    if _is_text(column):
+        _check_text(name, column, values)
+        flags = _flags(nulls) if nulls is not None and valid is None else valid
+        return values, None, flags
+    if column.ragged:
+        rows = values
+        if nulls is not None:
+            rows = [[] if value is None else value for value in values]
+        array, offsets = _ragged(name, column, rows)
+        return array, offsets, _flags(nulls) if nulls is not None and valid is None else valid
+    if nulls is not None:
+        rest = _fill(column)
+        values = [rest if value is None else value for value in values]
+        if valid is None and not column.dtype.startswith(("float", "bfloat")):
+            valid = _flags(nulls)
+    return _numbers(name, values, column.dtype, column.shape), None, valid
+
+
+def _fill(column: Column) -> Any:
+    value: Any = float("nan") if column.dtype.startswith(("float", "bfloat")) else 0
+    for length in reversed(column.shape):
+        value = [value] * length
+    return value
+
+
+def _check_text(name: str, column: Column, values: Any) -> None:
+    kind = str if column.dtype == "string" else bytes
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(
+            f'column "{name}": expected a list of {kind.__name__}, found {type(values).__name__}'
+        )
+    for value in values:
+        if value is None:
+            continue
+        items = value if column.ragged and isinstance(value, (list, tuple)) else [value]
+        if column.ragged and items is not value:
+            raise ValueError(
+                f'column "{name}": expected a list of {kind.__name__} in each row, found '
+                f"{type(value).__name__}"
+            )
+        for item in items:
+            if not isinstance(item, kind):
+                raise ValueError(
+                    f'column "{name}": expected {kind.__name__}, found {type(item).__name__}'
+                )
+
+
+def _flags(values: Any) -> Any:
+    return _numbers("valid", values, "bool", ())
+
+
+def _ragged(name: str, column: Column, rows: Any) -> tuple[Any, Any]:
+    """Rows of unequal length as all their elements, and where each row ends."""
+    if getattr(rows, "is_nested", False):
+        values, offsets = rows.values(), rows.offsets()
+    elif _is_mapping(rows):
+        values, offsets = rows["values"], rows["offsets"]
+    else:
+        parts = [_numbers(name, row, column.dtype, column.shape) for row in rows]
+        ends = [0]
+        for part in parts:
+            ends.append(ends[-1] + int(part.shape[0]))
+        return _concatenated(parts, column), _numbers(name, ends, "int64", ())
+    return (
+        _numbers(name, values, column.dtype, column.shape),
+        _numbers(name, offsets, "int64", ()),
+    )
+
+
+def _concatenated(parts: list[Any], column: Column) -> Any:
+    torch = torch_or_none()
+    if torch is not None:
+        if not parts:
+            return torch.empty((0, *column.shape), dtype=getattr(torch, column.dtype))
+        return torch.cat(parts)
+    import numpy as np
+
+    from tenfold._arrays import numpy_dtype
+
+    if not parts:
+        return np.empty((0, *column.shape), numpy_dtype(column.dtype, "rows"))
+    return np.concatenate(parts)
+
+
+def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
+    """An array ``[rows, *inner]`` of that dtype: `values` itself if it is one."""
+    torch = torch_or_none()
+    array = _array(name, values, dtype, inner, torch)
+    if tuple(array.shape[1:]) != tuple(inner) or array.ndim == 0:
+        raise ValueError(
+            f'column "{name}": expected rows of shape {list(inner)}, found '
+            f"{list(array.shape[1:]) if array.ndim else 'one number'}"
+        )
+    found = dtype_name(array.dtype)
+    if found != dtype:
+        if torch is not None and dtype not in _OF_NUMPY:
+            array = _as_torch(array, torch)
+        array = _cast(name, array, found, dtype, torch)
+    return array if torch is None else _as_torch(array, torch)
+
+
+def _as_torch(array: Any, torch: Any) -> Any:
+    """The same memory as a tensor, whose way into the engine is shorter."""
+    if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
+        return array
+    return torch.from_numpy(
+        array if array.flags.writeable and array.flags.c_contiguous else array.copy()
+    )
+
+
+def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: Any) -> Any:
+    if torch is not None and isinstance(values, torch.Tensor):
+        return values.detach()
+    if isinstance(values, (list, tuple)):
+        if torch is not None and any(isinstance(value, torch.Tensor) for value in values):
+            return _stacked(name, values, torch)
+        if not values:
+            return _empty(dtype, inner)
+    import numpy as np
+
+    try:
+        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f'column "{name}": expected rows of shape {list(inner)}, found lists of unequal length'
+        ) from error
+    if array.dtype.kind not in "biufc" and dtype_name(array.dtype) != dtype:
+        raise ValueError(f'column "{name}": expected {dtype}, found {array.dtype}')
+    # numpy has two names of one type, of which torch knows one.
+    return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
+
+
+def _stacked(name: str, values: Sequence[Any], torch: Any) -> Any:
+    tensors = [
+        value.detach() if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+        for value in values
+    ]
+    for tensor in tensors:
+        if tensor.shape != tensors[0].shape:
+            raise ValueError(
+                f'column "{name}": expected rows of one shape, found {list(tensors[0].shape)} and '
+                f"{list(tensor.shape)}"
+            )
+    return torch.stack(tensors)
+
+
+def _empty(dtype: str, inner: tuple[int, ...]) -> Any:
+    torch = torch_or_none()
+    if torch is not None:
+        return torch.empty((0, *inner), dtype=getattr(torch, dtype))
+    import numpy as np
+
+    from tenfold._arrays import numpy_dtype
+
+    return np.empty((0, *inner), numpy_dtype(dtype, "rows"))
+
+
+_OF_NUMPY = frozenset(
+    ["bool", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+# What a dtype can be cast to: floats are rounded, as torch rounds them; whole numbers stay.
+_KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2, "bfloat": 2, "complex": 3}
+
+
+def _kind(dtype: str) -> int:
+    return _KINDS[dtype.split("_")[0].rstrip("0123456789") if dtype != "bool" else "bool"]
+
+
+def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
+    if _kind(found) > _kind(dtype):
+        raise ValueError(f'column "{name}": expected {dtype}, found {found}')
+    if torch is not None and isinstance(array, torch.Tensor):
+        cast = array.to(getattr(torch, dtype))
+        same = _kind(dtype) >= 2 or bool((cast.to(array.dtype) == array).all())
+    else:
+        from tenfold._arrays import numpy_dtype
+
+        cast = array.astype(numpy_dtype(dtype, name))
+        same = _kind(dtype) >= 2 or bool((cast.astype(array.dtype) == array).all())
+    if not same or (_wraps(array, found, dtype)):
+        raise ValueError(
+            f'column "{name}": expected numbers that {dtype} holds, found {found} beyond it'
+        )
+    return cast
+
+
+def _wraps(array: Any, found: str, dtype: str) -> bool:
+    """True where a number would change its sign though its bits survive the way back."""
+    signs = {found.startswith("uint"), dtype.startswith("uint")}
+    if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
+        return False
+    if found.startswith("uint"):
+        top = 2 ** (int(dtype.removeprefix("int")) - 1)
+        return any(int(value) >= top for value in array.reshape(-1).tolist())
+    return bool((array < 0).any())

@@ -1,0 +1,355 @@
+"""`append`, `extend`, `create`, rings, and rows that are written in place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from tenfold import Dataset
+
+SCHEMA = {
+    "x": ("float32", (2,)),
+    "id": torch.int64,
+    "name": "string",
+    "tokens": {"dtype": "int32", "ragged": True},
+    "tags": {"dtype": "string", "ragged": True},
+    "age": {"dtype": "int64", "nullable": True},
+    "score": {"dtype": "float64", "nullable": True},
+    "camera": {"gain": "float64", "raw": "bytes"},
+}
+
+
+def row(i: int) -> dict:
+    return {
+        "x": torch.tensor([i, i + 0.5]),
+        "id": i,
+        "name": "n" * i,
+        "tokens": list(range(i)),
+        "tags": ["t"] * (i % 3),
+        "age": None if i % 2 else i,
+        "score": None if i % 3 == 0 else i / 4,
+        "camera": {"gain": float(i), "raw": bytes([i])},
+    }
+
+
+def assert_rows(ds: Dataset, ids: list[int]) -> None:
+    assert len(ds) == len(ids)
+    for position, i in enumerate(ids):
+        found, expected = ds[position], row(i)
+        assert found["x"].tolist() == expected["x"].tolist()
+        assert found["id"] == i
+        assert found["name"] == expected["name"]
+        assert found["tokens"].tolist() == expected["tokens"]
+        assert found["tags"] == expected["tags"]
+        assert bool(found["age.valid"]) == (expected["age"] is not None)
+        assert found["age"] == (expected["age"] or 0)
+        score = float(found["score"])
+        assert score == expected["score"] or (np.isnan(score) and expected["score"] is None)
+        assert found["camera"]["gain"] == float(i)
+        assert found["camera"]["raw"] == bytes([i])
+
+
+def test_rows_of_every_kind_are_appended_one_by_one_and_in_lists(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", SCHEMA)
+    assert len(ds) == 0
+    assert ds.append(row(4)) == 1
+    assert ds.append([row(i) for i in range(5)]) == 6
+    assert ds.append([]) == 6
+    assert ds.extend(row(i) for i in range(5, 9)) == 10
+    assert_rows(ds, [4, *range(9)])
+    ds.close()
+    ds.close()
+    assert_rows(Dataset(tmp_path / "rows"), [4, *range(9)])
+    assert tenfold.verify(tmp_path / "rows").ok
+
+
+def test_what_a_data_set_gives_can_be_appended(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", SCHEMA)
+    ds.append([row(i) for i in range(6)])
+    ds.append(ds[[5, 0, 3]])
+    ds.append(ds[2])
+    ds.append(ds[0:0])
+    assert_rows(ds, [*range(6), 5, 0, 3, 2])
+    other = tenfold.create(tmp_path / "other", ds.schema)
+    other.append(ds[:])
+    assert_rows(other, [*range(6), 5, 0, 3, 2])
+
+
+def test_a_batch_is_taken_as_tensors_arrays_or_lists(tmp_path: Path) -> None:
+    ds = tenfold.create(
+        tmp_path / "rows",
+        {
+            "x": ("float32", (2,)),
+            "id": "int64",
+            "flag": bool,
+            "t": {"dtype": "int64", "ragged": True},
+        },
+    )
+    jagged = torch.nested.nested_tensor([torch.arange(2), torch.arange(3)], layout=torch.jagged)
+    offsets = {"values": torch.arange(5), "offsets": torch.tensor([0, 2, 5])}
+    lists = [[0, 1], [0, 1, 2]]
+    for x, ids, flag, t in (
+        (torch.rand(2, 2), torch.tensor([1, 2]), torch.tensor([True, False]), jagged),
+        (np.random.rand(2, 2), np.array([1, 2], np.int8), np.array([True, False]), offsets),
+        ([[1, 2], [3, 4.5]], [1, 2], [True, False], lists),
+        ([torch.rand(2), torch.rand(2)], (1, 2), (True, False), [torch.arange(2), torch.arange(3)]),
+    ):
+        before = len(ds)
+        assert ds.append({"x": x, "id": ids, "flag": flag, "t": t}) == before + 2
+        batch = ds[before : before + 2]
+        assert np.allclose(batch["x"], np.stack([np.asarray(part) for part in x]))
+        assert batch["id"].tolist() == [1, 2]
+        assert batch["flag"].tolist() == [True, False]
+        assert batch["t"].offsets().diff().tolist() == [2, 3]
+
+
+def test_tensordicts_are_rows_and_batches(tmp_path: Path) -> None:
+    td = tenfold.TensorDict({"x": torch.rand(4, 3), "y": torch.arange(4)}, [4])
+    ds = tenfold.create(tmp_path / "rows", td[0])
+    assert ds.schema["x"] == tenfold.Column("float32", (3,))
+    ds.append(td)
+    ds.append(td[2])
+    assert ds["y"].tolist() == [0, 1, 2, 3, 2]
+    assert torch.equal(ds["x"][:4], td["x"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"x": [1.0, 2.0]}, r'column "id": expected a value, found none'),
+        ({"x": [1.0, 2.0], "id": None}, r'column "id": expected a value, found none'),
+        ({"x": [1.0, 2.0], "id": 1, "y": 2}, r'column "y": expected one of'),
+        ({"x": [1.0], "id": 1}, r'column "x": expected rows of shape \[2\], found \[1\]'),
+        ({"x": [1.0, 2.0], "id": 1.5}, r'column "id": expected int64, found float64'),
+        ({"x": [1.0, 2.0], "id": "one"}, r'column "id": expected int64'),
+        ({"x": [1.0, 2.0], "id": 2**63}, r'column "id": expected numbers that int64 holds'),
+        ({"x": torch.rand(2, 2), "id": 1}, r'columns "id" and "x": expected one row, or a batch'),
+        ({"x": torch.rand(2, 2), "id": [1]}, r'column "id": expected 2 rows.*found 1'),
+        ({"x": torch.rand(2, 2, 2), "id": 1}, r"found 3"),
+        ([{"x": [1, 2], "id": 1}, {"x": [1, 2]}], r'row 1, column "id": expected a value'),
+        ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'column "x"'),
+    ],
+    ids=str,
+)
+def test_rows_that_do_not_fit_are_refused_and_nothing_is_appended(
+    tmp_path: Path, rows: object, message: str
+) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2,)), "id": "int64"})
+    ds.append({"x": [0, 0], "id": 0})
+    with pytest.raises(ValueError, match=message):
+        ds.append(rows)
+    assert len(ds) == len(Dataset(tmp_path / "rows")) == 1
+    with pytest.raises(ValueError, match='column "name": expected str, found int'):
+        tenfold.create(tmp_path / "text", {"name": "string"}).append({"name": 1})
+
+
+def test_views_and_data_sets_that_are_read_refuse_to_be_written(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
+    ds.append({"id": [1, 2, 3]})
+    read = Dataset(tmp_path / "rows")
+    for refused in (
+        ds.range(0, 2),
+        ds.map(lambda row: row),
+        ds.take([0]),
+        read,
+        Dataset({"id": torch.arange(3)}),
+    ):
+        for write in (
+            lambda ds: ds.append({"id": 1}),
+            lambda ds: ds.extend([{"id": 1}]),
+            lambda ds: ds.write({"id": 1}),
+            lambda ds: ds.flush(),
+            lambda ds: ds.__setitem__(0, {"id": 1}),
+        ):
+            with pytest.raises(tenfold.UnsupportedError, match=r'found a view|mode "r"'):
+                write(refused)
+    with pytest.raises(tenfold.UnsupportedError, match="found a view"):
+        ds.range(0, 2).refresh()
+    assert read["id"].tolist() == [1, 2, 3]
+
+
+def test_an_open_reader_sees_new_rows_after_a_refresh(tmp_path: Path) -> None:
+    with tenfold.create(tmp_path / "rows", {"id": "int64"}) as ds:
+        ds.append({"id": torch.arange(3)})
+        reader = Dataset(tmp_path / "rows")
+        column = reader["id"]
+        loader = tenfold.BatchLoader(reader, 2)
+        ds.append({"id": torch.arange(3, 100_000)})
+        assert len(reader) == 3
+        assert reader.refresh() is reader
+        assert len(reader) == 100_000
+        assert reader[-1]["id"] == 99_999
+        assert column.tolist() == [0, 1, 2]
+        assert sum(len(batch["id"]) for batch in loader) == 3
+        assert len(tenfold.open(tmp_path / "rows")["id"]) == 100_000
+
+
+def test_rows_are_written_in_place(tmp_path: Path) -> None:
+    tenfold.save({"x": torch.zeros(6, 2), "id": torch.arange(6)}, tmp_path / "rows")
+    ds = Dataset(tmp_path / "rows", mode="r+")
+    ds[1] = {"x": [1, 2], "id": 10}
+    ds[[2, 5]] = {"x": torch.ones(2, 2)}
+    ds[-1] = {"id": 50}
+    ds[3:5] = {"id": [30, 40]}
+    ds[torch.tensor([True, False, False, False, False, False])] = {"id": 7}
+    assert ds["id"].tolist() == [7, 10, 2, 30, 40, 50]
+    assert ds["x"].sum(1).tolist() == [0, 3, 2, 0, 0, 2]
+    ds["id"][2] = 20
+    assert Dataset(tmp_path / "rows")["id"].tolist() == [7, 10, 20, 30, 40, 50]
+    assert tenfold.verify(tmp_path / "rows").ok
+    with pytest.raises(IndexError):
+        ds[6] = {"id": 1}
+    with pytest.raises(ValueError, match="expected 2 rows, found 3"):
+        ds[[0, 1]] = {"id": [1, 2, 3]}
+    with pytest.raises(ValueError, match="one row for one index"):
+        ds[0] = {"id": [1]}
+    text = tenfold.create(tmp_path / "text", {"name": "string"})
+    text.append({"name": "Ann"})
+    with pytest.raises(tenfold.UnsupportedError, match="rows of unequal length"):
+        text[0] = {"name": "Bob"}
+
+
+FILL = """
+import sys, torch, tenfold
+path, worker = sys.argv[1], int(sys.argv[2])
+ds = tenfold.Dataset(path, mode="r+")
+for i in range(worker, len(ds), 3):
+    ds[i] = {"id": i, "x": torch.full((2,), float(i))}
+ds.flush()
+"""
+
+
+def test_processes_write_disjoint_rows(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"id": "int64", "x": ("float32", (2,))}, num_rows=300)
+    assert ds["id"].sum() == 0
+    workers = [
+        subprocess.Popen([sys.executable, "-c", FILL, str(tmp_path / "rows"), str(worker)])
+        for worker in range(3)
+    ]
+    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
+    assert ds["id"].tolist() == list(range(300))
+    assert ds["x"][:, 1].tolist() == list(range(300))
+
+
+def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
+    ds.append({"id": 1})
+    other = Dataset(tmp_path / "rows", "r+")
+    import os
+
+    with pytest.raises(OSError, match=f"process {os.getpid()}: expected one writer at a time"):
+        other.append({"id": 2})
+    ds.close()
+    assert other.append({"id": 2}) == 2
+    with pytest.raises(tenfold.UnsupportedError, match="was closed"):
+        ds.append({"id": 3})
+
+
+def test_a_fork_of_the_writer_is_refused(tmp_path: Path) -> None:
+    import os
+
+    ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
+    ds.append({"id": 1})
+    child = os.fork()
+    if child == 0:
+        try:
+            ds.append({"id": 2})
+        except tenfold.UnsupportedError as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ds.append({"id": 3}) == 2
+
+
+@given(
+    capacity=st.integers(1, 12),
+    sizes=st.lists(st.integers(0, 30), max_size=8),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_ring_holds_the_last_rows(
+    tmp_path_factory: pytest.TempPathFactory, capacity: int, sizes: list[int]
+) -> None:
+    path = tmp_path_factory.mktemp("ring") / "ring"
+    ds = tenfold.create(path, {"id": 0, "x": torch.zeros(2)}, capacity=capacity)
+    slots: dict[int, int] = {}
+    written = 0
+    for size in sizes:
+        ids = torch.arange(written, written + size)
+        ds.write({"id": ids, "x": torch.stack([ids, ids + 0.5], 1)})
+        for i in range(written, written + size):
+            slots[i % capacity] = i
+        written += size
+        assert len(ds) == min(written, capacity)
+        assert ds.cursor == written % capacity
+        assert ds.capacity == capacity
+        expected = [slots[slot] for slot in sorted(slots)]
+        for seen in (ds, Dataset(path)):
+            batch = seen[:]
+            assert batch["id"].tolist() == expected
+            assert batch["x"][:, 1].tolist() == [i + 0.5 for i in expected]
+
+
+def test_a_schema_is_taken_in_every_form(tmp_path: Path) -> None:
+    forms = [
+        {"x": ("float32", (3,)), "n": "string"},
+        OrderedDict(x=(torch.float32, [3]), n=str),
+        {"x": (np.float32, (3,)), "n": {"dtype": "string"}},
+        {"x": (np.dtype("float32"), (3,)), "n": tenfold.Column("string")},
+        {"x": torch.zeros(3), "n": "a text that is no dtype"},
+        {"x": np.zeros(3, np.float32), "n": "x"},
+        tenfold.Schema({"x": tenfold.Column("float32", (3,)), "n": tenfold.Column("string")}),
+        {"columns": {"x": {"dtype": "float32", "shape": [3]}, "n": {"dtype": "string"}}},
+    ]
+    (tmp_path / "schema.json").write_text(tenfold.Schema.to_json(forms[-2]))
+    for number, form in enumerate([*forms, tmp_path / "schema.json"]):
+        ds = tenfold.create(tmp_path / str(number), form)
+        assert ds.schema == forms[-2], form
+    example = {"f": 1.5, "i": 3, "b": True, "l": [1, 2], "t": ["a"], "r": {"y": b"1"}}
+    found = tenfold.create(tmp_path / "example", example).schema
+    assert str(found) == ("f: float64\ni: int64\nb: bool\nl: int64[2]\nt: string[*]\nr.y: bytes")
+
+
+def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
+    tenfold.create(tmp_path / "rows", {"id": "int64"})
+    with pytest.raises(FileExistsError, match="expected nothing there"):
+        tenfold.create(tmp_path / "rows", {"id": "int64"})
+    for arguments in ({"num_rows": 1, "capacity": 1}, {"capacity": 0}, {"num_rows": -1}):
+        with pytest.raises(ValueError, match="create: "):
+            tenfold.create(tmp_path / "a", {"id": "int64"}, **arguments)
+    with pytest.raises(tenfold.UnsupportedError, match="slots of a ring have one size"):
+        tenfold.create(tmp_path / "a", {"name": "string"}, capacity=4)
+    for schema in ({}, {"x": None}, {"x": [[1], [2, 3]]}, 5):
+        with pytest.raises(ValueError, match="schema"):
+            tenfold.create(tmp_path / "a", schema)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_grown_data_set_is_read_without_torch(tmp_path: Path, run_python) -> None:
+    run_python(
+        """
+import sys
+sys.modules["torch"] = None
+import numpy as np
+import tenfold
+ds = tenfold.create(sys.argv[1], {"x": ("float32", (2,)), "n": "string",
+                                  "t": {"dtype": "int64", "ragged": True}})
+ds.append({"x": np.ones((3, 2)), "n": ["a", "b", "c"], "t": [[1], [], [2, 3]]})
+ds.append({"x": [1, 2], "n": "d", "t": [4]})
+ds[0] = {"x": [5, 6]} if False else {"x": np.array([5, 6])}
+ds.close()
+assert ds[3]["t"].tolist() == [4] and ds[2]["t"].tolist() == [2, 3]
+""",
+        tmp_path / "rows",
+    )
+    ds = Dataset(tmp_path / "rows")
+    assert ds["x"][:, 0].tolist() == [5, 1, 1, 1]
+    assert ds["n"] == ["a", "b", "c", "d"]
