@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import batches
 import calls
+import growing
 import larger_than_memory
 import libtorch
 import reading
@@ -73,6 +74,7 @@ def main() -> None:
         batches,
         larger_than_memory,
         calls,
+        growing,
         libtorch,
     )
     every = {work.__name__: work for module in modules for work in module.ALL}

@@ -1,0 +1,27 @@
+"""examples/replay_buffer.py runs, and its learner finds no row in parts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "replay_buffer.py"
+
+
+def test_the_replay_buffer_learns_from_whole_rows(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLE, "--steps", "100", "--capacity", "3000"]
+    done = subprocess.run(
+        [*command, "--folder", tmp_path], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 batches of 256" in done.stdout
+    assert " 0 rows in parts" in done.stdout
+    first, last = map(float, re.search(r"loss ([\d.]+) at first, ([\d.]+)", done.stdout).groups())
+    assert last < first
+    assert re.search(r"reopened:  [\d,]+ transitions", done.stdout)
