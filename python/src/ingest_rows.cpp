@@ -42,10 +42,9 @@ std::optional<Path> optional_path(nb::handle path) {
 std::optional<Schema> selected(std::optional<Schema> schema,
                                const std::vector<std::string>& columns, const std::string& where) {
   if (!schema || columns.empty()) return schema;
-  const std::vector<bool> wanted = selected_columns(schema->columns(), columns, where);
   std::vector<Column> kept;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i]) kept.push_back(schema->columns()[i]);
+  for (const std::size_t i : selected_columns(schema->columns(), columns, where)) {
+    kept.push_back(schema->columns()[i]);
   }
   return Schema(std::move(kept));
 }
@@ -64,7 +63,7 @@ class RowIngest {
     TableWriterOptions options;
     options.overwrite = overwrite;
     options.monitor = &monitor_;
-    table_.emplace(optional_path(path), wanted, options);
+    table_.emplace(optional_path(path), wanted, columns, options);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
   }
 

@@ -71,14 +71,13 @@ class ArrowIngest {
     ArrowOwned<ArrowSchema> schema;
     check(stream_->get_schema(stream_.get(), schema.get()), "no schema could be had");
     type_ = parse_arrow_type(*schema, options_.where);
-    std::vector<ArrowColumn> all = arrow_columns(type_, options_.where);
+    const std::vector<ArrowColumn> all = arrow_columns(type_, options_.where);
     std::vector<Column> found;
     for (const ArrowColumn& column : all) found.push_back(column.column);
     const Schema unique(found);
-    const std::vector<bool> selected = selected_columns(found, options_.columns, options_.where);
     std::vector<ArrowColumn> kept;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (selected[i]) kept.push_back(std::move(all[i]));
+    for (const std::size_t i : selected_columns(found, options_.columns, options_.where)) {
+      kept.push_back(all[i]);
     }
     if (options_.schema) {
       take_schema(kept);

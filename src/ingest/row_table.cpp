@@ -8,8 +8,8 @@
 namespace tenfold {
 
 RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
-                   const TableWriterOptions& options)
-    : path_(std::move(path)), options_(options) {
+                   std::vector<std::string> order, const TableWriterOptions& options)
+    : path_(std::move(path)), order_(std::move(order)), options_(options) {
   if (!schema) return;
   for (const Column& column : schema->columns()) {
     columns_.push_back({std::make_unique<RowColumn>(column), std::nullopt, {}});
@@ -56,7 +56,14 @@ void RowTable::skip_row(std::string_view line) {
   if (writer_) writer_->append_text(kBadRowsFile, std::exchange(bad_rows_, {}));
 }
 
+void RowTable::sort_columns() {
+  std::stable_sort(columns_.begin(), columns_.end(), [&](const Stored& a, const Stored& b) {
+    return position_of(a.column->path(), order_) < position_of(b.column->path(), order_);
+  });
+}
+
 void RowTable::make_writer(bool is_end) {
+  sort_columns();
   std::vector<Column> known;
   for (Stored& stored : columns_) {
     if (!is_end && stored.column->type().form == RowForm::none) continue;
@@ -148,6 +155,7 @@ SourceReport RowTable::finish() {
     writer_->commit();
     report_.schema = writer_->schema();
   } else {
+    sort_columns();
     for (Stored& stored : columns_) all.push_back(stored.column->stored());
     report_.schema = Schema(std::move(all));
   }

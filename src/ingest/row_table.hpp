@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,9 +23,11 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path nothing is written: finish() tells what the data set would be.
+  /// Without a path nothing is written: finish() tells what the data set would be. `order`: names
+  /// of columns or of records around them, by which columns lie that are known when the first block
+  /// is written.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
-           const TableWriterOptions& options);
+           std::vector<std::string> order, const TableWriterOptions& options);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
@@ -59,12 +62,14 @@ class RowTable {
     Column as;                         ///< in the files
   };
 
+  void sort_columns();
   void make_writer(bool is_end);
   void write_nulls(const std::vector<Column>& columns);
   void write_block();
   void store(Stored& stored);
 
   std::optional<Path> path_;
+  std::vector<std::string> order_;
   TableWriterOptions options_;
   std::vector<Stored> columns_;
   std::optional<TableWriter> writer_;

@@ -29,32 +29,42 @@ std::string bad_row_json(std::int64_t row, std::string_view column, std::string_
   return to_json(object) + "\n";
 }
 
-std::vector<bool> selected_columns(const std::vector<Column>& columns,
-                                   const std::vector<std::string>& names,
-                                   const std::string& where) {
-  if (names.empty()) return std::vector<bool>(columns.size(), true);
-  std::vector<bool> selected(columns.size(), false);
-  for (const std::string& name : names) {
-    bool found = false;
+std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {
+  const std::string full = dotted(column);
+  const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return full == name || full.starts_with(name + ".");
+  });
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
+                                          const std::vector<std::string>& names,
+                                          const std::string& where) {
+  std::vector<std::size_t> selected;
+  std::vector<std::string> candidates;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (names.empty()) selected.push_back(i);
+    candidates.push_back(columns[i].name());
+  }
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    // A flat column that is really named "a.b" wins over column b of record a.
     const bool is_flat = std::any_of(columns.begin(), columns.end(), [&](const Column& column) {
-      return column.path == KeyPath{name};
+      return column.path == KeyPath{names[n]};
     });
+    bool is_known = false;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const std::string full = columns[i].name();
-      const bool wanted =
-          is_flat ? columns[i].path == KeyPath{name} : full == name || full.starts_with(name + ".");
-      if (!wanted) continue;
-      selected[i] = found = true;
+      const bool is_meant = position_of(columns[i].path, {names[n]}) == 0 &&
+                            (!is_flat || columns[i].path == KeyPath{names[n]});
+      is_known |= is_meant;
+      const bool is_new = std::find(selected.begin(), selected.end(), i) == selected.end();
+      if (is_meant && is_new) selected.push_back(i);
     }
-    if (found) continue;
-    std::vector<std::string> candidates;
-    for (const Column& column : columns) candidates.push_back(column.name());
-    const std::vector<std::string> near = base::near_matches(name, candidates);
+    if (is_known) continue;
     std::string remedy;
-    for (const std::string& candidate : near) {
+    for (const std::string& candidate : base::near_matches(names[n], candidates)) {
       remedy += (remedy.empty() ? "; did you mean " : ", ") + base::quote(candidate);
     }
-    throw Error(ErrorCode::key_not_found, where + ": no column " + base::quote(name) + remedy);
+    throw Error(ErrorCode::key_not_found, where + ": no column " + base::quote(names[n]) + remedy);
   }
   return selected;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,9 +25,15 @@ std::string bad_row_json(std::int64_t row, std::string_view column, std::string_
 
 inline constexpr std::string_view kBadRowsFile = "bad_rows.jsonl";
 
-/// `columns` in the order of a source, of which only the records and columns of `names` ("a",
-/// "a.b") are wanted. Throws Error(key_not_found) for a name that is none of them.
-std::vector<bool> selected_columns(const std::vector<Column>& columns,
-                                   const std::vector<std::string>& names, const std::string& where);
+/// Which of `columns`, in the order of a source, are wanted: the records and columns that `names`
+/// ("a", "a.b") name, in that order; all if there is no name.
+/// Throws Error(key_not_found) for a name that is none of them.
+std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
+                                          const std::vector<std::string>& names,
+                                          const std::string& where);
+
+/// The position in `names` of the column's own, or of a record's around it; names.size() if there
+/// is none.
+std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names);
 
 }  // namespace tenfold
