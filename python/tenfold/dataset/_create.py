@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from tenfold._io import PathLike
 
-_PYTHON_TYPES = {float: "float64", int: "int64", bool: "bool", str: "string", bytes: "bytes"}
+_PYTHON_TYPES: dict[type, str] = {
+    float: "float64",
+    int: "int64",
+    bool: "bool",
+    str: "string",
+    bytes: "bytes",
+}
 
 
 def create(

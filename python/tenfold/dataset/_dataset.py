@@ -93,7 +93,7 @@ class Dataset(Growing):
     # --- what it holds ---
 
     @property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """The columns: name -> dtype, shape of a row, ragged, nullable."""
         return Schema.from_json(self._native.schema_json())
 

@@ -26,8 +26,12 @@ class Growing:
     _mode: str
     _steps: tuple[Any, ...]
     _maps: tuple[Any, ...]
-    schema: Schema
     _columns_in: Columns | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """What `Dataset` says that its columns are."""
+        raise NotImplementedError
 
     def append(self, rows: Any) -> int:
         """Adds rows behind those there are; in a ring, over the oldest ones.
@@ -166,7 +170,7 @@ class Growing:
     @property
     def capacity(self) -> int | None:
         """The rows that a ring has room for; None if it is none."""
-        return self._native.capacity() or None
+        return int(self._native.capacity()) or None
 
     @property
     def cursor(self) -> int:
