@@ -212,6 +212,29 @@ def test_what_torch_needs_permission_for(tmp_path):
     assert type(ours["z"][0]) is frozenset
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            (b"abc", numpy.dtype("f8"), (5,), "C"),
+            "bytes do not fit the shape: expected 40, found 3",
+        ),
+        ((b"abcd", numpy.dtype("f4"), (1,), "A"), 'order: expected "C" or "F"'),
+        ((b"abcd", numpy.dtype("f4"), (-1,), "C"), "shape"),
+        ((b"abcd", numpy.dtype(">f4"), (1,), "C"), "big-endian"),
+        ((b"abcd", numpy.dtype("f4"), (1,)), "argument"),
+    ],
+)
+def test_arrays_of_protocol_5_that_do_not_fit_are_refused(tmp_path, arguments, words):
+    class Array:
+        def __reduce__(self):
+            return numpy.empty(0).__reduce_ex__(5)[0], arguments
+
+    torch.save({"a": Array()}, tmp_path / "m.pt", pickle_protocol=5)
+    with pytest.raises((tenfold.CorruptFileError, tenfold.UnsupportedError), match=words):
+        tenfold.load(tmp_path / "m.pt")
+
+
 def test_versions_of_layers_reach_load_state_dict(tmp_path):
     model = module()
     ours = roundtrip(tmp_path, model.state_dict())
