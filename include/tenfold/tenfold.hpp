@@ -26,5 +26,6 @@
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
 #include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
+#include <tenfold/ingest.hpp>        // data sets from text files
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

@@ -52,6 +52,7 @@ void bind_memmap(nb::module_& module);
 void bind_mapped_file(nb::module_& module);
 void bind_snapshot(nb::module_& module);
 void bind_ingest_sources(nb::module_& module);
+void bind_ingest(nb::module_& module);
 void bind_cli(nb::module_& module);
 
 }  // namespace tenfold::python

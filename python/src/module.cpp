@@ -76,5 +76,6 @@ NB_MODULE(_core, module) {
   bindings::bind_dataset(module);
   bindings::bind_batch_loader(module);
   bindings::bind_ingest_sources(module);
+  bindings::bind_ingest(module);
   bindings::bind_cli(module);
 }

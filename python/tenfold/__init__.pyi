@@ -28,11 +28,15 @@ from tenfold._stateful import StateDict as StateDict
 from tenfold.dataset import BatchLoader as BatchLoader
 from tenfold.dataset import Column as Column
 from tenfold.dataset import Dataset as Dataset
+from tenfold.dataset import IngestReport as IngestReport
+from tenfold.dataset import Promotion as Promotion
 from tenfold.dataset import Schema as Schema
 from tenfold.dataset import accumulate as accumulate
 from tenfold.dataset import collate as collate
 from tenfold.dataset import concat as concat
 from tenfold.dataset import create as create
+from tenfold.dataset import infer_schema as infer_schema
+from tenfold.dataset import ingest as ingest
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
 from tenfold.dataset._iterable import IterableDataset as IterableDataset

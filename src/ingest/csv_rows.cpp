@@ -30,7 +30,9 @@ std::string_view decoded(const CsvField& field, std::string& scratch) {
     scratch.push_back(*at);
     if (*at == '"') ++at;  // the second of two
   }
-  return scratch;
+  const std::size_t size = scratch.size();
+  scratch.append(kNumberSlackBytes, '\0');
+  return std::string_view(scratch).substr(0, size);
 }
 
 }  // namespace
@@ -161,6 +163,13 @@ bool CsvRows::field(const CsvField& field, ColumnBuilder& column) {
       return fail(Outcome::malformed, target.column.name(), "expected UTF-8, found other bytes");
     }
     column.values().append(text);
+    return true;
+  }
+  NumberText number;
+  if (target.form == Form::scalar && target.is_typed && !text.empty() &&
+      scan_number(text.data(), NumberStyle::csv, number) &&
+      number.end == text.data() + text.size() &&
+      put_number(number, column.dtype(), plan_.is_given, column.row_value()) == Fit::fits) {
     return true;
   }
   const CsvValue value = csv_value(text, field.is_quoted);

@@ -19,10 +19,66 @@ constexpr std::uint64_t kExactIntegers = std::uint64_t{1} << 53;
 constexpr std::int32_t kMaxDigits = 19;
 constexpr std::int32_t kMaxExponent = 99'999;
 
+/// 10^0 to 10^27: what the 64 bits of x87's floats hold exactly.
+constexpr std::int32_t kMostDivided = 27;
+
+/// digits / 10^power, rounded once; false if that is not certain.
+bool divided(std::uint64_t digits, std::int32_t power, double& value) noexcept {
+  if constexpr (std::numeric_limits<long double>::digits == 64) {
+    constexpr auto kPowersOfTen = [] {
+      std::array<long double, kMostDivided + 1> powers{};
+      long double next = 1;
+      for (long double& each : powers) {
+        each = next;
+        next *= 10;
+      }
+      return powers;
+    }();
+    const long double quotient =
+        static_cast<long double>(digits) / kPowersOfTen[static_cast<std::size_t>(power)];
+    // Rounded to 64 bits, and then to 53: that is the same as rounding once, unless the first
+    // rounding ended in the middle between two doubles.
+    std::uint64_t mantissa = 0;
+    std::memcpy(&mantissa, &quotient, sizeof(mantissa));
+    constexpr std::uint64_t kLowBits = (std::uint64_t{1} << (64 - 53)) - 1;
+    constexpr std::uint64_t kMiddle = std::uint64_t{1} << (64 - 53 - 1);
+    value = static_cast<double>(quotient);
+    return (mantissa & kLowBits) != kMiddle;
+  } else {
+    return false;
+  }
+}
+
 bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
+
+/// The number that eight digits are, the first in the lowest byte; or more than eight digits make,
+/// if one of them is none.
+constexpr std::uint64_t kNoDigits = ~std::uint64_t{0};
+std::uint64_t eight_digits(const char* text) noexcept {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, text, sizeof(bytes));
+  constexpr std::uint64_t kEach = 0x0101010101010101;
+  // '0' to '9' are 0x30 to 0x39: their upper half is 3, and stays 3 when 6 is added.
+  constexpr std::uint64_t kUpper = kEach * 0xF0;
+  const std::uint64_t halves = (bytes & kUpper) | (((bytes + kEach * 0x06) & kUpper) >> 4);
+  if (halves != kEach * 0x33) return kNoDigits;
+  // Two digits, four, then all eight: each step joins neighbours by one multiplication.
+  bytes -= kEach * 0x30;
+  bytes = bytes * 10 + (bytes >> 8);
+  constexpr std::uint64_t kMask = 0x000000FF000000FF;
+  constexpr std::uint64_t kFirst = 100 + (std::uint64_t{1'000'000} << 32);
+  constexpr std::uint64_t kSecond = 1 + (std::uint64_t{10'000} << 32);
+  return ((bytes & kMask) * kFirst + ((bytes >> 16) & kMask) * kSecond) >> 32;
+}
 
 /// Appends the digits at `text` to `value`, which wraps if they are too many.
 const char* take_digits(const char* text, std::uint64_t& value) noexcept {
+  if constexpr (std::endian::native == std::endian::little) {
+    constexpr std::uint64_t kEightDigits = 100'000'000;
+    for (std::uint64_t digits = 0; (digits = eight_digits(text)) != kNoDigits; text += 8) {
+      value = value * kEightDigits + digits;
+    }
+  }
   while (is_digit(*text)) {
     value = value * 10 + static_cast<std::uint64_t>(*text - '0');
     ++text;
@@ -95,6 +151,10 @@ double to_double(const NumberText& number) noexcept {
     return number.negative ? -value : value;
   }
   double value = 0;
+  if (number.num_digits <= kMaxDigits && exponent < 0 && exponent >= -kMostDivided &&
+      divided(number.digits, -exponent, value)) {
+    return number.negative ? -value : value;
+  }
   const auto parsed = std::from_chars(number.begin, number.end, value);
   if (parsed.ec == std::errc()) return value;
   // Beyond the range, up or down: from_chars leaves `value` as it was.

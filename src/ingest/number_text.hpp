@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -19,6 +20,8 @@ struct NumberText {
   std::string_view text() const { return {begin, static_cast<std::size_t>(end - begin)}; }
 };
 
+inline constexpr std::size_t kNumberSlackBytes = 8;
+
 /// What the rules of a format add to those of JSON.
 enum class NumberStyle : std::uint8_t {
   json,  ///< -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?
@@ -26,7 +29,8 @@ enum class NumberStyle : std::uint8_t {
 };
 
 /// Takes the number at `text` apart. It ends where no character of a number follows: there must be
-/// one that is none behind every text. False if there is no number.
+/// one that is none behind every text, and kNumberSlackBytes that may be read. False if there is no
+/// number.
 bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept;
 
 /// The double nearest to the number, ties to even: bit for bit what Python's float() makes of the

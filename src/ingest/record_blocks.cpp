@@ -322,8 +322,7 @@ void BlockReader::read_records(std::vector<char>& memory, const char*& begin, co
       return;
     }
     if (size >= kMaxRecordBytes) {
-      throw Error(ErrorCode::corrupt, file_->display + ": line " + std::to_string(line_) +
-                                          ": expected a record of at most " +
+      throw Error(ErrorCode::corrupt, file_->display + ": expected a record of at most " +
                                           std::to_string(kMaxRecordBytes) +
                                           " bytes, found a longer one");
     }
@@ -342,7 +341,6 @@ bool BlockReader::next(Block& block) {
   block.first_line = line_;
   block.begins_file = begins_;
   begins_ = false;
-  line_ += static_cast<std::uint64_t>(std::count(begin, end, '\n'));
   const auto from = static_cast<std::size_t>(begin - block.memory.data());
   const auto to = static_cast<std::size_t>(end - block.memory.data());
   // What reads the records may look a little further.

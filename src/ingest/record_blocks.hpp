@@ -27,7 +27,7 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< of the block, over all files
-  std::uint64_t first_line = 1;  ///< of the file, where the block begins
+  std::uint64_t first_line = 1;  ///< of a block that begins a file: its line in it
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -39,17 +39,18 @@ struct Block {
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
-  std::uint64_t line = 1;
+  std::uint64_t line = 0;  ///< counted from the begin of the block
 };
 
 /// The records of a block, in order.
 class RecordCursor {
  public:
-  explicit RecordCursor(const Block& block)
-      : block_(&block), at_(block.begin), line_(block.first_line) {}
+  explicit RecordCursor(const Block& block) : block_(&block), at_(block.begin) {}
 
   /// False after the last one. Blank lines are no records.
   bool next(Record& record);
+  /// Lines of the block that were passed; after the last record, all.
+  std::uint64_t num_lines() const noexcept { return line_; }
 
  private:
   bool next_line(Record& record);
@@ -58,7 +59,7 @@ class RecordCursor {
 
   const Block* block_;
   const char* at_;
-  std::uint64_t line_;
+  std::uint64_t line_ = 0;
   bool ended_ = false;  ///< of an array
 };
 
@@ -99,7 +100,7 @@ class BlockReader {
   bool at_end_ = true;   ///< the stream has no more bytes
   bool array_ended_ = false;
   std::vector<char> rest_;  ///< the begin of a record, read already
-  std::uint64_t line_ = 1;
+  std::uint64_t line_ = 1;  ///< where the records of the file begin
   std::uint64_t num_blocks_ = 0;
   std::uint64_t num_read_ = 0;  ///< of files that are done
 };

@@ -47,6 +47,7 @@ RowWork::RowWork(const RowPlan& plan, RowSink& sink)
 void RowWork::begin(const Block& block) {
   block_ = &block;
   cursor_ = RecordCursor(block);
+  at_end_ = false;
   num_records_ = 0;
   delivered_ = 0;
   if (block.file->kind == TextKind::csv && block.file != csv_file_) {
@@ -85,11 +86,15 @@ bool RowWork::work() {
     if (sink_.most_rows > 0 && count >= sink_.most_rows) return true;
     if (count % kLookRows == 0 && rows_.size_bytes() > kChunkBytes) return true;
   }
+  at_end_ = true;
   return false;
 }
 
 bool RowWork::deliver() {
-  if (block_->begins_file && delivered_ == 0) sink_.num_records = 0;
+  if (block_->begins_file && delivered_ == 0) {
+    sink_.num_records = 0;
+    sink_.first_line = block_->first_line;
+  }
   if (promote_) {
     sink_.needs_promotion = true;
     return false;
@@ -99,13 +104,15 @@ bool RowWork::deliver() {
   note_names();
   sink_.num_records += num_records_ - delivered_;
   delivered_ = num_records_;
+  if (at_end_) sink_.first_line += cursor_.num_lines();
   return true;
 }
 
 /// Throws, or keeps account.
 void RowWork::refuse(const BadRow& bad) {
   const std::uint64_t row = sink_.num_records - delivered_ + bad.record;
-  std::string message = block_->file->display + ": line " + std::to_string(bad.line) + " (row " +
+  std::string message = block_->file->display + ": line " +
+                        std::to_string(sink_.first_line + bad.line) + " (row " +
                         std::to_string(row) + ")";
   if (!bad.fault.column.empty()) message += ", column " + base::quote(bad.fault.column);
   message += ": " + bad.fault.message;
@@ -120,7 +127,7 @@ void RowWork::refuse(const BadRow& bad) {
   const auto add = [&](const char* key, Value value) {
     document.members.emplace_back(key, std::move(value));
   };
-  add("line", Value(static_cast<std::int64_t>(bad.line)));
+  add("line", Value(static_cast<std::int64_t>(sink_.first_line + bad.line)));
   add("row", Value(static_cast<std::int64_t>(row)));
   add("column", bad.fault.column.empty() ? Value() : Value(bad.fault.column));
   add("error", Value(message));

@@ -23,6 +23,7 @@ struct RowSink {
   std::uint64_t num_bad_rows = 0;
   bool needs_promotion = false;   ///< the plan is too narrow: nothing of it is of use
   std::uint64_t num_records = 0;  ///< of the file, before the block whose turn it is
+  std::uint64_t first_line = 1;   ///< of the file, where that block begins
   std::vector<bool> seen{};       ///< by target: some row had its name
   std::set<std::string> ignored{};
 };
@@ -58,6 +59,7 @@ class RowWork final : public BlockWork {
   std::uint64_t num_records_ = 0;  ///< of the block, so far
   std::uint64_t delivered_ = 0;    ///< of these
   std::vector<BadRow> bad_;
+  bool at_end_ = false;  ///< of the block
   bool promote_ = false;
 };
 

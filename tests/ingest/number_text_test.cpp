@@ -12,9 +12,13 @@
 namespace tenfold {
 namespace {
 
+/// With what may be read behind it.
+std::string padded(const std::string& text) { return text + std::string(kNumberSlackBytes, '\0'); }
+
 std::uint64_t bits_of(const std::string& text) {
   NumberText number;
-  EXPECT_TRUE(scan_number(text.c_str(), NumberStyle::json, number)) << text;
+  const std::string memory = padded(text);
+  EXPECT_TRUE(scan_number(memory.c_str(), NumberStyle::json, number)) << text;
   EXPECT_EQ(number.text(), text);
   return std::bit_cast<std::uint64_t>(to_double(number));
 }
@@ -51,7 +55,17 @@ TEST(NumberText, IsTheNearestDouble) {
                            "0.30000000000000004",
                            "100000000000000000000000",
                            "3.141592653589793238462643383279",
-                           "0.00000000000000000001234567890123456789"}) {
+                           "0.00000000000000000001234567890123456789",
+                           "12345678",
+                           "123456789",
+                           "1234567.8",
+                           "12345678.12345678",
+                           "0.12345678",
+                           "9.5367431640625e-7",
+                           "1125899906842624.125",
+                           "1125899906842623.9375",
+                           "4503599627370496.5",
+                           "4503599627370497.5"}) {
     EXPECT_EQ(bits_of(text), expected_bits(text)) << text;
   }
   std::mt19937_64 random(7);
@@ -85,23 +99,28 @@ TEST(NumberText, IsWhatTheFormatSays) {
   NumberText number;
   for (const char* text :
        {"", "-", "+1", ".5", "1.", "1.e5", "01", "-01", "1e", "1e+", "x", "--1"}) {
-    EXPECT_FALSE(scan_number(text, NumberStyle::json, number)) << text;
+    const std::string memory = padded(text);
+    EXPECT_FALSE(scan_number(memory.c_str(), NumberStyle::json, number)) << text;
   }
   for (const char* text : {"1.", ".5", "-.5", "1.e5"}) {
-    EXPECT_TRUE(scan_number(text, NumberStyle::csv, number)) << text;
+    const std::string memory = padded(text);
+    EXPECT_TRUE(scan_number(memory.c_str(), NumberStyle::csv, number)) << text;
     EXPECT_EQ(std::bit_cast<std::uint64_t>(to_double(number)), expected_bits(text)) << text;
   }
   for (const char* text : {".", "-", "+1", "007", "-.", ".e5", "e5", ""}) {
-    EXPECT_FALSE(scan_number(text, NumberStyle::csv, number)) << text;
+    const std::string memory = padded(text);
+    EXPECT_FALSE(scan_number(memory.c_str(), NumberStyle::csv, number)) << text;
   }
-  ASSERT_TRUE(scan_number("12,5", NumberStyle::json, number));
+  const std::string memory = padded("12,5");
+  ASSERT_TRUE(scan_number(memory.c_str(), NumberStyle::json, number));
   EXPECT_EQ(number.text(), "12");
 }
 
 TEST(NumberText, TellsIntegersOf64BitsFromLarger) {
   const auto integer = [](const char* text, std::uint64_t& value) {
     NumberText number;
-    EXPECT_TRUE(scan_number(text, NumberStyle::json, number));
+    const std::string memory = padded(text);
+    EXPECT_TRUE(scan_number(memory.c_str(), NumberStyle::json, number));
     EXPECT_TRUE(number.is_integer);
     return to_integer(number, value);
   };
@@ -123,7 +142,8 @@ TEST(NumberText, TellsIntegersOf64BitsFromLarger) {
 TEST(NumberText, TellsWhichIntegersADoubleHolds) {
   const auto exact = [](const char* text) {
     NumberText number;
-    EXPECT_TRUE(scan_number(text, NumberStyle::json, number));
+    const std::string memory = padded(text);
+    EXPECT_TRUE(scan_number(memory.c_str(), NumberStyle::json, number));
     return is_exact_in_double(number);
   };
   EXPECT_TRUE(exact("0"));

@@ -11,6 +11,7 @@ from tenfold.dataset._accumulate import Window, accumulate
 from tenfold.dataset._batch_loader import BatchLoader
 from tenfold.dataset._create import create
 from tenfold.dataset._dataset import Dataset, concat, mix
+from tenfold.dataset._ingest import IngestReport, Promotion, infer_schema, ingest
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._rows import Rows, collate
 from tenfold.dataset._schema import Column, Schema
@@ -19,6 +20,8 @@ __all__ = [
     "BatchLoader",
     "Column",
     "Dataset",
+    "IngestReport",
+    "Promotion",
     "Rows",
     "Schema",
     "Window",
@@ -26,6 +29,8 @@ __all__ = [
     "collate",
     "concat",
     "create",
+    "infer_schema",
+    "ingest",
     "mix",
     "permutation",
 ]

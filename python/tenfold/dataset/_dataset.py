@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io import Mode, PathLike
+    from tenfold.dataset._ingest import IngestReport
 
     Row = dict[str, Any]
     Transform = Callable[[Row], Any]
@@ -67,6 +68,9 @@ class Dataset(Growing):
         CorruptFileError: If its parts contradict each other.
     """
 
+    # What `ingest` did; None of a data set that was opened.
+    report: IngestReport | None = None
+
     def __init__(
         self, source: PathLike | Any, mode: Mode = "r", *, transform: Transform | None = None
     ) -> None:
@@ -101,6 +105,13 @@ class Dataset(Growing):
     def columns(self) -> list[str]:
         """The names of the columns; of nested records, the outermost."""
         return list(self.schema)
+
+    @property
+    def bad_rows(self) -> list[dict[str, Any]]:
+        """What ``ingest(..., on_error="collect")`` left out: line, row, column, error, text."""
+        from tenfold.dataset._ingest import bad_rows_of
+
+        return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
         where = f"{self._path!r}, " if self._path else ""

@@ -1,0 +1,126 @@
+#include <CLI/CLI.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/ingest.hpp>
+
+#include <fmt/format.h>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "progress_bar.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst or in\n"
+    ".zip, or globs of them. DST holds what was there until all of the new is on the device.\n"
+    "Types are inferred from the whole of the source, unless --schema gives them:\n"
+    "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
+
+struct Options {
+  std::vector<std::string> paths;
+  std::string schema;
+  std::vector<std::string> columns;
+  std::string on_error = "raise";
+  int num_threads = 0;
+  bool json = false;
+};
+
+OnError on_error_of(const std::string& name) {
+  if (name == "raise") return OnError::raise;
+  if (name == "skip") return OnError::skip;
+  if (name == "collect") return OnError::collect;
+  throw Error(ErrorCode::invalid_argument,
+              "--on-error: expected raise, skip or collect, found \"" + name + "\"");
+}
+
+Schema schema_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw Error(ErrorCode::file_not_found, path + ": expected a schema as JSON, found no file");
+  }
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return Schema::from_json(text, path);
+}
+
+std::uint64_t bytes_in(const std::string& folder) {
+  std::uint64_t total = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) total += entry.file_size();
+  }
+  return total;
+}
+
+void tell(const IngestReport& report, const Options& options, Output& out) {
+  const std::string& target = options.paths.back();
+  out.line("wrote " + printable(target) + ": " + counted(report.num_rows, "row") + ", " +
+           human_bytes(bytes_in(target)));
+  for (const Promotion& promotion : report.promotions) {
+    out.line("  " + printable(promotion.column) + ": " + promotion.from + " -> " + promotion.to);
+  }
+  for (const std::string& name : report.ignored) {
+    out.line("  " + printable(name) + ": not in the schema, left out");
+  }
+}
+
+int run_ingest(const Options& options, Output& out) {
+  if (options.paths.size() < 2) {
+    throw Error(ErrorCode::invalid_argument, "expected SRC... DST, found one path");
+  }
+  ProgressBar bar;
+  IngestOptions request;
+  if (!options.schema.empty()) request.schema = schema_of(options.schema);
+  request.columns = options.columns;
+  request.on_error = on_error_of(options.on_error);
+  request.num_threads = options.num_threads;
+  request.monitor = &bar;
+  const std::vector<Path> sources(options.paths.begin(), options.paths.end() - 1);
+  const IngestReport report = ingest(sources, options.paths.back(), request);
+  if (report.num_bad_rows > 0) {
+    fmt::print(stderr, "tenfold: {} left out\n", counted(report.num_bad_rows, "row"));
+  }
+  if (options.json) {
+    Value::List promotions;
+    for (const Promotion& promotion : report.promotions) {
+      promotions.items.push_back(
+          object({{"column", promotion.column}, {"from", promotion.from}, {"to", promotion.to}}));
+    }
+    Value::List ignored;
+    for (const std::string& name : report.ignored) ignored.items.emplace_back(name);
+    out.document(object({{"path", options.paths.back()},
+                         {"rows", json_number(report.num_rows)},
+                         {"bytes", json_number(bytes_in(options.paths.back()))},
+                         {"bad_rows", json_number(report.num_bad_rows)},
+                         {"promotions", std::move(promotions)},
+                         {"ignored", std::move(ignored)}}));
+  } else {
+    tell(report, options, out);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_ingest(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("ingest", "Make a data set of JSON lines or CSV files");
+  command->footer(kHelp);
+  command->add_option("paths", options->paths, "SRC... DST: files to read, folder to write")
+      ->required();
+  command->add_option("--schema", options->schema, "Columns and types: a JSON file");
+  command->add_option("--columns", options->columns, "Only this column")->allow_extra_args(false);
+  command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
+  command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
+  command->add_flag("--json", options->json, "One JSON document");
+  command->callback([options, &chosen] {
+    chosen.command = [options](Output& out) { return run_ingest(*options, out); };
+  });
+}
+
+}  // namespace tenfold::cli

@@ -1,0 +1,90 @@
+#include <tenfold/ingest.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "call.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+std::vector<Path> paths_from(nb::handle sequence) {
+  std::vector<Path> paths;
+  for (const nb::handle item : sequence) paths.push_back(path_from(item));
+  return paths;
+}
+
+OnError on_error_of(const std::string& name) {
+  if (name == "raise") return OnError::raise;
+  if (name == "skip") return OnError::skip;
+  if (name == "collect") return OnError::collect;
+  throw Error(ErrorCode::invalid_argument,
+              "on_error: expected \"raise\", \"skip\" or \"collect\", found \"" + name + "\"");
+}
+
+nb::dict dict_of(const IngestReport& report) {
+  nb::dict made;
+  made["num_rows"] = report.num_rows;
+  made["num_bad_rows"] = report.num_bad_rows;
+  made["num_files"] = report.num_files;
+  made["num_bytes"] = report.num_bytes;
+  nb::list promotions;
+  for (const Promotion& promotion : report.promotions) {
+    nb::dict item;
+    item["column"] = text(promotion.column);
+    item["from"] = text(promotion.from);
+    item["to"] = text(promotion.to);
+    promotions.append(item);
+  }
+  made["promotions"] = promotions;
+  nb::list ignored;
+  for (const std::string& name : report.ignored) ignored.append(text(name));
+  made["ignored"] = ignored;
+  return made;
+}
+
+nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
+                      const std::string& on_error, std::int64_t batch_rows, int num_threads,
+                      bool overwrite, nb::object progress) {
+  const std::vector<Path> files = paths_from(sources);
+  const Path target = path_from(path);
+  IngestOptions options;
+  if (!schema.is_none()) options.schema = Schema::from_json(utf8(schema), "schema");
+  for (const nb::handle column : columns) options.columns.push_back(utf8(column));
+  options.on_error = on_error_of(on_error);
+  options.batch_rows = batch_rows;
+  options.num_threads = num_threads;
+  options.overwrite = overwrite;
+  const IngestReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::ingest(files, target, options);
+  });
+  return dict_of(report);
+}
+
+nb::str infer_files(nb::object sources, int num_threads) {
+  const std::vector<Path> files = paths_from(sources);
+  const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
+    return tenfold::infer_schema(files, num_threads, monitor);
+  });
+  return text(schema.to_json());
+}
+
+}  // namespace
+
+void bind_ingest(nb::module_& module) {
+  module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
+             "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "progress"_a.none());
+  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a);
+  module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
+}
+
+}  // namespace tenfold::python
