@@ -96,6 +96,27 @@ def test_several_processes_convert_a_list_of_dicts(tmp_path: Path, method: str) 
     assert_batches_are_the_records(DataLoader(dataset, batch_size=32, shuffle=True))
 
 
+def write_chunk(chunk: tuple[Path, int, list[dict]]) -> None:
+    path, begin, items = chunk
+    rows = tenfold.Dataset(path, mode="r+")
+    rows[list(range(begin, begin + len(items)))] = {
+        "features": torch.tensor([[item["feature1"], item["feature2"]] for item in items]),
+        "label": torch.tensor([item["label"] for item in items], dtype=torch.int64),
+    }
+
+
+def test_several_processes_write_one_data_set(tmp_path: Path) -> None:
+    columns = {"features": (torch.float32, (2,)), "label": torch.int64}
+    path = tmp_path / "data"
+    tenfold.create(path, columns, num_rows=len(RECORDS))
+    chunks = [(path, i, RECORDS[i : i + 34]) for i in range(0, len(RECORDS), 34)]
+    with multiprocessing.get_context("fork").Pool(processes=3) as pool:
+        pool.map(write_chunk, chunks)
+
+    dataset = tenfold.Dataset(path, transform=lambda row: (row["features"], row["label"]))
+    assert_batches_are_the_records(DataLoader(dataset, batch_size=32, shuffle=True))
+
+
 # --- memory-mapped arrays and gradient accumulation ---
 
 
