@@ -379,7 +379,8 @@ def _plain(state: Any) -> Any:
         for key, value in state.items()
     )
     if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
-        made._metadata = state._metadata  # the versions of a module's layers
+        # The versions of a module's layers.
+        made._metadata = state._metadata  # type: ignore[attr-defined]
     return made
 
 
