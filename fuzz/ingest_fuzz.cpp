@@ -1,0 +1,114 @@
+// Any bytes as JSON lines, one array of JSON, and CSV: refused with an Error, or cut into records
+// whose types give a plan that every good record fits; in small blocks the same rows as in one.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "ingest/csv_rows.hpp"
+#include "ingest/json_rows.hpp"
+#include "ingest/record_blocks.hpp"
+#include "ingest/row_builder.hpp"
+#include "ingest/type_work.hpp"
+#include "ingest/value_types.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+class MemoryStream final : public ByteStream {
+ public:
+  explicit MemoryStream(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::size_t read(std::span<std::byte> into) override {
+    const std::size_t count = std::min(into.size(), bytes_.size() - done_);
+    if (count > 0) std::memcpy(into.data(), bytes_.data() + done_, count);
+    done_ += count;
+    return count;
+  }
+  std::uint64_t num_read() const override { return done_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t done_ = 0;
+};
+
+/// What became of a text.
+struct Rows {
+  std::int64_t num_rows = 0;
+  std::uint64_t num_bad = 0;
+  std::vector<std::vector<std::byte>> values;
+  bool operator==(const Rows&) const = default;
+};
+
+Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::size_t block_bytes) {
+  RowBuilder builder(plan);
+  JsonRows json(plan, builder);
+  CsvRows csv(plan, builder);
+  BlockReader reader(files, block_bytes);
+  Block block;
+  Rows rows;
+  while (reader.next(block)) {
+    const TextKind kind = block.file->kind;
+    if (kind == TextKind::csv) csv.begin_file(*block.file);
+    RecordCursor cursor(block);
+    Record record;
+    while (cursor.next(record)) {
+      const Outcome outcome =
+          kind == TextKind::csv ? csv.add(record.begin, record.end)
+                                : json.add(record.begin, record.end, kind == TextKind::json_lines);
+      if (outcome == Outcome::promote) std::abort();
+      rows.num_bad += outcome == Outcome::kept ? 0 : 1;
+    }
+  }
+  rows.num_rows = builder.num_rows();
+  for (const ColumnChunk& chunk : builder.finish()) {
+    if (chunk.num_rows != rows.num_rows) std::abort();
+    rows.values.emplace_back(chunk.values.begin(), chunk.values.end());
+  }
+  return rows;
+}
+
+RowPlan plan_for(const std::vector<SourceFile>& files) {
+  ValueTypes types;
+  BlockReader reader(files, 64);
+  Block block;
+  TypeWork work(types);
+  while (reader.next(block)) {
+    work.begin(block);
+    work.work();
+    work.deliver();
+  }
+  std::vector<Promotion> promotions;
+  RowPlan plan = plan_of(types, promotions);
+  plan.is_final = true;
+  return plan;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  for (const SourceKind kind :
+       {SourceKind::lines, SourceKind::json, SourceKind::csv, SourceKind::tsv}) {
+    const std::vector<SourceFile> files = {
+        {"input", kind, [bytes] { return std::make_unique<MemoryStream>(bytes); }}};
+    try {
+      const RowPlan plan = plan_for(files);
+      if (rows_of(files, plan, 48) != rows_of(files, plan, std::size_t{1} << 20)) std::abort();
+    } catch (const Error& error) {
+      const bool expected =
+          error.code() == ErrorCode::corrupt || error.code() == ErrorCode::invalid_argument;
+      if (!expected) std::abort();
+    }
+  }
+  return 0;
+}
