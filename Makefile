@@ -147,6 +147,7 @@ lint-python: .venv/.ok
 layers: | build/.apt
 	$(PYTHON) tools/check_layers.py
 
+## make types     checks the types of the Python package
 types: .venv/.package
 	.venv/bin/mypy
 
