@@ -61,11 +61,29 @@ class Cli : public testing::Test {
   std::string file_;
 };
 
+TEST_F(Cli, IngestsTextFilesAndTellsWhatBecameOfThem) {
+  const std::string source = (folder_ / "a.csv").string();
+  const std::string target = (folder_ / "rows").string();
+  std::ofstream(source) << "x,y\n1,a\n0.5,b\n3\n";
+  const Result refused = tenfold_run({"ingest", source, target});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.out, IsEmpty());
+  EXPECT_THAT(refused.err, HasSubstr("line 4 (row 2): expected 2 fields, found 1"));
+  const Result done = tenfold_run({"ingest", source, target, "--on-error", "skip", "--json"});
+  EXPECT_EQ(done.status, 0);
+  EXPECT_EQ(done.err, "tenfold: 1 row left out\n");
+  EXPECT_THAT(done.out, AllOf(HasSubstr("\"rows\": 2"),
+                              HasSubstr("{\"column\": \"x\", \"from\": \"int64\", \"to\": "
+                                        "\"float64\"}")));
+  EXPECT_EQ(tenfold_run({"ingest", source}).status, 2);
+}
+
 TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
   const Result result = tenfold_run({});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.out, IsEmpty());
-  for (const char* command : {"ls", "tree", "stat", "head", "verify", "diff", "convert", "bench"}) {
+  for (const char* command :
+       {"ls", "tree", "stat", "head", "verify", "diff", "convert", "ingest", "bench"}) {
     EXPECT_THAT(result.err, HasSubstr(std::string("\n  ") + command + " "));
   }
 }
