@@ -153,6 +153,8 @@ SourceReport RowTable::finish() {
       if (!stored.index) store(stored);
     }
     writer_->commit();
+    // Rows without any column are none.
+    report_.num_rows = static_cast<std::uint64_t>(writer_->num_rows());
     report_.schema = writer_->schema();
   } else {
     sort_columns();
