@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from harness import Contender, Goal, Result, compare, fresh
 
-from tenfold.dataset._ingest_sources import ingest_source
+import tenfold
 
 PARQUET_ROWS = 1_000_000
 DICT_ROWS = 500_000
@@ -121,7 +121,7 @@ def parquet(work: Path, num_rows: int, repetitions: int) -> Result:
         f"Parquet to columns on disk, {num_bytes / 1e6:.0f} MB of them",
         {
             "tenfold": Contender(
-                cpu.of("tenfold", lambda: ingest_source(source, ours, progress=False)),
+                cpu.of("tenfold", lambda: tenfold.ingest(source, ours, progress=False)),
                 before=lambda: fresh(ours),
             ),
             "pyarrow batches -> memmap": Contender(
@@ -189,7 +189,7 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
         f"{num_rows:,} dicts of 8 fields in memory to columns on disk",
         {
             "tenfold": Contender(
-                cpu.of("tenfold", lambda: ingest_source(rows, paths[0], progress=False)),
+                cpu.of("tenfold", lambda: tenfold.ingest(rows, paths[0], progress=False)),
                 before=lambda: fresh(paths[0]),
             ),
             "pyarrow from_pylist -> memmap": Contender(

@@ -1,0 +1,369 @@
+"""Ingest of dicts: lists, generators, what their columns become, and rows that do not fit."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import signal
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from tenfold import Column, Schema
+
+
+def columns(ds: tenfold.Dataset) -> dict[str, str]:
+    return {name: str(column) for name, column in ds.schema.items()}
+
+
+def ingest(tmp_path: Path, rows: Any, **options: Any) -> tenfold.Dataset:
+    return tenfold.ingest(rows, tmp_path / "ds", **options)
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def test_a_list_of_dicts_becomes_columns_of_pythons_types(tmp_path):
+    rows = [{"i": i, "f": i / 2, "b": i % 2 == 0, "s": f"é{i}", "y": bytes([i])} for i in range(5)]
+    ds = ingest(tmp_path, rows)
+    assert columns(ds) == {"i": "int64", "f": "float64", "b": "bool", "s": "string", "y": "bytes"}
+    assert [{k: plain(v) for k, v in row.items()} for row in ds] == rows
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([None, True], "bool?", [False, True]),
+        ([True, 3], "int64", [1, 3]),
+        ([3, True], "int64", [3, 1]),
+        ([1, 2.5], "float64", [1.0, 2.5]),
+        ([2.5, 1], "float64", [2.5, 1.0]),
+        ([True, 1, 2.5], "float64", [1.0, 1.0, 2.5]),
+        ([True, 1, 2.5, "a"], "string", ["true", "1", "2.5", "a"]),
+        ([1.0, 1, math.inf, "a"], "string", ["1.0", "1", "Infinity", "a"]),
+        (["a", 1.0, False, 7], "string", ["a", "1.0", "false", "7"]),
+        ([2**63, 1], "uint64", [2**63, 1]),
+        ([1, 2**64 - 1], "uint64", [1, 2**64 - 1]),
+        ([-1, 2**63], "string", ["-1", str(2**63)]),
+        ([2**64], "string", [str(2**64)]),
+        ([2**53 + 1, 0.5], "string", [str(2**53 + 1), "0.5"]),
+        ([0.5, 2**53 + 1], "string", ["0.5", str(2**53 + 1)]),
+        ([None, None], "float64?", [math.nan, math.nan]),
+    ],
+    ids=str,
+)
+def test_scalars_are_promoted_without_loss(tmp_path, values, dtype, expected):
+    ds = ingest(tmp_path, [{"x": value} for value in values])
+    assert columns(ds) == {"x": dtype}
+    found = [plain(row["x"]) for row in ds]
+    assert str(found) == str(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([[1, 2], [3, 4]], "int64[2]", [[1, 2], [3, 4]]),
+        ([[1], [2, 3]], "int64[*]", [[1], [2, 3]]),
+        ([(1.5,), (2,)], "float64[1]", [[1.5], [2.0]]),
+        ([[], []], "float64[*]", [[], []]),
+        ([[], [1]], "int64[*]", [[], [1]]),
+        ([[1, 2], None], "int64[2]?", [[1, 2], [0, 0]]),
+        ([[1, 2], None, [3]], "int64[*]?", [[1, 2], [], [3]]),
+        ([[1.5, None]], "float64[2]", [[1.5, math.nan]]),
+        ([[None], [1.5]], "float64[1]", [[math.nan], [1.5]]),
+        ([["a", "b"], []], "string[*]", [["a", "b"], []]),
+        ([[True, 2], ["a"]], "string[*]", [["true", "2"], ["a"]]),
+        ([[[1, 2], [3, 4]]] * 2, "int64[2, 2]", [[[1, 2], [3, 4]]] * 2),
+        ([[[1, 2]], [[3, 4], [5, 6]]], "int64[*, 2]", [[[1, 2]], [[3, 4], [5, 6]]]),
+        ([[[1], [2, 3]]], "string", ["[[1], [2, 3]]"]),
+        ([[1, True], [[1], [2, 3]]], "string", ["[1, true]", "[[1], [2, 3]]"]),
+        ([[{"a": 1}], []], "string", ['[{"a": 1}]', "[]"]),
+    ],
+    ids=str,
+)
+def test_lists_become_rows_of_a_shape_ragged_columns_or_json(tmp_path, values, dtype, expected):
+    ds = ingest(tmp_path, [{"x": value} for value in values])
+    assert columns(ds) == {"x": dtype}
+    assert str([plain(row["x"]) for row in ds]) == str(expected)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 1000])
+def test_what_columns_become_does_not_depend_on_where_blocks_end(tmp_path, batch_rows):
+    rows = [
+        {"n": True, "l": [], "f": [1, 2], "r": None, "m": 1},
+        {"n": 2, "l": [True], "f": [3, 4], "r": None, "m": None},
+        {"n": None, "l": [7], "f": None, "r": {"a": 1}, "new": "x"},
+        {"n": 2.5, "l": ["z"], "f": [5], "r": {"a": 2, "b": [1, 2]}, "m": 2**63},
+        {"n": "text", "l": None, "f": [0.5], "r": None, "m": 0},
+    ]
+    ds = ingest(tmp_path, iter(rows), batch_rows=batch_rows)
+    assert [plain(row["n"]) for row in ds] == ["true", "2", "", "2.5", "text"]
+    assert [row["l"] for row in ds] == [[], ["true"], ["7"], ["z"], []]
+    assert [plain(row["f"]) for row in ds] == [[1, 2], [3, 4], [], [5], [0.5]]
+    assert [plain(row["r"]["a"]) for row in ds] == [0, 0, 1, 2, 0]
+    assert [plain(row["r"]["b"]) for row in ds][3] == [1, 2]
+    assert [row["new"] for row in ds] == ["", "", "x", "", ""]
+    assert [plain(row["m"]) for row in ds] == [1, 0, 0, 2**63, 0]
+    assert [bool(row["n.valid"]) for row in ds] == [True, True, False, True, True]
+    assert {(p.column, p.to) for p in ds.report.promotions} >= {("n", "string"), ("m", "uint64")}
+
+
+def test_nested_dicts_are_records_and_missing_keys_are_null(tmp_path):
+    ds = ingest(tmp_path, [{"a": {"b": 1, "c": {"d": "x"}}}, {}, {"a": None}, {"a": {"b": 2}}])
+    assert str(ds.schema) == "a.b: int64?\na.c.d: string?"
+    assert [plain(row["a"]["b"]) for row in ds] == [1, 0, 0, 2]
+    assert [bool(row["a"]["b.valid"]) for row in ds] == [True, False, False, True]
+
+
+def test_tensors_and_arrays_keep_dtype_and_shape(tmp_path):
+    rows = [
+        {
+            "t": torch.full((2, 3), i, dtype=torch.float32),
+            "n": np.full(i + 1, i, np.int16),
+            "s": np.float32(i),
+            "h": torch.tensor(i, dtype=torch.bfloat16),
+            "l": [np.arange(2.0), np.arange(2.0)],
+        }
+        for i in range(3)
+    ]
+    ds = ingest(tmp_path, rows)
+    assert columns(ds) == {
+        "t": "float32[2, 3]",
+        "n": "int16[*]",
+        "s": "float32",
+        "h": "bfloat16",
+        "l": "float64[2, 2]",
+    }
+    assert torch.equal(ds[2]["t"], rows[2]["t"])
+    assert ds[2]["n"].tolist() == [2, 2, 2]
+    assert ds[1]["l"].tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_subclasses_of_pythons_types_and_mappings_are_what_they_derive_from(tmp_path):
+    class Color(enum.IntEnum):
+        RED = 3
+
+    rows = [OrderedDict(c=Color.RED, s=np.str_("a"), f=np.float64(0.5), m=tenfold.TensorDict(q=1))]
+    ds = ingest(tmp_path, rows)
+    assert str(ds.schema) == "c: int64\ns: string\nf: float64\nm.q: int64"
+
+
+def test_tensordicts_are_rows_too(tmp_path):
+    rows = [tenfold.TensorDict({"x": torch.ones(3) * i}, []) for i in range(4)]
+    assert torch.equal(ingest(tmp_path, rows)["x"], torch.arange(4.0)[:, None].expand(4, 3))
+
+
+def test_a_generator_is_read_in_bounded_memory_and_once(tmp_path):
+    ds = ingest(tmp_path, ({"x": i} for i in range(200_000)), batch_rows=1000)
+    assert torch.equal(ds["x"], torch.arange(200_000))
+
+
+def test_no_rows_make_a_data_set_of_none(tmp_path):
+    assert len(ingest(tmp_path, [])) == 0
+    assert ingest(tmp_path, [{}, {}]).report.num_rows == 0
+    ds = ingest(tmp_path, iter(()), schema=Schema({"x": Column("float32", (3,))}))
+    assert len(ds) == 0
+    assert columns(ds) == {"x": "float32[3]"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"x": 1}, {"x": [1]}], r'row 1, column "x": expected int64, found a list of int64'),
+        ([{"x": [1]}, {"x": 1}], r'row 1, column "x": expected a list of int64, found 1'),
+        ([{"x": 1}, {"x": {"y": 1}}], r'row 1, column "x": expected int64, found an object'),
+        ([{"x": {"y": 1}}, {"x": 1}], r'row 1, column "x": expected an object, found 1'),
+        ([{"x": [1]}, {"x": [1, None]}], r'row 1, column "x": expected a list of int64, found'),
+        ([{"x": b"a"}, {"x": "a"}], r"row 1, column \"x\": expected bytes, found 'a'"),
+        ([{"x": 1}, 7], r"row 1: expected a dict, found int"),
+        ([{"x": 1}, {3: 1}], r"row 1: expected keys of str, found 3"),
+        ([{"x": "\ud800"}], r'row 0, column "x": .*lone surrogate'),
+        ([{"x": object()}], r'row 0, column "x": .*found object'),
+        ([{"x": {"y": [1, b"a"]}}], r'row 0, column "x.y": expected values of one type in a list'),
+    ],
+    ids=str,
+)
+def test_a_row_that_does_not_fit_is_named_and_nothing_is_written(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
+        ingest(tmp_path, rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_rows_are_skipped_with_one_warning_and_change_no_column(tmp_path):
+    rows = [{"x": 1, "y": 1}, {"x": "text", "y": [2]}, {"x": 3, "y": 3}]
+    with pytest.warns(UserWarning, match="1 row") as raised:
+        ds = ingest(tmp_path, rows, on_error="skip")
+    assert len(raised) == 1
+    assert ds["x"].tolist() == [1, 3]
+    assert ds.report.num_bad_rows == 1
+
+
+def test_bad_rows_are_collected_beside_the_columns(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ds = ingest(tmp_path, [{"x": 1}, {"x": [7]}, 5, {"x": 2}], on_error="collect")
+    assert ds["x"].tolist() == [1, 2]
+    lines = (tmp_path / "ds" / "bad_rows.jsonl").read_text().splitlines()
+    first, second = map(json.loads, lines)
+    assert (first["row"], first["column"], first["line"]) == (1, "x", None)
+    assert json.loads(first["text"]) == {"x": [7]}
+    assert "expected int64" in first["error"]
+    assert (second["row"], second["column"], second["text"]) == (2, None, "5")
+    assert [bad["row"] for bad in ds.bad_rows] == [1, 2]
+
+
+def test_a_schema_gives_the_types_and_the_columns(tmp_path):
+    schema = Schema(
+        {
+            "f": Column("float32", (2,)),
+            "u": Column("uint8"),
+            "r": Column("int32", ragged=True),
+            "s": Column("string", nullable=True),
+        }
+    )
+    rows = [{"f": [1, 2.5], "u": 255, "r": [1, 2, 3], "s": None, "other": 1}]
+    ds = ingest(tmp_path, rows, schema=schema)
+    assert ds.schema == schema
+    assert ds[0]["f"].tolist() == [1.0, 2.5]
+    assert ds[0]["r"].tolist() == [1, 2, 3]
+    assert ds.report.ignored == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (Column("uint8"), 256, "expected uint8, found 256"),
+        (Column("uint8"), -1, "expected uint8, found -1"),
+        (Column("int32"), 1.5, "expected int32, found 1.5"),
+        (Column("float32"), 1e39, r"expected float32, found 1e\+39"),
+        (Column("float32"), "1", "expected float32, found '1'"),
+        (Column("float32"), None, "expected float32, found null; .*nullable"),
+        (Column("float32", (2,)), [1.0], r"expected float32\[2\], found a list of float64"),
+        (Column("float32"), [1.0], "expected float32, found a list"),
+        (Column("string"), b"x", "expected string, found bytes"),
+    ],
+    ids=str,
+)
+def test_a_value_that_the_schema_does_not_hold_is_named(tmp_path, column, value, message):
+    first = [0.5, 1] if column.shape else "" if column.dtype == "string" else 0
+    with pytest.raises(ValueError, match='row 1, column "x": ' + message):
+        ingest(
+            tmp_path,
+            [{"x": first}, {"x": value}],
+            schema=Schema({"x": column}),
+        )
+
+
+def test_a_column_of_the_schema_that_no_row_has_is_an_error(tmp_path):
+    schema = Schema({"x": Column("int64"), "y": Column("int64", nullable=True)})
+    with pytest.raises(ValueError, match='column "y": the schema names it'):
+        ingest(tmp_path, [{"x": 1}], schema=schema)
+    with pytest.raises(ValueError, match=r'row 0, column "x": .*no such key'):
+        ingest(tmp_path, [{"y": 1}], schema=schema)
+
+
+def test_only_the_columns_that_are_wanted_are_looked_at(tmp_path):
+    rows = [{"x": 1, "bad": object(), "r": {"a": 1, "b": object()}}]
+    ds = ingest(tmp_path, rows, columns=[("r", "a"), "x"])
+    assert str(ds.schema) == "r.a: int64\nx: int64"
+    with pytest.raises(KeyError, match='no column "nope"'):
+        ingest(tmp_path, rows, columns=["x", "nope"])
+
+
+def test_infer_schema_tells_what_ingest_finds(tmp_path):
+    rows = [{"x": 1, "l": [1]}, {"x": 2.5, "l": [1, 2]}, {"l": None, "r": {"a": "s"}}]
+    assert tenfold.infer_schema(rows) == ingest(tmp_path, rows).schema
+    with pytest.raises(ValueError, match="read twice"):
+        tenfold.infer_schema(iter(rows))
+
+
+def test_an_exception_of_the_generator_arrives_and_leaves_the_old_data_set(tmp_path):
+    ingest(tmp_path, [{"x": 1}])
+
+    def rows():
+        yield {"x": 2}
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        ingest(tmp_path, rows(), batch_rows=1)
+    assert tenfold.Dataset(tmp_path / "ds")["x"].tolist() == [1]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ds"]
+
+
+def test_control_c_ends_an_ingest(tmp_path):
+    def rows():
+        for i in range(10_000_000):
+            if i == 50_000:
+                signal.raise_signal(signal.SIGINT)
+            yield {"x": i}
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(tmp_path, rows())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told_and_may_stop_it(tmp_path):
+    seen = []
+    rows = [{"x": float(i)} for i in range(100_000)]
+    ingest(tmp_path, rows, progress=lambda *told: seen.append(told))
+    assert seen
+    assert seen[-1][0] <= seen[-1][1]
+
+    def stop(*told):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        ingest(tmp_path, rows, progress=stop)
+
+
+def test_an_existing_data_set_is_kept_if_asked(tmp_path):
+    ingest(tmp_path, [{"x": 1}])
+    with pytest.raises(FileExistsError):
+        ingest(tmp_path, [{"x": 2}], overwrite=False)
+    assert ingest(tmp_path, [{"x": 3}])["x"].tolist() == [3]
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**65), 2**65),
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+)
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("abc"), SCALARS), min_size=1),
+    step=st.integers(1, 5),
+)
+def test_any_scalars_come_back_as_they_are_or_as_their_text(tmp_path_factory, rows, step):
+    ds = tenfold.ingest(iter(rows), tmp_path_factory.mktemp("rows") / "ds", batch_rows=step)
+    if not ds.schema:
+        assert all(row == {} for row in rows)
+        return
+    assert len(ds) == len(rows)
+    for name, column in ds.schema.items():
+        for row, stored in zip(rows, ds, strict=True):
+            value, found = row.get(name), plain(stored[name])
+            if value is None:
+                assert column.nullable
+                assert found != found if column.dtype == "float64" else not stored[name + ".valid"]
+            elif column.dtype == "string":
+                assert found == text_of(value)
+            else:
+                assert found == value

@@ -1,0 +1,203 @@
+"""`tenfold.ingest` of columns: dicts of them, TensorDicts, npy and npz files, structured arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensordict
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import tenfold
+
+
+def columns(ds: tenfold.Dataset) -> dict[str, str]:
+    return {name: str(column) for name, column in ds.schema.items()}
+
+
+def test_a_dict_of_equally_long_columns_is_a_table(tmp_path):
+    table = {
+        "t": torch.arange(12, dtype=torch.float16).reshape(4, 3),
+        "n": np.arange(4, dtype=np.uint16),
+        "l": [1, 2.5, None, 4],
+        "s": ("a", "b", "", "é"),
+        "i": torch.arange(4),
+        "ragged": [[1], [], [1, 2], [3]],
+    }
+    ds = tenfold.ingest(table, tmp_path / "ds")
+    assert columns(ds) == {
+        "t": "float16[3]",
+        "n": "uint16",
+        "l": "float64?",
+        "s": "string",
+        "i": "int64",
+        "ragged": "int64[*]",
+    }
+    assert torch.equal(ds["t"], table["t"])
+    assert ds[:]["s"] == ["a", "b", "", "é"]
+
+
+def test_strided_and_large_columns_are_cut_into_pieces(tmp_path):
+    table = {
+        "wide": torch.rand(300, 100_000)[:, ::2],
+        "back": np.arange(300)[::-1],
+    }
+    ds = tenfold.ingest(table, tmp_path / "ds")
+    assert torch.equal(ds["wide"], table["wide"])
+    assert ds["back"].tolist() == table["back"].tolist()
+
+
+def test_columns_of_unequal_length_are_refused_with_both_lengths(tmp_path):
+    with pytest.raises(ValueError, match=r"'b'.*expected 3 rows as 'a', found 2"):
+        tenfold.ingest({"a": [1, 2, 3], "b": torch.ones(2)}, tmp_path / "ds")
+
+
+def test_a_value_of_a_list_that_does_not_fit_is_named_by_its_row(tmp_path):
+    with pytest.raises(ValueError, match=r'row 2, column "a": expected int64, found a list'):
+        tenfold.ingest({"a": [1, 2, [3]]}, tmp_path / "ds")
+    with pytest.warns(UserWarning, match="1 row"):
+        ds = tenfold.ingest(
+            {"a": [1, 2, [3]], "b": torch.arange(3)}, tmp_path / "ds", on_error="skip"
+        )
+    assert ds["b"].tolist() == [0, 1]
+
+
+def test_lists_of_dicts_in_a_table_are_records(tmp_path):
+    ds = tenfold.ingest({"a": [{"x": 1}, {"x": 2}], "b": np.arange(2)}, tmp_path / "ds")
+    assert str(ds.schema) == "a.x: int64\nb: int64"
+
+
+@pytest.mark.parametrize("library", [tenfold, tensordict])
+def test_a_tensordict_is_a_table_of_its_batch(tmp_path, library):
+    td = library.TensorDict(
+        {"x": torch.rand(5, 2), "n": {"y": torch.arange(5)}, "s": ["a", "b", "c", "d", "e"]},
+        batch_size=[5],
+    )
+    ds = tenfold.ingest(td, tmp_path / "ds")
+    assert len(ds) == 5
+    assert torch.equal(ds["x"], td["x"])
+    assert torch.equal(ds["n", "y"], td["n", "y"])
+    assert ds[:]["s"] == ["a", "b", "c", "d", "e"]
+
+
+def test_a_tensordict_that_was_opened_is_a_table(tmp_path):
+    tenfold.save(tenfold.TensorDict({"x": torch.arange(7)}, [7]), tmp_path / "td")
+    ds = tenfold.ingest(tenfold.open(tmp_path / "td"), tmp_path / "ds")
+    assert ds["x"].tolist() == list(range(7))
+
+
+def test_a_tensordict_without_rows_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"batch_size: .*found \[\]"):
+        tenfold.ingest(tenfold.TensorDict({"x": torch.ones(3)}, []), tmp_path / "ds")
+
+
+def test_npy_files_are_the_rows_of_one_column(tmp_path):
+    parts = [np.random.rand(n, 2).astype(np.float32) for n in (3, 4)]
+    for i, part in enumerate(parts):
+        np.save(tmp_path / f"part-{i}.npy", part)
+    ds = tenfold.ingest(str(tmp_path / "part-*.npy"), tmp_path / "ds")
+    assert columns(ds) == {"part-0": "float32[2]"}
+    assert np.array_equal(ds["part-0"].numpy(), np.concatenate(parts))
+    np.save(tmp_path / "part-2.npy", np.zeros((1, 3), np.float32))
+    with pytest.raises(ValueError, match=r"part-2.npy: shape of a row: expected \[2\]"):
+        tenfold.ingest(str(tmp_path / "part-*.npy"), tmp_path / "ds")
+
+
+def test_a_dict_of_npy_files_and_an_npz_are_columns(tmp_path):
+    x, y = np.arange(4), np.random.rand(4, 2)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    np.savez(tmp_path / "both.npz", x=x, y=y)
+    files = {"x": tmp_path / "x.npy", "y": str(tmp_path / "y.npy")}
+    for source in (files, tmp_path / "both.npz"):
+        ds = tenfold.ingest(source, tmp_path / "ds")
+        assert columns(ds) == {"x": "int64", "y": "float64[2]"}
+        assert np.array_equal(ds["y"].numpy(), y)
+
+
+def test_the_fields_of_a_structured_dtype_are_columns(tmp_path):
+    array = np.zeros(3, [("a", "<i2"), ("b", ">f4", (2,)), ("c", "U3"), ("d", [("e", "?")])])
+    array["a"], array["c"] = [1, 2, 3], ["x", "yy", ""]
+    array["b"] = 0.5
+    np.save(tmp_path / "s.npy", array)
+    for source in (array, tmp_path / "s.npy"):
+        ds = tenfold.ingest(source, tmp_path / "ds")
+        assert str(ds.schema) == "a: int16\nb: float32[2]\nc: string\nd.e: bool"
+        assert ds[:]["c"] == ["x", "yy", ""]
+        assert ds["b"].tolist() == [[0.5, 0.5]] * 3
+
+
+def test_arrays_of_objects_in_files_are_refused(tmp_path):
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(tenfold.UnsupportedError, match=r"o.npy: dtype: .*pickles"):
+        tenfold.ingest(tmp_path / "o.npy", tmp_path / "ds")
+
+
+@pytest.mark.parametrize("source", [7, "nowhere-*.npy", b"bytes", object()], ids=repr)
+def test_what_is_no_source_is_refused(tmp_path, source):
+    with pytest.raises((tenfold.UnsupportedError, FileNotFoundError)):
+        tenfold.ingest(source, tmp_path / "ds")
+
+
+DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    array=st.sampled_from(DTYPES).flatmap(
+        lambda dtype: hnp.arrays(
+            dtype, hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5)
+        )
+    )
+)
+def test_an_array_of_any_dtype_comes_back_bit_for_bit(tmp_path_factory, array):
+    folder: Path = tmp_path_factory.mktemp("array")
+    ds = tenfold.ingest({"x": array}, folder / "ds")
+    assert ds["x"].numpy().tobytes() == array.tobytes()
+    assert ds["x"].shape == array.shape
+
+
+def test_columns_of_records_are_handed_over_whole(tmp_path):
+    table = {"a": {"x": torch.arange(5), "b": {"y": np.ones((5, 2), np.float32)}}, "c": ["z"] * 5}
+    ds = tenfold.ingest(table, tmp_path / "ds")
+    assert str(ds.schema) == "a.x: int64\na.b.y: float32[2]\nc: string"
+    assert ds["a", "b", "y"].tolist() == [[1.0, 1.0]] * 5
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3)])
+def test_columns_without_rows_keep_dtype_and_shape(tmp_path, shape):
+    ds = tenfold.ingest({"x": torch.empty(shape, dtype=torch.int16)}, tmp_path / "ds")
+    assert len(ds) == 0
+    assert ds["x"].shape == shape
+    assert ds["x"].dtype == torch.int16
+
+
+def test_an_array_is_cast_to_the_schema_or_its_bad_row_is_named(tmp_path):
+    schema = tenfold.Schema({"x": tenfold.Column("uint8", (2,))})
+    array = np.arange(512).reshape(256, 2)
+    ds = tenfold.ingest({"x": array[:100]}, tmp_path / "ds", schema=schema)
+    assert ds["x"].dtype == torch.uint8
+    with pytest.raises(ValueError, match=r'row 128, column "x": expected uint8\[2\]'):
+        tenfold.ingest({"x": array}, tmp_path / "ds", schema=schema)
+
+
+def test_records_that_turn_up_late_in_a_list_begin_anew(tmp_path):
+    values = [None] * 70_000 + [{"x": 1}]
+    ds = tenfold.ingest({"a": values, "b": np.arange(70_001)}, tmp_path / "ds")
+    assert ds[70_000]["a"]["x"] == 1
+    assert ds["b"][-1] == 70_000
+
+
+def test_damaged_arrays_are_refused_by_name(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(100))
+    whole = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[:200])
+    np.savez(tmp_path / "y.npz", y=np.arange(100))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "y.npz").read_bytes()[:300])
+    for name in ("cut.npy", "cut.npz"):
+        with pytest.raises(tenfold.CorruptFileError, match=rf"{name}: it cannot be read"):
+            tenfold.ingest(tmp_path / name, tmp_path / "ds")
