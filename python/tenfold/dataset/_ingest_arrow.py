@@ -224,7 +224,7 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
 def _open_parquet(pa: Any, file: str, num_threads: int | None) -> Any:
     from pyarrow import parquet
 
-    opened = parquet.ParquetFile(file, memory_map=True, pre_buffer=False)
+    opened = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
     metadata = opened.metadata
     total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     batches = opened.iter_batches(
