@@ -80,6 +80,10 @@ UPSTREAMS := $(OLD_TENSORDICTS) .venvs/torchsnapshot/.ok
 	.venv/bin/$(PIP) install --no-deps -r $<
 	@touch $@
 
+.venv/.bench: $(REQUIREMENTS)/bench.txt .venv/.ok
+	.venv/bin/$(PIP) install --no-deps -r $<
+	@touch $@
+
 ## make deps      installs the system packages and makes the virtual environments
 deps: build/.apt .venv/.ok .venvs/notorch/.ok $(UPSTREAMS)
 
@@ -123,7 +127,7 @@ demo: .venv/.package .venv/.demo
 	.venv/bin/python examples/demo.py
 
 ## make bench     measures against the peers and the bare system calls; BENCH_ARGS="save_many --write"
-bench: .venv/.package
+bench: .venv/.package .venv/.bench
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 ## make format    formats C++ and Python

@@ -218,6 +218,17 @@ def results(work: Path, share: float, repetitions: int) -> Iterator[Result]:
     yield list_of_dicts(work, int(DICT_ROWS * share), repetitions)
 
 
+def ingest_parquet(work: Path, repetitions: int) -> Result:
+    return parquet(work, PARQUET_ROWS, repetitions)
+
+
+def ingest_dicts(work: Path, repetitions: int) -> Result:
+    return list_of_dicts(work, DICT_ROWS, repetitions)
+
+
+ALL = [ingest_parquet, ingest_dicts]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=float, default=1.0, help="share of the rows")

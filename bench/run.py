@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import batches
 import calls
 import growing
+import ingest_sources
+import ingest_text
 import larger_than_memory
 import libtorch
 import reading
@@ -75,6 +77,8 @@ def main() -> None:
         larger_than_memory,
         calls,
         growing,
+        ingest_text,
+        ingest_sources,
         libtorch,
     )
     every = {work.__name__: work for module in modules for work in module.ALL}

@@ -1,0 +1,197 @@
+"""Ingest of JSON lines and CSV, beside DuckDB, pyarrow and pandas."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+from harness import Contender, Goal, Result, compare, fresh
+
+import tenfold
+
+RECORDS = 300_000
+DISTINCT = 50_000
+PANDAS_SHARE = 10  # it takes so long that it gets a tenth of the lines
+
+
+def _record(generator: random.Random) -> dict[str, object]:
+    record: dict[str, object] = {f"n{i}": generator.randrange(1_000_000) for i in range(6)}
+    record |= {f"f{i}": generator.random() * 1000 for i in range(32)}
+    record["name"] = f"row {generator.randrange(100_000)}"
+    return record
+
+
+def write_lines(path: Path, records: int = RECORDS) -> int:
+    """6 integers, 32 floats of 17 digits, a text a record; the bytes written."""
+    generator = random.Random(7)
+    lines = [json.dumps(_record(generator)) + "\n" for _ in range(DISTINCT)]
+    with path.open("w") as file:
+        for begin in range(0, records, DISTINCT):
+            file.writelines(lines[: min(DISTINCT, records - begin)])
+    return path.stat().st_size
+
+
+def write_csv(path: Path) -> int:
+    generator = random.Random(7)
+    rows = [_record(generator) for _ in range(DISTINCT)]
+    text = io.StringIO()
+    for row in rows:
+        text.write(",".join(str(value) for value in row.values()) + "\n")
+    with path.open("w") as file:
+        file.write(",".join(rows[0]) + "\n")
+        for _ in range(RECORDS // DISTINCT):
+            file.write(text.getvalue())
+    return path.stat().st_size
+
+
+class Maps:
+    """Columns of a known number of rows, as somebody would map them: text as bytes and ends."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.rows, self.done, self.last = folder, rows, 0, 0
+        self.maps: dict[str, np.memmap] = {}
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_string(column.type):
+                self._append_text(name, column)
+                continue
+            values = column.to_numpy(zero_copy_only=False)
+            self._map(name, values.dtype)[self.done : self.done + len(values)] = values
+        self.done += batch.num_rows
+
+    def _map(self, name: str, dtype: np.dtype) -> np.memmap:
+        if name not in self.maps:
+            path = self.folder / f"{name}.memmap"
+            self.maps[name] = np.memmap(path, dtype, "w+", shape=(self.rows,))
+        return self.maps[name]
+
+    def _append_text(self, name: str, column: pa.Array) -> None:
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[: len(column) + 1]
+        with (self.folder / f"{name}.memmap").open("ab") as text:
+            text.write(memoryview(column.buffers()[2])[offsets[0] : offsets[-1]])
+        ends = self._map(f"{name}.end", np.dtype(np.int64))
+        ends[self.done : self.done + len(column)] = offsets[1:].astype(np.int64) + (
+            self.last - offsets[0]
+        )
+        self.last = int(ends[self.done + len(column) - 1])
+
+
+def pyarrow_lines(source: Path, target: Path) -> None:
+    maps = Maps(target, RECORDS)
+    with pyarrow.json.open_json(source) as reader:
+        for batch in reader:
+            maps.append(batch)
+
+
+def pyarrow_csv(source: Path, target: Path) -> None:
+    maps = Maps(target, RECORDS)
+    with pyarrow.csv.open_csv(source) as reader:
+        for batch in reader:
+            maps.append(batch)
+
+
+def pandas_lines(source: Path, target: Path) -> None:
+    maps = Maps(target, RECORDS // PANDAS_SHARE)
+    table = pa.Table.from_pandas(pandas.read_json(source, lines=True)).combine_chunks()
+    for batch in table.to_batches():
+        maps.append(batch)
+
+
+def _duckdb(source: Path, target: Path, threads: int) -> None:
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": threads})
+    connection.execute(
+        f"COPY (SELECT * FROM read_json('{source}', format='newline_delimited')) "
+        f"TO '{target}' (FORMAT parquet)"
+    )
+
+
+def has_duckdb() -> bool:
+    try:
+        import duckdb  # noqa: F401
+    except ImportError:
+        print("ingest_lines: without DuckDB: pip install duckdb")
+        return False
+    return True
+
+
+def ingest_lines(work: Path, repetitions: int) -> Result:
+    source, few = work / "rows.jsonl", work / "few.jsonl"
+    num_bytes = write_lines(source)
+    write_lines(few, RECORDS // PANDAS_SHARE)
+    ours, theirs, parquet = work / "ours", work / "theirs", work / "theirs.parquet"
+
+    def tenfold_on(threads: int) -> Contender:
+        return Contender(
+            lambda: tenfold.ingest(source, ours, num_threads=threads, progress=False),
+            lambda: fresh(ours),
+        )
+
+    contenders = {
+        "tenfold, 1 thread": tenfold_on(1),
+        "tenfold, 2 threads": tenfold_on(2),
+        "pyarrow, streamed -> memmap": Contender(
+            lambda: pyarrow_lines(source, theirs), lambda: fresh(theirs)
+        ),
+        f"pandas -> memmap, 1/{PANDAS_SHARE} of the lines": Contender(
+            lambda: pandas_lines(few, theirs), lambda: fresh(theirs)
+        ),
+    }
+    goals = [Goal("tenfold, 2 threads", "pyarrow, streamed -> memmap", 3.0)]
+    if has_duckdb():
+        for threads, wanted in ((1, 1.6), (2, 1.4)):
+            plural = "s" if threads > 1 else ""
+            name = f"DuckDB -> Parquet, {threads} thread{plural}"
+            contenders[name] = Contender(
+                lambda threads=threads: _duckdb(source, parquet, threads), lambda: fresh(parquet)
+            )
+            goals.append(Goal(f"tenfold, {threads} thread{plural}", name, wanted))
+    pandas_name = f"pandas -> memmap, 1/{PANDAS_SHARE} of the lines"
+    goals.append(
+        Goal(
+            "tenfold, 1 thread",
+            pandas_name,
+            10 / PANDAS_SHARE,
+            text=f"tenfold, 1 thread, against pandas with 1/{PANDAS_SHARE} of the lines",
+        )
+    )
+    return compare(
+        "ingest_lines",
+        f"JSON lines to columns on disk, {num_bytes / 1e6:.0f} MB, 38 numbers and a text a record",
+        contenders,
+        goals,
+        repetitions,
+    )
+
+
+def ingest_csv(work: Path, repetitions: int) -> Result:
+    source = work / "rows.csv"
+    num_bytes = write_csv(source)
+    ours, theirs = work / "ours", work / "theirs"
+    return compare(
+        "ingest_csv",
+        f"CSV to columns on disk, {num_bytes / 1e6:.0f} MB, 38 numbers and a text a record",
+        {
+            "tenfold": Contender(
+                lambda: tenfold.ingest(source, ours, progress=False), lambda: fresh(ours)
+            ),
+            "pyarrow.csv -> memmap": Contender(
+                lambda: pyarrow_csv(source, theirs), lambda: fresh(theirs)
+            ),
+        },
+        [Goal("tenfold", "pyarrow.csv -> memmap", 1.2)],
+        repetitions,
+    )
+
+
+ALL = [ingest_lines, ingest_csv]
