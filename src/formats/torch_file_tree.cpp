@@ -153,20 +153,28 @@ class TreeBuilder {
   Slot of_call(std::uint32_t id) {
     const auto call = pickle_.call(id);
     if (!call) return opaque(id);
-    if (call->module == "collections") return of_collections(id, *call);
-    if (std::optional<Leaf> leaf = tensors_.leaf(id, *call)) return *std::move(leaf);
-    if (auto made = torch_file_special(pickle_, id, *call))
+    return call->module == "collections" ? of_collections(id, *call) : of_other_call(id, *call);
+  }
+
+  // Trees are as deep as the stack: what a level needs only now and then is not in its frame.
+
+  [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
+    if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
+    if (auto made = torch_file_special(pickle_, id, call)) {
       return NonTensor{Value(*std::move(made))};
-    for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
-      if (is_builtin(*call, name(type))) return called_set(id, type, *call);
     }
-    if (call->is("torch._utils", "_rebuild_sparse_tensor")) return sparse(*call);
-    if (call->is("torch._utils", "_rebuild_nested_tensor"))
-      return torch_file_nested(pickle_, tensors_, *call);
+    for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
+      if (is_builtin(call, name(type))) return called_set(id, type, call);
+    }
+    if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
+    if (call.is("torch._utils", "_rebuild_nested_tensor")) {
+      return torch_file_nested(pickle_, tensors_, call);
+    }
     return opaque(id);
   }
 
-  Slot called_set(std::uint32_t id, Value::Special::Type type, const TorchPickle::Call& call) {
+  [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
+                                    const TorchPickle::Call& call) {
     pickle_.require_arguments(call, 0, 1);
     if (call.arguments.empty()) return set_of(id, type, {});
     const PickleNode& items = pickle_.at(call.arguments[0]);
@@ -174,7 +182,8 @@ class TreeBuilder {
     return set_of(id, type, items.items);
   }
 
-  Slot set_of(std::uint32_t id, Value::Special::Type type, std::span<const std::uint32_t> items) {
+  [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
+                                std::span<const std::uint32_t> items) {
     Value::Special set;
     set.type = type;
     Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
@@ -188,7 +197,7 @@ class TreeBuilder {
   }
 
   /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
-  Slot opaque(std::uint32_t id) {
+  [[gnu::noinline]] Slot opaque(std::uint32_t id) {
     const PickleNode& node = pickle_.at(id);
     Slot made = container(id, NodeKind::opaque, [&](Children& to) {
       if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
@@ -236,7 +245,7 @@ class TreeBuilder {
 
   /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
   /// indices, plain indices, values, size).
-  Slot sparse(const TorchPickle::Call& call) {
+  [[gnu::noinline]] Slot sparse(const TorchPickle::Call& call) {
     pickle_.require_arguments(call, 2, 2);
     const auto inner = pickle_.call(call.arguments[0]);
     const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
@@ -281,7 +290,7 @@ class TreeBuilder {
     return opaque(id);
   }
 
-  Slot counter(std::uint32_t id, const TorchPickle::Call& call) {
+  [[gnu::noinline]] Slot counter(std::uint32_t id, const TorchPickle::Call& call) {
     pickle_.require_arguments(call, 0, 1);
     Slot counts = container(id, NodeKind::dict, [&](Children& to) {
       if (!call.arguments.empty()) {

@@ -28,7 +28,9 @@ class GrowingBytes {
     size_ += count;
     return begin;
   }
-  void append(std::string_view text) { std::memcpy(extend(text.size()), text.data(), text.size()); }
+  void append(std::string_view text) {
+    if (!text.empty()) std::memcpy(extend(text.size()), text.data(), text.size());
+  }
 
  private:
   void grow(std::size_t count);
