@@ -34,6 +34,11 @@ class Gate {
     mutex_.unlock();
     changed_.notify_all();
   }
+  /// In a child, which has none of those who wait or are about to.
+  void begin_again() {
+    mutex_.unlock();
+    new (this) Gate;
+  }
 
  private:
   std::mutex mutex_;
@@ -46,8 +51,7 @@ class Gate {
 /// fork in the middle of its making would leave the child a gate that is never made.
 Gate* const gate = [] {
   auto made = std::make_unique<Gate>();
-  pthread_atfork([] { gate->close(); }, [] { gate->open(); },
-                 [] { new (gate) Gate; });  // its threads are not in the child
+  pthread_atfork([] { gate->close(); }, [] { gate->open(); }, [] { gate->begin_again(); });
   return made.release();
 }();
 
