@@ -71,22 +71,6 @@ Rows rows_of(const Leaf& leaf, std::int64_t wanted) {
   return rows;
 }
 
-bool is_integer(DType dtype) {
-  switch (dtype) {
-    case DType::uint8:
-    case DType::uint16:
-    case DType::uint32:
-    case DType::uint64:
-    case DType::int8:
-    case DType::int16:
-    case DType::int32:
-    case DType::int64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 Value json_element(DType dtype, const std::string& text) {
   if (dtype == DType::bool_) return {text == "true"};
   // BigInt: a JSON number, written as its text stands.

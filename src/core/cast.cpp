@@ -173,10 +173,6 @@ Real real_of(DType dtype) noexcept {
   return {-1};
 }
 
-bool is_complex(DType dtype) noexcept {
-  return dtype == DType::complex32 || dtype == DType::complex64 || dtype == DType::complex128;
-}
-
 /// The dtype of the real and the imaginary part.
 DType part_of(DType dtype) noexcept {
   switch (dtype) {

@@ -55,8 +55,6 @@ class TypeParser {
     return text;
   }
 
-  static bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
-
   static bool read_plain(ArrowType& type) {
     static constexpr std::pair<char, DType> kNumbers[] = {
         {'c', DType::int8},    {'C', DType::uint8},   {'s', DType::int16},  {'S', DType::uint16},

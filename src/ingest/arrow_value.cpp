@@ -18,7 +18,7 @@ Value number_value(const ArrowSlice& slice, std::int64_t i) {
     if (number >> 63 != 0) return Value::BigInt{std::to_string(number)};
     return static_cast<std::int64_t>(number);
   }
-  if (stored >= DType::uint8 && stored <= DType::int64) {
+  if (is_integer(stored)) {
     std::int64_t number = 0;
     cast_elements(stored, element, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
     return number;

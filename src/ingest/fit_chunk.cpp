@@ -35,13 +35,6 @@ bool stored_alike(const Column& from, const Column& to) {
 
 namespace {
 
-bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
-bool is_complex(DType dtype) { return dtype >= DType::complex32 && dtype <= DType::complex128; }
-bool is_float(DType dtype) {
-  return dtype != DType::bool_ && !is_integer(dtype) && !is_complex(dtype) &&
-         dtype != DType::float4_e2m1fn_x2;
-}
-
 /// What an integer type holds, both ends included.
 struct Range {
   std::int64_t least;
@@ -141,7 +134,7 @@ std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::
       return value >= least && value < end && value == std::trunc(value);
     });
   }
-  if (!is_float(from) || !is_float(to)) return count;
+  if (!is_floating_point(from) || !is_floating_point(to)) return count;
   if (to == DType::float64 || (to == DType::float32 && itemsize(from) < 4)) return count;
   if (to == DType::float32 && from == DType::float64) {
     return float_misfit(from, elements, count, [](double value) {

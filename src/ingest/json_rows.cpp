@@ -6,7 +6,6 @@
 #include "base/text.hpp"
 #include "codecs/json.hpp"
 #include "ingest/missing_value.hpp"
-#include "io/cast_source.hpp"
 
 namespace tenfold {
 namespace {
@@ -298,7 +297,7 @@ bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into)
       }
       std::byte* const place = into != nullptr ? into : column.values().extend(size);
       if (text_.peek() == 'n' && text_.take_word("null")) {
-        if (!is_floating(column.dtype())) {
+        if (!is_floating_point(column.dtype())) {
           return too_narrow(column, "a value in a list of " + std::string(name(column.dtype())),
                             text_.at() - 4);
         }

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/cast.hpp"
-#include "io/cast_source.hpp"
 
 namespace tenfold {
 
@@ -13,7 +12,7 @@ void fill_missing(DType dtype, std::span<std::byte> elements) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   std::array<std::byte, 16> element{};
   const std::size_t size = itemsize(dtype);
-  if (is_floating(dtype) && can_cast(DType::float64, dtype)) {
+  if (is_floating_point(dtype) && can_cast(DType::float64, dtype)) {
     cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&kNaN), dtype, element.data(),
                   1);
   }

@@ -6,7 +6,6 @@
 
 #include "core/cast.hpp"
 #include "ingest/missing_value.hpp"
-#include "io/cast_source.hpp"
 
 namespace tenfold {
 namespace {
@@ -36,7 +35,7 @@ Fit put_integer(const NumberText& number, std::byte* into) {
 }
 
 Fit put_small_float(double value, DType dtype, std::byte* into) {
-  if (!is_floating(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
+  if (!is_floating_point(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
   cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), dtype, into, 1);
   return Fit::fits;
 }
@@ -77,13 +76,13 @@ Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* in
     default:
       break;
   }
-  if (!is_floating(dtype)) return Fit::wrong_type;
+  if (!is_floating_point(dtype)) return Fit::wrong_type;
   if (number.is_integer && !rounds && !is_exact_in_double(number)) return Fit::inexact;
   return put_double(to_double(number), dtype, into);
 }
 
 Fit put_special(double value, DType dtype, std::byte* into) {
-  return is_floating(dtype) ? put_double(value, dtype, into) : Fit::wrong_type;
+  return is_floating_point(dtype) ? put_double(value, dtype, into) : Fit::wrong_type;
 }
 
 Fit put_bool(bool value, DType dtype, std::byte* into) {

@@ -119,8 +119,8 @@ bool join_elements(const RowType& a, const RowType& b, RowType& joined) {
 /// JSON has a word for the elements.
 bool has_json(const RowType& type) {
   if (!type.has_elements) return true;
-  const bool is_complex = type.dtype >= DType::complex32 && type.dtype <= DType::complex128;
-  return type.kind != ColumnKind::bytes && !is_complex && type.dtype != DType::float4_e2m1fn_x2;
+  return type.kind != ColumnKind::bytes && !is_complex(type.dtype) &&
+         type.dtype != DType::float4_e2m1fn_x2;
 }
 
 std::optional<RowType> json_of(const RowType& a, const RowType& b) {

@@ -84,21 +84,4 @@ Leaf cast_lazily(const Leaf& leaf, DType dtype) {
   return cast;
 }
 
-bool is_floating(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::float16:
-    case DType::bfloat16:
-    case DType::float32:
-    case DType::float64:
-    case DType::float8_e4m3fn:
-    case DType::float8_e4m3fnuz:
-    case DType::float8_e5m2:
-    case DType::float8_e5m2fnuz:
-    case DType::float8_e8m0fnu:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace tenfold

@@ -15,14 +15,14 @@ namespace tenfold {
 namespace {
 
 TensorDict with_dtype(const TensorDict& tree, DType dtype) {
-  if (!is_floating(dtype)) {
+  if (!is_floating_point(dtype)) {
     throw Error(ErrorCode::invalid_argument,
                 "dtype: only floating-point tensors are cast, to another floating-point dtype: "
                 "expected one such as float16, bfloat16 or float32, found " +
                     std::string(name(dtype)));
   }
   return map_leaves(tree, [dtype](const Leaf& leaf) {
-    if (!is_floating(leaf.dtype()) || leaf.dtype() == dtype) return leaf;
+    if (!is_floating_point(leaf.dtype()) || leaf.dtype() == dtype) return leaf;
     return cast_lazily(leaf, dtype);
   });
 }

@@ -30,26 +30,6 @@ constexpr std::size_t kElementsAtOnce = 1024;  ///< as double: they stay in the 
 constexpr double kLargeForSquares = 1e140;
 constexpr double kSmallForSquares = 1e-140;
 
-bool is_complex(DType dtype) noexcept {
-  return dtype == DType::complex32 || dtype == DType::complex64 || dtype == DType::complex128;
-}
-
-bool is_integer(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::uint8:
-    case DType::uint16:
-    case DType::uint32:
-    case DType::uint64:
-    case DType::int8:
-    case DType::int16:
-    case DType::int32:
-    case DType::int64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// The figures of a run of values; long double has the range that squares need.
 struct Sums {
   std::uint64_t num_different = 0;

@@ -18,10 +18,6 @@
 namespace tenfold {
 namespace {
 
-bool is_complex(DType dtype) noexcept {
-  return dtype == DType::complex32 || dtype == DType::complex64 || dtype == DType::complex128;
-}
-
 /// 1 sign, 2 exponent and 1 mantissa bits.
 double float4_value(unsigned nibble) noexcept {
   constexpr std::array<double, 8> kMagnitudes = {0, 0.5, 1, 1.5, 2, 3, 4, 6};

@@ -10,7 +10,6 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/cast.hpp"
-#include "io/cast_source.hpp"
 #include "os/thread_pool.hpp"
 #include "stores/dataset_state.hpp"
 #include "stores/gather_rows.hpp"
@@ -112,7 +111,7 @@ class Gatherer {
 
   static bool tells_validity(const Column& column) {
     // A float says so itself: NaN.
-    return column.nullable && (column.is_text() || !is_floating(column.dtype));
+    return column.nullable && (column.is_text() || !is_floating_point(column.dtype));
   }
 
   /// One block for all columns of fixed rows.
@@ -345,7 +344,7 @@ class Gatherer {
           decltype(value) back{};
           cast_elements(column.dtype, filler.data(), from, reinterpret_cast<std::byte*>(&back), 1);
           // A float is rounded as torch rounds it; an integer must be the one that was asked for.
-          return is_floating(column.dtype) || back == value;
+          return is_floating_point(column.dtype) || back == value;
         },
         pad);
     if (held) return filler;

@@ -25,6 +25,20 @@ TEST(DType, NamesAreTorchs) {
   EXPECT_EQ(dtype_from_name(""), std::nullopt);
 }
 
+TEST(DType, EachIsOfOneKindAtMost) {
+  std::set<std::string_view> of_none;
+  for (const DType dtype : all_dtypes()) {
+    const int kinds = is_integer(dtype) + is_complex(dtype) + is_floating_point(dtype);
+    EXPECT_LE(kinds, 1) << name(dtype);
+    if (kinds == 0) of_none.insert(name(dtype));
+    const bool named_float = name(dtype).starts_with("float") || dtype == DType::bfloat16;
+    EXPECT_EQ(is_floating_point(dtype), named_float && dtype != DType::float4_e2m1fn_x2);
+    EXPECT_EQ(is_integer(dtype), name(dtype).find("int") != std::string_view::npos);
+    EXPECT_EQ(is_complex(dtype), name(dtype).starts_with("complex"));
+  }
+  EXPECT_EQ(of_none, (std::set<std::string_view>{"bool", "float4_e2m1fn_x2"}));
+}
+
 TEST(DType, ItemsizesMatchTheCppTypes) {
   EXPECT_EQ(itemsize(dtype_of<bool>()), sizeof(bool));
   EXPECT_EQ(itemsize(dtype_of<std::int16_t>()), 2U);
