@@ -47,6 +47,13 @@ _EXPORTS = {
         "permutation",
     ],
     "tenfold.dataset._iterable": ["IterableDataset"],
+    "tenfold.mappers": [
+        "CachedStateMapper",
+        "HierarchicalStateMapper",
+        "ModuleStateMapper",
+        "StateMapper",
+        "register_mapper",
+    ],
     "tenfold.tensordict": [
         "LazyStackedTensorDict",
         "NonTensorData",

@@ -40,6 +40,11 @@ from tenfold.dataset import ingest as ingest
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
 from tenfold.dataset._iterable import IterableDataset as IterableDataset
+from tenfold.mappers import CachedStateMapper as CachedStateMapper
+from tenfold.mappers import HierarchicalStateMapper as HierarchicalStateMapper
+from tenfold.mappers import ModuleStateMapper as ModuleStateMapper
+from tenfold.mappers import StateMapper as StateMapper
+from tenfold.mappers import register_mapper as register_mapper
 from tenfold.tensordict import LazyStackedTensorDict as LazyStackedTensorDict
 from tenfold.tensordict import NonTensorData as NonTensorData
 from tenfold.tensordict import NonTensorStack as NonTensorStack

@@ -1,0 +1,205 @@
+"""A mapper behind a cache of rows, bounded in bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+
+from tenfold.mappers import _rows
+from tenfold.mappers._mapper import StateMapper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+    from typing import Any
+
+# Rows are kept in one tensor, which grows from here: a row each would take more to find than to
+# copy.
+_FIRST_ROWS = 64
+
+
+class CachedStateMapper(StateMapper):
+    """Keeps the rows that were asked for last; made by `StateMapper.cached`.
+
+    A batch generates the rows that are missing, each once, in one call. Rows come as copies,
+    without gradients. When the mapper's rows change (the parameters of a module are trained), the
+    cache empties itself. Rows of one dtype and shape are kept, those of the first rows; others are
+    generated each time.
+
+    It may be used from several threads. It is saved as the mapper that it keeps rows of; in another
+    process it begins empty.
+
+    Attributes:
+        mapper: The mapper that generates the rows.
+        max_bytes: What the rows may take.
+        hits: States whose row was there.
+        misses: Rows that were generated.
+    """
+
+    def __init__(self, mapper: StateMapper, max_bytes: int) -> None:
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: expected 0 or more, found {max_bytes}")
+        self.mapper = mapper
+        self.max_bytes = max_bytes
+        self.hits = 0
+        self.misses = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._stamp = self.mapper.stamp()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._slots: OrderedDict[Hashable, int] = OrderedDict()  # the oldest first
+        self._free: list[int] = []
+        self._rows: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows that are kept."""
+        return len(self._slots) * self._row_bytes()
+
+    def _row_bytes(self) -> int:
+        rows = self._rows
+        return 0 if rows is None else rows[:1].nbytes
+
+    def clear(self) -> None:
+        """Forgets all rows; `hits` and `misses` go on."""
+        with self._lock:
+            self._forget()
+
+    def generate(self, states: list[Any]) -> Any:
+        if self._process != os.getpid():
+            # A fork's child: another thread of the parent may have held the lock.
+            self._begin()
+        keys = [self.mapper.key(state) for state in states]
+        with self._lock:
+            stamp, kept, places, missing = self._look_up(keys, states)
+        if kept is not None and not missing:
+            return kept
+        with _rows.without_gradients():
+            made = self.mapper.generate(list(missing.values()))
+        is_tensor = _rows.is_tensor(made)
+        if is_tensor:
+            made = _rows.detached(made)
+            with self._lock:
+                # Rows of parameters that were trained meanwhile are handed out, not kept.
+                if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
+                    self._keep(made, list(missing))
+        if len(missing) == len(keys):
+            return made
+        if places and not (is_tensor and _rows.same_kind(made, kept)):
+            # The mapper knows what rows of several kinds are together.
+            return self.mapper.generate(states)
+        return self._joined(kept, places, made, missing, keys)
+
+    def _look_up(
+        self, keys: list[Hashable], states: list[Any]
+    ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
+        """The stamp, the rows that are kept, their places in the batch, the other states."""
+        stamp = self.mapper.stamp()
+        if stamp != self._stamp:
+            self._forget()
+            self._stamp = stamp
+        slots, places, missing = [], [], {}
+        for place, key in enumerate(keys):
+            slot = self._slots.get(key)
+            if slot is None:
+                missing[key] = states[place]
+            else:
+                self._slots.move_to_end(key)
+                slots.append(slot)
+                places.append(place)
+        self.misses += len(missing)
+        self.hits += len(states) - len(missing)
+        return stamp, _rows.take(self._rows, slots) if slots else None, places, missing
+
+    def _fits(self, made: Any) -> bool:
+        return self._rows is None or _rows.same_kind(made, self._rows)
+
+    def _keep(self, made: Any, keys: list[Hashable]) -> None:
+        row_bytes = made[:1].nbytes
+        limit = self.max_bytes // row_bytes if row_bytes else 0
+        keys = keys[-limit:] if limit else []
+        if not keys:
+            return
+        self._make_room(made, min(limit, len(self._slots) + len(keys)))
+        slots = []
+        for key in keys:
+            # Another thread may have generated the same row meanwhile.
+            slot = self._slots.pop(key, None)
+            if slot is None:
+                slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
+            self._slots[key] = slot
+            slots.append(slot)
+        _rows.put(self._rows, slots, made[len(made) - len(keys) :])
+
+    def _make_room(self, made: Any, num_rows: int) -> None:
+        """Room for `num_rows` rows in all, which fit `max_bytes`."""
+        have = 0 if self._rows is None else len(self._rows)
+        if num_rows <= have:
+            return
+        limit = self.max_bytes // made[:1].nbytes
+        size = min(limit, max(num_rows, 2 * have, _FIRST_ROWS))
+        grown = _rows.empty(size, made)
+        if have:
+            grown[:have] = self._rows
+        self._rows = grown
+        self._free.extend(range(size - 1, have - 1, -1))
+
+    def _joined(
+        self,
+        kept: Any,
+        places: list[int],
+        made: Any,
+        missing: dict[Hashable, Any],
+        keys: list[Hashable],
+    ) -> Any:
+        number = {key: position for position, key in enumerate(missing)}
+        if not _rows.is_tensor(made):
+            return [made[number[key]] for key in keys]
+        filled = set(places)
+        others = [place for place in range(len(keys)) if place not in filled]
+        rows = _rows.empty(len(keys), made)
+        _rows.put(rows, others, _rows.take(made, [number[keys[place]] for place in others]))
+        if places:
+            _rows.put(rows, places, kept)
+        return rows
+
+    # --- as the mapper behind it ---
+
+    def config(self) -> dict[str, Any]:
+        return self.mapper.config()
+
+    def tensors(self) -> dict[str, Any]:
+        return self.mapper.tensors()
+
+    def key(self, state: Any) -> Hashable:
+        return self.mapper.key(state)
+
+    def stamp(self) -> Any:
+        return self.mapper.stamp()
+
+    def _batch(self, states: Any) -> list[Any] | None:
+        return self.mapper._batch(states)
+
+    def saved_as(self) -> StateMapper:
+        return self.mapper.saved_as()
+
+    def save(self, path: Any, **options: Any) -> Path:
+        """Saves the mapper behind the cache: see `StateMapper.save`."""
+        return self.mapper.save(path, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CachedStateMapper, (self.mapper, self.max_bytes)
+
+    def __repr__(self) -> str:
+        return (
+            f"CachedStateMapper({self.mapper!r}, max_bytes={self.max_bytes:,}: "
+            f"{len(self._slots):,} rows, {self.nbytes:,} bytes, {self.hits:,} hits, "
+            f"{self.misses:,} misses)"
+        )

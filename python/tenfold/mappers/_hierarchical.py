@@ -1,0 +1,256 @@
+"""Values found by paths through levels, which pass their defaults on to the levels below."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold.mappers import _rows
+from tenfold.mappers._hierarchy import MAPPER, NONE, TEXT, flattened, nested, value_at
+from tenfold.mappers._mapper import StateMapper, shown
+from tenfold.mappers._paths import known_of, parts_of, text_of
+from tenfold.mappers._registry import register_mapper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from tenfold._io import PathLike
+    from tenfold.mappers._hierarchy import Hierarchy
+
+
+@register_mapper("tenfold.HierarchicalStateMapper")
+class HierarchicalStateMapper(StateMapper):
+    """Looks states up in nested levels of numbers, tensors, JSON values and other mappers.
+
+    >>> mapper = tenfold.HierarchicalStateMapper(
+    ...     {"default": 0.0, "level1": {"a": 1.0, "b": 2.0}, "level2": {"default": -1.0}}
+    ... )
+    >>> mapper("level1/a"), mapper(("level1", "b")), mapper("level2/x/y"), mapper("level1/z")
+    (tensor(1.), tensor(2.), tensor(-1.), tensor(0.))      # float64, as Python's numbers
+    >>> mapper(["level1/a", "level1/b"])
+    tensor([1., 2.], dtype=torch.float64)
+    >>> mapper.save("mapper.json")        # one file to read and to edit
+
+    A state is a path: a str with "/" or a tuple of components; integers are their digits. A list is
+    a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python's
+    numbers and lists of them give int64, float64 or bool. A batch of several dtypes is of the one
+    that holds all, as in `torch.cat`. Other JSON values (text, None, mixed lists) are given as they
+    are, and a batch with any of them is a list.
+
+    A state that has no value of its own, below a value or not there at all, has the default of the
+    deepest level on its path that has one. A value that is a mapper is asked for what follows in
+    the path: ``("arm", (0.5, 1.0))`` asks the mapper at "arm" for ``(0.5, 1.0)``.
+
+    Args:
+        hierarchy: Nested dicts. It is copied.
+        default_key: The key of a level's default.
+
+    Raises:
+        ValueError: For a key that is empty or holds a "/", a default that is a level, and more than
+            512 levels.
+        UnsupportedError: For a value that is neither JSON nor a tensor nor a mapper.
+    """
+
+    def __init__(self, hierarchy: dict[Any, Any], default_key: str = "default") -> None:
+        self._flat = flattened(hierarchy, default_key)
+
+    @classmethod
+    def _of(cls, flat: Hierarchy) -> HierarchicalStateMapper:
+        mapper = object.__new__(cls)
+        mapper._flat = flat
+        return mapper
+
+    @property
+    def hierarchy(self) -> dict[str, Any]:
+        """The nested dicts, made anew of all values."""
+        return nested(self._flat)
+
+    @property
+    def default_key(self) -> str:
+        """The key of a level's default."""
+        return self._flat.default_key
+
+    # --- looking up ---
+
+    def __call__(self, states: Any) -> Any:
+        """The value of a path, or the values of a list of paths.
+
+        Raises:
+            KeyError: If a path has no value and no default, naming it and the nearest level.
+            ValueError: If values of a batch differ in shape, naming two states; for a path with an
+                empty component.
+            TypeError: For what is no path.
+        """
+        if isinstance(states, list):
+            return self.generate(states)
+        tables, rows = self._find([states])
+        return self._value(states, int(tables[0]), int(rows[0]))
+
+    def generate(self, states: list[Any]) -> Any:
+        tables, rows = self._find(states)
+        if not states:
+            return self._nothing()
+        groups: dict[int, list[int]] = {}
+        for position, table in enumerate(tables):
+            groups.setdefault(table, []).append(position)
+        if NONE in groups:
+            raise self._unknown(states[groups[NONE][0]])
+        if len(groups) == 1 and tables[0] >= 0:
+            return _rows.take(self._flat.tables[tables[0]].values, rows)
+        if TEXT in groups:
+            return [
+                self._value(state, table, row)
+                for state, table, row in zip(states, tables, rows, strict=True)
+            ]
+        return self._joined(states, rows, groups)
+
+    def _nothing(self) -> Any:
+        """The rows of no states: of the shape that all have, if they have one."""
+        tables = self._flat.tables
+        if len(tables) == 1 and not self._flat.texts and not self._flat.mappers:
+            return tables[0].values[:0]
+        return _rows.made([], float)
+
+    def _find(self, states: list[Any]) -> tuple[Sequence[int], Sequence[int]]:
+        texts = [text_of(state) for state in states]
+        unclear = [position for position, text in enumerate(texts) if text is None]
+        known = {position: known_of(states[position]) for position in unclear}
+        for position, (text, _) in known.items():
+            texts[position] = text
+        tables, rows = self._flat.paths.find(texts)  # type: ignore[arg-type]
+        goes_on = [position for position, (_, others_follow) in known.items() if others_follow]
+        if goes_on:
+            tables, rows = list(tables), list(rows)
+        for position in goes_on:
+            place = self._flat.paths.find_below(known[position][0])
+            tables[position], rows[position] = place  # type: ignore[index]
+        return tables, rows
+
+    def _value(self, state: Any, table: int, row: int) -> Any:
+        if table == NONE:
+            raise self._unknown(state)
+        if table == MAPPER:
+            return self._flat.mappers[row](self._rest(state, row))
+        if table == TEXT:
+            return value_at(self._flat, table, row)
+        return _rows.copied(self._flat.tables[table].values[row])
+
+    def _joined(self, states: list[Any], rows: Sequence[int], groups: dict[int, list[int]]) -> Any:
+        """The rows of several tables and mappers as one tensor."""
+        parts: list[tuple[list[int], Any]] = []
+        for table, positions in groups.items():
+            if table >= 0:
+                some = _rows.take(
+                    self._flat.tables[table].values, [rows[place] for place in positions]
+                )
+                parts.append((positions, some))
+                continue
+            asked: dict[int, list[int]] = {}
+            for position in positions:
+                asked.setdefault(int(rows[position]), []).append(position)
+            for number, places in asked.items():
+                rest = [self._rest(states[place], number) for place in places]
+                parts.append((places, self._flat.mappers[number](rest)))
+        if len(parts) == 1:
+            return parts[0][1]
+        if not all(_rows.is_tensor(part) for _, part in parts):
+            values = [None] * len(states)
+            for places, part in parts:
+                for place, value in zip(places, part, strict=True):
+                    values[place] = value
+            return values
+        first_places, first = parts[0] if parts else ([], None)
+        for places, part in parts:
+            if part.shape[1:] != first.shape[1:]:
+                raise ValueError(
+                    f"states {shown(states[first_places[0]])} and {shown(states[places[0]])}: the "
+                    "values of a batch have one shape: expected "
+                    f"{list(first.shape[1:])}, found {list(part.shape[1:])}"
+                )
+        return _rows.joined(parts, len(states))
+
+    def _rest(self, state: Any, number: int) -> Any:
+        """What a path says below a mapper, or below the level whose default that is."""
+        parts = parts_of(state)
+        above = self._flat.mapper_paths[number].split("/")
+        if [str(part) for part in parts[: len(above)]] != above:
+            above = above[:-1]
+        rest = parts[len(above) :]
+        if not rest:
+            raise KeyNotFoundError(
+                f"{self._where()}: state {shown(state)}: it leads to a mapper and says nothing to "
+                f"it: expected a longer path, found one of {len(parts)} components"
+            )
+        return rest[0] if len(rest) == 1 else rest
+
+    def _unknown(self, state: Any) -> KeyError:
+        known, _ = known_of(state)
+        level = self._flat.paths.nearest_level(known)
+        return KeyNotFoundError(
+            f"{self._where()}: no state {shown(state)}: expected a path that is there or a level "
+            f'with a "{self.default_key}" above it, found neither; the nearest level that exists '
+            + "is "
+            + (f'"{level}"' if level else "the root")
+        )
+
+    def _where(self) -> str:
+        return self._path or "hierarchy"
+
+    def key(self, state: Any) -> Hashable:
+        parts = parts_of(state)
+        return tuple(str(part) if isinstance(part, int) else part for part in parts)
+
+    def stamp(self) -> Any:
+        return tuple(mapper.stamp() for mapper in self._flat.mappers)
+
+    # --- saving ---
+
+    def save(
+        self,
+        path: PathLike,
+        *,
+        format: str | None = None,
+        durable: bool = True,
+        overwrite: bool = True,
+    ) -> Path:
+        """Saves to one readable file (``.json``).
+
+        A JSON file is the hierarchy itself, indented by 4, and is parsed whole when it is loaded; a
+        file of plain nested JSON from elsewhere loads as well.
+
+        Args:
+            path: Where to; it ends with ``.json``.
+            format: As for `StateMapper.save`.
+            durable: As for `StateMapper.save`.
+            overwrite: As for `StateMapper.save`.
+
+        Raises:
+            UnsupportedError: If a JSON file cannot hold a value: a mapper, a tensor of more than
+                65,536 numbers or of complex ones.
+        """
+        if format is None and os.fsdecode(path).endswith(".json"):
+            from tenfold.mappers._hierarchy_json import write_json
+
+            saved = write_json(self._flat, path, durable=durable, overwrite=overwrite)
+            self._remember(path)
+            return saved
+        return super().save(path, format=format, durable=durable, overwrite=overwrite)
+
+    def config(self) -> dict[str, Any]:
+        raise UnsupportedError(
+            'hierarchy: it is saved to one file: expected a path that ends with ".json", found '
+            "another"
+        )
+
+    def __repr__(self) -> str:
+        where = f"{self._path!r}: " if self._path is not None else ""
+        flat = self._flat
+        shapes = ", ".join(
+            f"{str(values.dtype).removeprefix('torch.')} {list(values.shape)}"
+            for _, values in flat.tables[:4]
+        )
+        more = ", ..." if len(flat.tables) > 4 else ""
+        return f"HierarchicalStateMapper({where}{len(flat.paths):,} nodes: {shapes}{more})"

@@ -1,0 +1,291 @@
+"""A hierarchy laid flat: paths that lead to places, and values in tables.
+
+A node of the hierarchy is a level or a value. A place is a table and a row of it. The place of a
+level is that of the default that holds in it, its own or the nearest above: so the deepest node of
+a path tells all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from tenfold import _arrays
+from tenfold._errors import UnsupportedError
+from tenfold.mappers import _rows
+from tenfold.mappers._mapper import StateMapper, shown
+from tenfold.mappers._paths import key_of, parts_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Protocol
+
+    class Paths(Protocol):
+        """The nodes, by their paths."""
+
+        def __len__(self) -> int: ...
+        def find(self, paths: list[str]) -> tuple[Sequence[int], Sequence[int]]:
+            """Tables and rows of the values; NONE for what is unknown."""
+
+        def find_below(self, path: str) -> tuple[int, int]:
+            """The place of a path that goes on where no key can be."""
+
+        def nearest_level(self, path: str) -> str:
+            """The deepest level that a path goes through."""
+
+        def nodes(self) -> Iterator[tuple[str, int, int, bool]]:
+            """Path, table, row and whether it is a level; levels before what is in them."""
+
+
+# In place of a table's number.
+NONE = -1  # a level without a default
+TEXT = -2  # JSON that is no number: a row of the texts
+MAPPER = -3  # another mapper: its number
+
+# The deepest tree that is walked; see kMaxDepth.
+MAX_DEPTH = 512
+
+
+class DictPaths:
+    """The nodes of a hierarchy in memory."""
+
+    def __init__(self, places: dict[str, tuple[int, int, bool]], root: tuple[int, int]) -> None:
+        self._places = places
+        self._root = root
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def find(self, paths: list[str]) -> tuple[list[int], list[int]]:
+        get = self._places.get
+        found = [get(path) or self._above(path) for path in paths]
+        return [place[0] for place in found], [place[1] for place in found]
+
+    def _above(self, path: str) -> tuple[int, ...]:
+        """The place of a path that is not there: nothing that is no path comes further."""
+        parts_of(path)
+        return self.find_below(path.rpartition("/")[0])
+
+    def find_below(self, path: str) -> tuple[int, int]:
+        while path:
+            place = self._places.get(path)
+            if place is not None and (place[2] or place[0] == MAPPER):
+                return place[:2]
+            path = path.rpartition("/")[0]
+        return self._root
+
+    def nearest_level(self, path: str) -> str:
+        while path and not self._places.get(path, (0, 0, False))[2]:
+            path = path.rpartition("/")[0]
+        return path
+
+    def nodes(self) -> Iterator[tuple[str, int, int, bool]]:
+        return ((path, *place) for path, place in self._places.items())
+
+
+class Table(NamedTuple):
+    """Values of one kind: ``[n, *shape]``, and what they were in Python."""
+
+    origin: str  # "number", "list" or "tensor"
+    values: Any
+
+
+class Hierarchy(NamedTuple):
+    """See the top of this file."""
+
+    default_key: str
+    paths: Paths
+    tables: list[Table]
+    texts: Sequence[str]
+    mappers: list[StateMapper]
+    mapper_paths: list[str]
+
+
+class _Builder:
+    """Walks nested dicts, levels before what is in them."""
+
+    def __init__(self, default_key: str) -> None:
+        self.default_key = default_key
+        self.paths: list[str] = []
+        self.table: list[int] = [NONE]
+        self.row: list[int] = [NONE]
+        self.level: list[bool] = [True]
+        self.parent: list[int] = [NONE]
+        self.defaults: dict[int, int] = {}  # level -> the node of its own default
+        self.groups: dict[Any, tuple[int, list[Any]]] = {}
+        self.texts: list[str] = []
+        self.mappers: list[StateMapper] = []
+        self.mapper_paths: list[str] = []
+
+    def walk(self, levels: dict[Any, Any]) -> None:
+        # (node, prefix, depth, what is left of the level): no recursion, for a depth of 512.
+        open_levels = [(0, "", 1, iter(levels.items()), set[str]())]
+        while open_levels:
+            node, prefix, depth, items, seen = open_levels[-1]
+            for key, value in items:
+                name = key_of(key, self._where(prefix))
+                if name in seen:
+                    raise ValueError(
+                        f'hierarchy: {self._where(prefix)}: the key "{name}" comes twice, as a str '
+                        "and as an int: expected one of them"
+                    )
+                seen.add(name)
+                child = self._add(node, prefix + name, value)
+                if name == self.default_key:
+                    if isinstance(value, dict):
+                        raise ValueError(
+                            f'hierarchy: "{prefix}{name}": the default of a level is a value: '
+                            "expected a number, text, list or tensor, found a level"
+                        )
+                    self.defaults[node] = child
+                if isinstance(value, dict):
+                    if depth >= MAX_DEPTH:
+                        raise ValueError(
+                            f"hierarchy: {shown(prefix + name)}: expected at most {MAX_DEPTH} "
+                            "levels, found more; is a level inside itself?"
+                        )
+                    below = (child, f"{prefix}{name}/", depth + 1, iter(value.items()), set[str]())
+                    open_levels.append(below)
+                    break
+            else:
+                open_levels.pop()
+
+    def _where(self, prefix: str) -> str:
+        return f'level "{prefix[:-1]}"' if prefix else "root"
+
+    def _add(self, parent: int, path: str, value: Any) -> int:
+        self.paths.append(path)
+        self.parent.append(parent)
+        is_level = isinstance(value, dict)
+        self.level.append(is_level)
+        table, row = (NONE, NONE) if is_level else self._place(path, value)
+        self.table.append(table)
+        self.row.append(row)
+        return len(self.paths)
+
+    def _place(self, path: str, value: Any) -> tuple[int, int]:
+        if isinstance(value, StateMapper):
+            self.mappers.append(value)
+            self.mapper_paths.append(path)
+            return MAPPER, len(self.mappers) - 1
+        kind, value = _kind_of(path, value)
+        if kind is None:
+            self.texts.append(value)
+            return TEXT, len(self.texts) - 1
+        number, values = self.groups.setdefault(kind, (len(self.groups), []))
+        values.append(value)
+        return number, len(values) - 1
+
+    def inherit(self) -> None:
+        """Levels without a default have that of the level above, which comes before them."""
+        for node, is_level in enumerate(self.level):
+            if is_level:
+                source = self.defaults.get(node, self.parent[node])
+                if source >= 0:
+                    self.table[node], self.row[node] = self.table[source], self.row[source]
+
+    def built(self) -> Hierarchy:
+        self.inherit()
+        places = zip(self.table[1:], self.row[1:], self.level[1:], strict=True)
+        return Hierarchy(
+            self.default_key,
+            DictPaths(dict(zip(self.paths, places, strict=True)), (self.table[0], self.row[0])),
+            [_table_of(kind, values) for kind, (_, values) in self.groups.items()],
+            self.texts,
+            self.mappers,
+            self.mapper_paths,
+        )
+
+
+def flattened(hierarchy: dict[Any, Any], default_key: str) -> Hierarchy:
+    """Lays nested dicts flat. Raises ValueError or TypeError for what cannot be in them."""
+    if not isinstance(hierarchy, dict):
+        raise TypeError(f"hierarchy: expected a dict, found {type(hierarchy).__name__}")
+    builder = _Builder(key_of(default_key, "default_key"))
+    builder.walk(hierarchy)
+    return builder.built()
+
+
+def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
+    """The table of a value, (origin, dtype, shape), and the value; None and its JSON for others."""
+    if type(value) in (int, float, bool):
+        if type(value) is not int or -(2**63) <= value < 2**63:
+            return ("number", type(value), ()), value
+    elif _arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+        tensor = _dense(path, value)
+        return ("tensor", tensor.dtype, tuple(tensor.shape)), tensor
+    elif isinstance(value, (list, tuple)):
+        shape_and_type = _numbers(value)
+        if shape_and_type is not None:
+            return ("list", *shape_and_type), value
+    try:
+        return None, json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected a number, a tensor, JSON or a StateMapper, found '
+            f"{type(value).__name__} ({error})"
+        ) from None
+
+
+def _dense(path: str, value: Any) -> Any:
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        if not isinstance(value, torch.Tensor):
+            value = _arrays.make_array(value)
+        if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+            raise UnsupportedError(
+                f'hierarchy: "{path}": expected a dense tensor, found one of layout {value.layout};'
+                " a SparseStateMapper holds sparse rows"
+            )
+        value = value.detach().cpu()
+    return value
+
+
+def _numbers(value: Any) -> tuple[type, tuple[int, ...]] | None:
+    """The type and shape of a nested list of numbers of equal lengths; None for any other list."""
+    shape: list[int] = []
+    flat = [value]
+    while flat and isinstance(flat[0], (list, tuple)):
+        if len(shape) == MAX_DEPTH:
+            return None
+        if not all(isinstance(item, (list, tuple)) and len(item) == len(flat[0]) for item in flat):
+            return None
+        shape.append(len(flat[0]))
+        flat = [item for row in flat for item in row]
+    kinds = {type(item) for item in flat}
+    if not flat or not kinds <= {int, float, bool} or (bool in kinds and len(kinds) > 1):
+        return None
+    if int in kinds and not all(-(2**63) <= item < 2**63 for item in flat if type(item) is int):
+        return None
+    return (float if float in kinds else kinds.pop()), tuple(shape)
+
+
+def _table_of(kind: Any, values: list[Any]) -> Table:
+    origin, dtype, _ = kind
+    return Table(origin, _rows.stacked(values) if origin == "tensor" else _rows.made(values, dtype))
+
+
+def nested(hierarchy: Hierarchy) -> dict[str, Any]:
+    """The nested dicts that `hierarchy` was made of; every value, as it was."""
+    root: dict[str, Any] = {}
+    levels = {"": root}
+    for path, table, row, is_level in hierarchy.paths.nodes():
+        prefix, _, name = path.rpartition("/")
+        if is_level:
+            levels[path] = levels[prefix][name] = {}
+        else:
+            levels[prefix][name] = value_at(hierarchy, table, row)
+    return root
+
+
+def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
+    """One value as it was handed over."""
+    if table == TEXT:
+        return json.loads(hierarchy.texts[row])
+    if table == MAPPER:
+        return hierarchy.mappers[row]
+    origin, values = hierarchy.tables[table]
+    if origin == "tensor":
+        return _rows.copied(values[row])
+    return values[row].tolist()

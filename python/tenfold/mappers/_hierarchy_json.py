@@ -1,0 +1,258 @@
+"""A hierarchy as one JSON file.
+
+The file is the nested levels themselves. Where that does not tell all, the root's first member is
+``"%state_mapper": {"version": 1, "default_key": "default"}``, tensors are
+``{"%tensor": "float32", "shape": [2], "values": [1.0, 2.0]}``, and a key that begins with "%" has
+one more. Without that member the file is plain JSON, as any program writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tenfold import _arrays
+from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold.mappers import _rows
+from tenfold.mappers._hierarchical import HierarchicalStateMapper
+from tenfold.mappers._hierarchy import nested
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from tenfold._io import PathLike
+    from tenfold.mappers._hierarchy import Hierarchy
+
+HEAD = "%state_mapper"
+TENSOR = "%tensor"
+VERSION = 1
+# More than this is no longer to be read by people.
+MAX_NUMBERS = 65_536
+_NOT_NUMBERS = ("complex", "float4")
+
+
+def is_json(path: str) -> bool:
+    """True for a file that begins as a JSON object, but for the index of safetensors' shards."""
+    if path.endswith(".safetensors.index.json") or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def write_json(hierarchy: Hierarchy, path: PathLike, *, durable: bool, overwrite: bool) -> Path:
+    """Writes the file and puts it into its place in one step."""
+    from pathlib import Path
+
+    target = Path(os.fsdecode(path))
+    if hierarchy.mappers:
+        raise UnsupportedError(
+            f'{target}: "{hierarchy.mapper_paths[0]}": one JSON file holds numbers, tensors and '
+            "JSON: expected no mapper among the values, found a "
+            f"{type(hierarchy.mappers[0]).__name__}; save to a folder"
+        )
+    levels = nested(hierarchy)
+    is_plain = (
+        hierarchy.default_key == "default"
+        and all(table.origin != "tensor" for table in hierarchy.tables)
+        and not any(_is_escaped(node[0]) for node in hierarchy.paths.nodes())
+    )
+    writer = _Writer(str(target), is_plain)
+    writer.level(levels, "", {} if is_plain else _head(hierarchy.default_key))
+    _replace(target, "".join([*writer.parts, "\n"]), durable, overwrite)
+    return target
+
+
+def _head(default_key: str) -> dict[str, Any]:
+    return {HEAD: {"version": VERSION, "default_key": default_key}}
+
+
+def _is_escaped(path: str) -> bool:
+    return path.rpartition("/")[2].startswith("%")
+
+
+class _Writer:
+    """Levels take a line for each member, values are in one line."""
+
+    def __init__(self, where: str, is_plain: bool) -> None:
+        self.where = where
+        self.is_plain = is_plain
+        self.parts: list[str] = []
+
+    def level(self, members: dict[str, Any], prefix: str, head: dict[str, Any]) -> None:
+        if not members and not head:
+            self.parts.append("{}")
+            return
+        depth = prefix.count("/") + 1
+        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+        before = "{\n" + "    " * depth
+        for line in lines:
+            self.parts.append(before + line)
+            before = ",\n" + "    " * depth
+        for key, value in members.items():
+            name = f"%{key}" if key.startswith("%") and not self.is_plain else key
+            self.parts.append(f"{before}{json.dumps(name)}: ")
+            before = ",\n" + "    " * depth
+            if isinstance(value, dict):
+                self.level(value, f"{prefix}{key}/", {})
+            elif _arrays.is_array(value):
+                where = f'{self.where}: "{prefix}{key}"'
+                self.parts.append(json.dumps(_tensor_json(value, where)))
+            else:
+                self.parts.append(json.dumps(value))
+        self.parts.append("\n" + "    " * (depth - 1) + "}")
+
+
+def _tensor_json(tensor: Any, where: str) -> dict[str, Any]:
+    dtype = _arrays.dtype_name(tensor.dtype)
+    if dtype.startswith(_NOT_NUMBERS):
+        raise UnsupportedError(
+            f"{where}: JSON has no {dtype}: expected integers or floats; save to a folder"
+        )
+    size = 1
+    for length in tensor.shape:
+        size *= length
+    if size > MAX_NUMBERS:
+        raise UnsupportedError(
+            f"{where}: a file to be read by people: expected tensors of at most {MAX_NUMBERS:,} "
+            f"numbers, found {size:,}; save to a folder"
+        )
+    return {TENSOR: dtype, "shape": list(tensor.shape), "values": tensor.tolist()}
+
+
+def _replace(target: Path, text: str, durable: bool, overwrite: bool) -> None:
+    """Writes beside `target`, then renames: whoever reads sees the old file or the new one."""
+    import tempfile
+
+    if target.is_dir():
+        raise IsADirectoryError(f"{target}: expected a file or nothing, found a folder")
+    if not overwrite and target.exists():
+        raise FileExistsError(f"{target}: there is something: expected nothing; overwrite=True")
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(descriptor, _permissions(target))
+            if durable:
+                os.fsync(descriptor)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+    if durable:
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _permissions(target: Path) -> int:
+    """Those of the file that is replaced, or of a new one."""
+    try:
+        return target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+# --- reading ---
+
+
+def mapper_of_json(path: str) -> HierarchicalStateMapper:
+    """The mapper of a JSON file. Raises CorruptFileError for what is no hierarchy."""
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        members = json.loads(content, object_pairs_hook=lambda pairs: _unique(pairs, path))
+    except RecursionError:
+        raise CorruptFileError(f"{path}: JSON: expected at most 512 levels, found more") from None
+    except CorruptFileError:
+        raise
+    except ValueError as error:
+        raise CorruptFileError(f"{path}: JSON: expected one object, found {error}") from None
+    if not isinstance(members, dict):
+        raise CorruptFileError(f"{path}: JSON: expected an object, found a {_kind(members)}")
+    default_key = "default"
+    if HEAD in members:
+        default_key = _default_key(members.pop(HEAD), path)
+        members = _decoded(members, path)
+    try:
+        return HierarchicalStateMapper(members, default_key)
+    except (TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path}: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen: set[str] = set()
+        twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise CorruptFileError(f'{path}: JSON: key "{twin}": expected it once, found it twice')
+    return members
+
+
+def _default_key(head: Any, path: str) -> str:
+    version = head.get("version") if isinstance(head, dict) else None
+    if type(version) is not int:
+        raise CorruptFileError(f"{path}: {HEAD}: version: expected an int, found {version!r}")
+    if version != VERSION:
+        raise UnsupportedError(
+            f"{path}: {HEAD}: version: expected {VERSION}, found {version}; a newer tenfold reads "
+            "it"
+        )
+    default_key = head.get("default_key")
+    if not isinstance(default_key, str):
+        raise CorruptFileError(
+            f"{path}: {HEAD}: default_key: expected a str, found {_kind(default_key)}"
+        )
+    return default_key
+
+
+def _decoded(members: dict[str, Any], path: str) -> dict[str, Any]:
+    """Tensors for what stands for them, keys without their escape. No recursion: files are deep."""
+    root: dict[str, Any] = {}
+    waiting = [("", members, root)]
+    while waiting:
+        prefix, level, into = waiting.pop()
+        for key, value in level.items():
+            name = key.removeprefix("%")
+            if key.startswith("%") and not name.startswith("%"):
+                raise CorruptFileError(
+                    f'{path}: "{prefix}{key}": expected "{TENSOR}" or a key, in which "%%" stands '
+                    f'for a "%" at the beginning, found "{key}"'
+                )
+            if not isinstance(value, dict):
+                into[name] = value
+            elif TENSOR in value:
+                into[name] = _tensor_from(value, f'{path}: "{prefix}{name}"')
+            else:
+                into[name] = {}
+                waiting.append((f"{prefix}{name}/", value, into[name]))
+    return root
+
+
+def _tensor_from(members: dict[str, Any], where: str) -> Any:
+    dtype, shape, values = members[TENSOR], members.get("shape"), members.get("values")
+    if dtype not in list(_arrays.DTYPES) or dtype.startswith(_NOT_NUMBERS):
+        raise CorruptFileError(f"{where}: dtype: expected one of numbers, found {dtype!r}")
+    if not isinstance(shape, list) or not all(type(length) is int for length in shape):
+        raise CorruptFileError(f"{where}: shape: expected a list of ints, found {shape!r}")
+    try:
+        tensor = _rows.made_as(values, dtype)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise CorruptFileError(f"{where}: values: expected {dtype}, found {error}") from None
+    if min(shape, default=1) == 0 and tensor.ndim and not len(tensor.reshape(-1)):
+        return tensor.reshape(shape)
+    if list(tensor.shape) != shape:
+        raise CorruptFileError(
+            f"{where}: values: expected shape {shape}, found {list(tensor.shape)}"
+        )
+    return tensor
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else type(value).__name__

@@ -1,0 +1,129 @@
+"""A mapper that is a module of torch: its parameters are saved, its code is not."""
+
+from __future__ import annotations
+
+from tenfold import _arrays
+from tenfold._errors import UnsupportedError
+from tenfold.mappers._mapper import StateMapper
+from tenfold.mappers._registry import register_mapper, registered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from typing import Any
+
+
+@register_mapper("tenfold.ModuleStateMapper")
+class ModuleStateMapper(StateMapper):
+    """Rows that a module makes of states.
+
+    >>> @tenfold.register_mapper("mlp")
+    ... def mlp(width):
+    ...     return torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.ReLU())
+    >>> mapper = tenfold.ModuleStateMapper("mlp", {"width": 64})
+    >>> mapper([(0.5, 1.0), (0.0, 2.0)]).shape
+    torch.Size([2, 64])
+    >>> mapper.save("mapper.safetensors")       # the name, the config, the state_dict
+    >>> tenfold.StateMapper.load("mapper.safetensors")
+
+    States are tensors, or numbers and tuples of them, of which `torch.as_tensor` makes tensors; a
+    list is stacked. A tensor that is handed over is what the module takes: a batch or one state.
+    Gradients flow, and the module stays in the mode (`train`, `eval`) that it is in; a loaded one
+    is as the factory made it.
+
+    Args:
+        factory_name: What the factory was registered as (`tenfold.register_mapper`).
+        config: Arguments of the factory, ``factory(**config)``: JSON.
+        module: The module that it made, if there is one already.
+
+    Raises:
+        UnsupportedError: If no factory has that name.
+        TypeError: If the factory makes no module.
+    """
+
+    def __init__(
+        self, factory_name: str, config: dict[str, Any] | None = None, module: Any = None
+    ) -> None:
+        torch = _arrays.torch_or_none()
+        if torch is None:
+            raise ImportError("ModuleStateMapper: it needs torch, which cannot be imported")
+        self.factory_name = factory_name
+        self.factory_config = dict(config or {})
+        factory = registered(factory_name, "ModuleStateMapper")
+        if isinstance(factory, type) and issubclass(factory, StateMapper):
+            raise UnsupportedError(
+                f'ModuleStateMapper: expected the name of a factory, found "{factory_name}", which '
+                "is a StateMapper"
+            )
+        self.module = factory(**self.factory_config) if module is None else module
+        if not isinstance(self.module, torch.nn.Module):
+            raise TypeError(
+                f'ModuleStateMapper: factory "{factory_name}": expected a torch.nn.Module, found '
+                f"{type(self.module).__name__}"
+            )
+
+    def __call__(self, states: Any) -> Any:
+        torch = _arrays.torch_or_none()
+        if isinstance(states, torch.Tensor):
+            return self.module(states.to(self._device()))
+        if _arrays.is_array(states):
+            return self.module(_arrays.make_array(states).to(self._device()))
+        return super().__call__(states)
+
+    def generate(self, states: list[Any]) -> Any:
+        if not states:
+            raise ValueError(
+                "states: a module alone does not tell the shape of a row: expected at least one "
+                "state, found none"
+            )
+        torch = _arrays.torch_or_none()
+        batch = torch.stack([torch.as_tensor(state) for state in states])
+        return self.module(batch.to(self._device()))
+
+    def key(self, state: Any) -> Hashable:
+        torch = _arrays.torch_or_none()
+        tensor = torch.as_tensor(state).detach().cpu().contiguous()
+        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        return tensor.dtype, tuple(tensor.shape), content
+
+    def stamp(self) -> Any:
+        return tuple(
+            # Inference tensors count no changes; they are not trained either.
+            (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
+            for tensor in (*self.module.parameters(), *self.module.buffers())
+        )
+
+    def config(self) -> dict[str, Any]:
+        return {"factory": self.factory_name, "config": self.factory_config}
+
+    def tensors(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.module.state_dict()
+        return state
+
+    @classmethod
+    def restore(cls, config: dict[str, Any], tensors: Any) -> ModuleStateMapper:
+        from tenfold._errors import CorruptFileError
+        from tenfold._load_into import load_into
+
+        name, arguments = config.get("factory"), config.get("config")
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise CorruptFileError(
+                "state_mapper: config: expected the name of a factory and an object, found "
+                f"{name!r} and {type(arguments).__name__}"
+            )
+        mapper = cls(name, arguments)
+        load_into(mapper.module, tensors)
+        return mapper
+
+    def _device(self) -> Any:
+        for tensor in (*self.module.parameters(), *self.module.buffers()):
+            return tensor.device
+        return None
+
+    def __repr__(self) -> str:
+        where = f", {self._path!r}" if self._path is not None else ""
+        num_parameters = sum(tensor.numel() for tensor in self.module.parameters())
+        return (
+            f"ModuleStateMapper({self.factory_name!r}, {self.factory_config!r}{where}: "
+            f"{num_parameters:,} parameters)"
+        )

@@ -1,0 +1,155 @@
+"""Rows of tensors, of torch's or of numpy's, by the same names."""
+
+from __future__ import annotations
+
+from tenfold import _arrays
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+def is_tensor(value: Any) -> bool:
+    return _arrays.is_array(value)
+
+
+def empty(length: int, like: Any) -> Any:
+    """Room for `length` rows of the dtype and shape of those of `like`."""
+    shape = (length, *like.shape[1:])
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    import numpy as np
+
+    return np.empty(shape, like.dtype)
+
+
+def take(rows: Any, positions: Sequence[int]) -> Any:
+    """The rows at `positions`, copied."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        import numpy as np
+
+        return rows[np.asarray(positions, np.int64)]
+    if not isinstance(positions, torch.Tensor):
+        positions = torch.tensor(positions, dtype=torch.int64)
+    return _bits(rows).index_select(0, positions.to(rows.device)).view(rows.dtype)
+
+
+def put(into: Any, positions: Sequence[int], rows: Any) -> None:
+    """Writes `rows` to `positions` of `into`."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        import numpy as np
+
+        into[np.asarray(positions, np.int64)] = rows
+        return
+    if not isinstance(positions, torch.Tensor):
+        positions = torch.tensor(positions, dtype=torch.int64)
+    if rows.requires_grad:
+        into[positions] = rows
+    else:
+        _bits(into).index_copy_(0, positions.to(into.device), _bits(rows))
+
+
+def _bits(rows: Any) -> Any:
+    """The same memory as integers, which torch moves whatever they stand for."""
+    torch = _arrays.torch_or_none()
+    if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
+        return rows
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    kind = kinds.get(rows.itemsize)
+    return rows if kind is None or (rows.ndim == 1 and not rows.numel()) else rows.view(kind)
+
+
+def same_kind(left: Any, right: Any) -> bool:
+    """Rows of one dtype and shape, which one tensor can hold."""
+    return bool(left.dtype == right.dtype and left.shape[1:] == right.shape[1:])
+
+
+def detached(rows: Any) -> Any:
+    return rows.detach() if hasattr(rows, "detach") else rows
+
+
+def without_gradients() -> Any:
+    """A context in which no graph is recorded."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        from contextlib import nullcontext
+
+        return nullcontext()
+    return torch.no_grad()
+
+
+def made(values: list[Any], kind: type) -> Any:
+    """A tensor of Python's numbers: bool, int64 or float64."""
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        return torch.tensor(
+            values, dtype={bool: torch.bool, int: torch.int64, float: torch.float64}[kind]
+        )
+    import numpy as np
+
+    return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
+
+
+def stacked(tensors: list[Any]) -> Any:
+    """Tensors of one dtype and shape as rows of one; a single one is not copied."""
+    if len(tensors) == 1:
+        return tensors[0][None]
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        kind = _bits(tensors[0].reshape(1, -1)).dtype
+        whole = torch.stack([tensor.contiguous().view(kind) for tensor in tensors])
+        return whole.view(tensors[0].dtype)
+    import numpy as np
+
+    return np.stack(tensors)
+
+
+def copied(row: Any) -> Any:
+    return row.clone() if hasattr(row, "clone") else row.copy()
+
+
+def promoted(rows: list[Any]) -> Any:
+    """The dtype that holds all of them, as `torch.cat` chooses it."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        import numpy as np
+
+        return np.result_type(*{part.dtype for part in rows})
+    dtype = rows[0].dtype
+    for part in rows[1:]:
+        dtype = torch.promote_types(dtype, part.dtype)
+    return dtype
+
+
+def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
+    """Rows of one shape at their places, in the dtype that holds them all."""
+    dtype = promoted([rows for _, rows in parts])
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        into = empty(length, parts[0][1].astype(dtype))
+        for places, rows in parts:
+            put(into, places, rows)
+        return into
+    into = torch.empty((length, *parts[0][1].shape[1:]), dtype=dtype, device=parts[0][1].device)
+    for places, rows in parts:
+        put(into, places, rows.to(into.device, dtype))
+    return into
+
+
+def made_as(values: Any, dtype: str) -> Any:
+    """A tensor of nested lists of numbers, in that dtype. Raises what torch or numpy raise."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        import numpy as np
+
+        return np.array(values, _arrays.numpy_dtype(dtype, dtype))
+    if dtype.startswith("uint"):
+        import numpy as np
+
+        # torch takes no Python number beyond int64.
+        return torch.from_numpy(np.array(values, dtype))
+    return torch.tensor(values, dtype=getattr(torch, dtype))

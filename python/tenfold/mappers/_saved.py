@@ -1,0 +1,150 @@
+"""A mapper as a tree, and back.
+
+    {"state_mapper": {"class": "tenfold.ModuleStateMapper", "version": 1, "config": {...}},
+     "tensors": {...}}
+
+A mapper within a mapper is such a tree among the tensors of the outer one.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from tenfold import _arrays
+from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold.mappers._registry import name_of, registered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from tenfold.mappers._mapper import StateMapper
+
+VERSION = 1
+HEAD = "state_mapper"
+
+
+def tree_of(mapper: StateMapper) -> dict[str, Any]:
+    """What `StateMapper.save` saves."""
+    mapper = mapper.saved_as()
+    name = name_of(type(mapper))
+    if name is None:
+        raise UnsupportedError(
+            f"{type(mapper).__name__}: its class has no name that a file could say: expected one; "
+            '@tenfold.register_mapper("...") gives it'
+        )
+    config = mapper.config()
+    if not isinstance(config, dict):
+        raise TypeError(
+            f"{type(mapper).__name__}.config: expected a dict, found {type(config).__name__}"
+        )
+    _refuse_tensors(config, ())
+    tree = {HEAD: {"class": name, "version": VERSION, "config": config}}
+    tensors = mapper.tensors()
+    return {**tree, "tensors": tensors} if tensors else tree
+
+
+def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
+    if _arrays.is_array(value):
+        raise UnsupportedError(
+            f'config: key "{".".join(path)}": expected JSON, found a tensor; what tensors() gives '
+            "is saved as tensors"
+        )
+    if isinstance(value, (dict, list, tuple)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, child in items:
+            _refuse_tensors(child, (*path, str(key)))
+
+
+def opened(cls: type, path: str) -> StateMapper:
+    """A mapper of this class, by its path: what pickling sends."""
+    return load_mapper(path, cls, False)
+
+
+def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
+    """See `StateMapper.load`."""
+    import tenfold
+
+    if verify:
+        problems = tenfold.verify(path, progress=False).problems
+        if problems:
+            first = problems[0]
+            raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
+    from tenfold.mappers._hierarchy_json import is_json, mapper_of_json
+
+    mapper = mapper_of_json(path) if is_json(path) else mapper_of(tenfold.open(path), path)
+    if not isinstance(mapper, wanted):
+        raise ValueError(
+            f"{path}: a mapper of another class: expected a {wanted.__name__}, found a "
+            f"{type(mapper).__name__}; tenfold.StateMapper.load takes any"
+        )
+    mapper._remember(path)
+    return mapper
+
+
+def mapper_of(tree: Mapping[str, Any], where: str) -> StateMapper:
+    """The mapper that a tree of `tree_of` stands for; an opened one is read as it is needed."""
+    from tenfold.mappers._mapper import StateMapper
+
+    name, config = _head_of(tree, where)
+    cls = registered(name, where)
+    if not (isinstance(cls, type) and issubclass(cls, StateMapper)):
+        raise UnsupportedError(
+            f'{where}: class: expected the name of a StateMapper, found "{name}", which is '
+            "registered as a factory"
+        )
+    tensors = _tensors_of(tree, where)
+    if cls.restore.__func__ is not StateMapper.restore.__func__:  # type: ignore[attr-defined]
+        return cls.restore(config, tensors)
+    try:
+        inspect.signature(cls).bind(**config, **tensors)
+    except TypeError as error:
+        raise CorruptFileError(
+            f"{where}: {HEAD}: config: expected the arguments of {cls.__name__}, found others: "
+            f"{error}"
+        ) from None
+    return cls.restore(config, tensors)
+
+
+def _head_of(tree: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    head = _entry(tree, HEAD)
+    if head is None:
+        found = ", ".join(f'"{key}"' for key in list(tree.keys())[:5]) or "an empty tree"
+        raise UnsupportedError(
+            f'{where}: no state mapper: expected an entry "{HEAD}", found {found}; tenfold.load '
+            "reads other trees"
+        )
+    if not isinstance(head, dict):
+        raise CorruptFileError(
+            f"{where}: {HEAD}: expected a JSON object, found {type(head).__name__}"
+        )
+    version = head.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise CorruptFileError(f"{where}: {HEAD}: version: expected an int, found {version!r}")
+    if version != VERSION:
+        raise UnsupportedError(
+            f"{where}: {HEAD}: version: expected {VERSION}, found {version}; a newer tenfold reads "
+            "it"
+        )
+    name, config = head.get("class"), head.get("config")
+    if not isinstance(name, str):
+        raise CorruptFileError(f"{where}: {HEAD}: class: expected a str, found {name!r}")
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise CorruptFileError(
+            f"{where}: {HEAD}: config: expected an object, found {type(config).__name__}"
+        )
+    return name, config
+
+
+def _tensors_of(tree: Mapping[str, Any], where: str) -> Any:
+    tensors = _entry(tree, "tensors")
+    if tensors is None:
+        return {}
+    if not hasattr(tensors, "keys"):
+        raise CorruptFileError(f"{where}: tensors: expected a tree, found {type(tensors).__name__}")
+    return tensors
+
+
+def _entry(tree: Mapping[str, Any], key: str) -> Any:
+    return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is no dict

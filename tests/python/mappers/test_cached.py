@@ -1,0 +1,210 @@
+"""`mapper.cached(max_bytes)`: rows that were asked for last, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+import tenfold  # noqa: E402
+
+
+@tenfold.register_mapper("test.squares")
+class Squares(tenfold.StateMapper):
+    """``[state, state ** 2]``, and what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def generate(self, states):
+        self.asked.append(list(states))
+        numbers = torch.tensor(states, dtype=torch.float64).reshape(-1)
+        return torch.stack([numbers, numbers**2], 1)
+
+
+ROW_BYTES = 16
+
+
+def test_a_batch_generates_only_the_rows_that_are_missing_each_once():
+    mapper = Squares()
+    cached = mapper.cached(1 << 20)
+    assert cached([1, 2, 1]).tolist() == [[1, 1], [2, 4], [1, 1]]
+    assert cached([2, 3, 1, 3]).tolist() == [[2, 4], [3, 9], [1, 1], [3, 9]]
+    assert cached(3).tolist() == [3, 9]
+    assert mapper.asked == [[1, 2], [3]]
+    assert (cached.hits, cached.misses) == (5, 3)
+    assert cached.nbytes == 3 * ROW_BYTES
+
+
+def test_the_rows_that_were_not_asked_for_longest_go_first():
+    mapper = Squares()
+    cached = mapper.cached(3 * ROW_BYTES)
+    cached([1, 2, 3])
+    cached(1)
+    cached(4)
+    mapper.asked.clear()
+    assert cached([1, 3, 4]).tolist() == [[1, 1], [3, 9], [4, 16]]
+    assert mapper.asked == []
+    cached(2)
+    assert mapper.asked == [[2]]
+    assert cached.nbytes == 3 * ROW_BYTES
+
+
+@pytest.mark.parametrize("max_bytes", [0, ROW_BYTES - 1])
+def test_a_cache_that_holds_no_row_is_still_right(max_bytes):
+    mapper = Squares()
+    cached = mapper.cached(max_bytes)
+    for _ in range(2):
+        assert cached([3, 3]).tolist() == [[3, 9], [3, 9]]
+    assert cached.nbytes == 0
+    assert len(mapper.asked) == 2
+
+
+def test_a_batch_larger_than_the_cache_is_right():
+    cached = Squares().cached(4 * ROW_BYTES)
+    for _ in range(2):
+        assert cached(list(range(50)))[:, 1].tolist() == [i * i for i in range(50)]
+    assert cached.nbytes == 4 * ROW_BYTES
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 12), max_size=9), max_size=12), st.integers(0, 10))
+def test_cached_rows_are_those_of_the_mapper(batches, num_rows):
+    plain, cached = Squares(), Squares().cached(num_rows * ROW_BYTES)
+    for batch in batches:
+        assert cached(batch).equal(plain(batch))
+        assert cached.nbytes <= num_rows * ROW_BYTES
+    assert cached.hits + cached.misses == sum(map(len, batches))
+
+
+def test_rows_are_copies():
+    cached = Squares().cached(1 << 20)
+    cached([1, 2]).zero_()
+    cached([1, 2]).zero_()
+    cached(1).zero_()
+    assert cached([1, 2]).tolist() == [[1, 1], [2, 4]]
+
+
+def test_training_the_module_empties_the_cache():
+    @tenfold.register_mapper("test.cached_linear")
+    def linear():
+        return torch.nn.Linear(2, 3)
+
+    mapper = tenfold.ModuleStateMapper("test.cached_linear")
+    cached = mapper.cached(1 << 20)
+    before = cached((1.0, 2.0))
+    assert cached((1.0, 2.0)).equal(before)
+    assert cached.hits == 1
+    optimizer = torch.optim.SGD(mapper.module.parameters(), 0.1)
+    mapper((1.0, 2.0)).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(cached((1.0, 2.0)), mapper((1.0, 2.0)).detach())
+    assert not cached((1.0, 2.0)).equal(before)
+    assert not cached((1.0, 2.0)).requires_grad
+
+
+def test_tensors_are_told_apart_by_what_they_hold():
+    @tenfold.register_mapper("test.cached_flatten")
+    def flatten():
+        return torch.nn.Flatten()
+
+    cached = tenfold.ModuleStateMapper("test.cached_flatten").cached(1 << 20)
+    a, b = torch.rand(2, 2), torch.rand(2, 2)
+    assert cached([a, b, a.clone()]).shape == (3, 4)
+    assert (cached.hits, cached.misses) == (1, 2)
+
+
+def test_rows_of_another_kind_are_right_but_not_kept():
+    mapper = tenfold.HierarchicalStateMapper({"a": 1, "b": 2.5, "c": "text", "d": [1.0, 2.0]})
+    cached = mapper.cached(1 << 20)
+    for _ in range(2):
+        for batch in (["a"], ["a", "b"], ["b", "b"], ["c", "a"], ["d"], "c", "d", ["c", "c"]):
+            expected, found = mapper(batch), cached(batch)
+            assert found.equal(expected) if torch.is_tensor(expected) else found == expected
+            assert type(found) is type(expected)
+            if torch.is_tensor(expected):
+                assert found.dtype == expected.dtype
+    assert cached.nbytes == 8
+
+
+def test_an_exception_leaves_the_cache_as_it_was():
+    mapper = tenfold.HierarchicalStateMapper({"a": 1})
+    cached = mapper.cached(100)
+    cached("a")
+    with pytest.raises(KeyError):
+        cached(["a", "x"])
+    assert cached(["a"]).tolist() == [1]
+    assert cached.nbytes == 8
+
+
+def test_many_threads_get_their_rows():
+    cached = Squares().cached(20 * ROW_BYTES)
+    wrong = []
+
+    def ask(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(150):
+            batch = torch.randint(0, 40, (16,), generator=generator).tolist()
+            if cached(batch)[:, 1].tolist() != [i * i for i in batch]:
+                wrong.append(batch)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert cached.hits + cached.misses == 4 * 150 * 16
+    assert cached.nbytes <= 20 * ROW_BYTES
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forks_child_begins_anew_even_if_the_lock_was_held():
+    cached = Squares().cached(1 << 20)
+    cached([1, 2])
+    with cached._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if cached([1, 3]).tolist() == [[1, 1], [3, 9]] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_it_is_sent_and_saved_as_the_mapper_behind_it(tmp_path):
+    mapper = tenfold.HierarchicalStateMapper({"a": 1})
+    mapper.save(tmp_path / "x.json")
+    cached = mapper.cached(1000)
+    cached("a")
+    again = pickle.loads(pickle.dumps(cached))
+    assert again.max_bytes == 1000
+    assert again.nbytes == 0
+    assert again("a") == 1
+    cached.save(tmp_path / "y.json")
+    assert tenfold.StateMapper.load(tmp_path / "y.json").hierarchy == {"a": 1}
+
+
+def test_it_says_what_it_keeps():
+    cached = Squares().cached(1000)
+    cached([1, 1])
+    assert repr(cached) == (
+        "CachedStateMapper(Squares(), max_bytes=1,000: 1 rows, 16 bytes, 1 hits, 1 misses)"
+    )
+    cached.clear()
+    assert cached.nbytes == 0
+
+
+def test_a_negative_size_is_refused():
+    with pytest.raises(ValueError, match="max_bytes: expected 0 or more, found -1"):
+        Squares().cached(-1)
+
+
+def test_states_without_a_hash_are_named():
+    with pytest.raises(TypeError, match=r"state \(\[1\], 2\).*a batch is a list of states"):
+        Squares().cached(10)([([1], 2)])

@@ -1,0 +1,175 @@
+"""ModuleStateMapper: parameters are saved, code is found by its name."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tenfold  # noqa: E402
+
+nn = torch.nn
+
+
+@tenfold.register_mapper("test.StateMapperNet")
+class StateMapperNet(nn.Module):
+    """The network of the second example of the question that this answers."""
+
+    def __init__(self, input_dim, output_dim, hidden_dim=64):
+        super().__init__()
+        self.fc1 = nn.Linear(input_dim, hidden_dim)
+        self.fc2 = nn.Linear(hidden_dim, output_dim)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        return self.fc2(self.relu(self.fc1(x)))
+
+
+@tenfold.register_mapper("test.embedding")
+def embedding(size, dim):
+    return nn.Embedding(size, dim)
+
+
+CONFIG = {"input_dim": 100, "output_dim": 50}
+
+
+@pytest.mark.parametrize("name", ["mapper", "mapper.tdz", "mapper.safetensors", "mapper.pt"])
+def test_a_network_comes_back_by_its_name_in_every_format(tmp_path, name):
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
+    mapper.save(tmp_path / name)
+    loaded = tenfold.StateMapper.load(tmp_path / name)
+    assert isinstance(loaded, tenfold.ModuleStateMapper)
+    assert isinstance(loaded.module, StateMapperNet)
+    states = [torch.rand(100) for _ in range(7)]
+    assert loaded(states).shape == (7, 50)
+    assert loaded(states).equal(mapper(states))
+    assert loaded(states[0]).equal(mapper(states[0]))
+    assert loaded(states[0]).shape == (50,)
+    assert tenfold.verify(tmp_path / name).ok
+
+
+def test_what_is_saved_are_parameters_and_json(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
+    mapper.save(tmp_path / "mapper")
+    tree = tenfold.load(tmp_path / "mapper")
+    assert tree["state_mapper"] == {
+        "class": "tenfold.ModuleStateMapper",
+        "version": 1,
+        "config": {"factory": "test.StateMapperNet", "config": CONFIG},
+    }
+    assert list(tree["tensors"]) == list(mapper.module.state_dict())
+    assert json.loads(json.dumps(tree["state_mapper"])) == tree["state_mapper"]
+
+
+def test_the_parameters_load_into_a_module_made_elsewhere(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
+    mapper.save(tmp_path / "mapper")
+    net = StateMapperNet(**CONFIG)
+    assert tenfold.load_into(net, tenfold.open(tmp_path / "mapper")["tensors"]).ok
+    x = torch.rand(100)
+    assert net(x).equal(mapper(x))
+
+
+def test_a_module_that_is_given_is_used_as_it_is():
+    net = StateMapperNet(4, 2)
+    mapper = tenfold.ModuleStateMapper(
+        "test.StateMapperNet", {"input_dim": 4, "output_dim": 2}, net
+    )
+    assert mapper.module is net
+    x = torch.rand(4)
+    assert mapper(x).equal(net(x))
+
+
+def test_states_are_numbers_tuples_and_tensors():
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", {"input_dim": 2, "output_dim": 3})
+    one = mapper((0.5, 1.0))
+    assert one.shape == (3,)
+    torch.testing.assert_close(mapper([(0.5, 1.0), (2.0, 3.0)])[0], one)
+    torch.testing.assert_close(mapper(torch.tensor([[0.5, 1.0], [2.0, 3.0]]))[0], one)
+    lookup = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
+    assert lookup(3).equal(lookup.module.weight[3])
+    assert lookup([3, 5]).equal(lookup.module.weight[[3, 5]])
+    assert lookup(torch.tensor([3, 5])).equal(lookup.module.weight[[3, 5]])
+
+
+def test_gradients_flow_through_a_mapper():
+    mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
+    mapper([1, 1, 2]).sum().backward()
+    assert mapper.module.weight.grad[1].eq(2).all()
+    assert mapper.module.weight.grad[3].eq(0).all()
+
+
+def test_no_state_at_all_is_refused_by_a_module():
+    mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
+    with pytest.raises(ValueError, match="at least one state, found none"):
+        mapper([])
+
+
+def test_a_factory_that_is_not_registered_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(tenfold.UnsupportedError, match=r'registered as "nobody"'):
+        tenfold.ModuleStateMapper("nobody")
+    head = {"class": "tenfold.ModuleStateMapper", "version": 1}
+    tree = {"state_mapper": {**head, "config": {"factory": "lab.net", "config": {}}}}
+    tenfold.save({**tree, "tensors": {"w": torch.zeros(1)}}, tmp_path / "mapper")
+    with pytest.raises(
+        tenfold.UnsupportedError, match=r'"lab\.net".*@tenfold\.register_mapper\("lab\.net"\)'
+    ):
+        tenfold.StateMapper.load(tmp_path / "mapper")
+
+
+def test_parameters_of_another_shape_are_all_listed(tmp_path):
+    tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4}).save(tmp_path / "mapper")
+    tree = tenfold.load(tmp_path / "mapper")
+    tree["state_mapper"]["config"]["config"]["dim"] = 5
+    tenfold.save(tree, tmp_path / "other")
+    with pytest.raises(ValueError, match=r"weight.*\[9, 5\].*\[9, 4\]"):
+        tenfold.StateMapper.load(tmp_path / "other")
+
+
+@pytest.mark.parametrize("config", [[], {"factory": 3, "config": {}}, {"factory": "x"}])
+def test_a_config_that_makes_no_sense_is_corrupt(tmp_path, config):
+    head = {"class": "tenfold.ModuleStateMapper", "version": 1, "config": config}
+    tenfold.save({"state_mapper": head, "tensors": {"w": torch.zeros(1)}}, tmp_path / "mapper")
+    with pytest.raises(tenfold.CorruptFileError, match="config"):
+        tenfold.StateMapper.load(tmp_path / "mapper")
+
+
+def test_a_factory_that_makes_no_module_is_a_type_error():
+    @tenfold.register_mapper("test.no_module")
+    def no_module():
+        return 3
+
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module, found int"):
+        tenfold.ModuleStateMapper("test.no_module")
+
+
+def test_what_is_no_json_in_the_config_is_named_and_nothing_is_written(tmp_path):
+    mapper = tenfold.ModuleStateMapper(
+        "test.embedding", {"size": 9, "dim": torch.tensor(4)}, nn.Embedding(9, 4)
+    )
+    with pytest.raises(tenfold.UnsupportedError, match=r'"config\.dim": expected JSON'):
+        mapper.save(tmp_path / "mapper")
+    assert not (tmp_path / "mapper").exists()
+
+
+def test_an_unchanged_mapper_is_sent_by_its_path_a_trained_one_by_its_parameters(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
+    mapper.save(tmp_path / "mapper")
+    assert len(pickle.dumps(mapper)) < 300
+    x = torch.rand(100)
+    assert pickle.loads(pickle.dumps(mapper))(x).equal(mapper(x))
+    with torch.no_grad():
+        mapper.module.fc2.bias += 1
+    assert pickle.loads(pickle.dumps(mapper))(x).equal(mapper(x))
+
+
+def test_it_says_what_it_is(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
+    assert repr(mapper) == (
+        "ModuleStateMapper('test.embedding', {'size': 9, 'dim': 4}: 36 parameters)"
+    )
+    mapper.save(tmp_path / "mapper")
+    assert str(tmp_path / "mapper") in repr(mapper)

@@ -1,0 +1,73 @@
+"""The examples of a page about large state mappers, with our names in theirs.
+
+"How can PyTorch handle large state mappers without pickle issues?": a sparse mapping in a memory
+map, a network of which the parameters are saved, and a hierarchy that is saved as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import tenfold  # noqa: E402
+from tenfold import HierarchicalStateMapper  # noqa: E402
+
+
+class StateMapperNet(nn.Module):
+    def __init__(self, input_dim, output_dim, hidden_dim=64):
+        super().__init__()
+        self.fc1 = nn.Linear(input_dim, hidden_dim)
+        self.fc2 = nn.Linear(hidden_dim, output_dim)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        x = self.relu(self.fc1(x))
+        return self.fc2(x)
+
+
+def test_only_the_parameters_of_a_network_are_saved(tmp_path):
+    # Theirs, with tenfold for torch: no pickle, a checksum, one mapping instead of a copy.
+    state_mapper = StateMapperNet(input_dim=100, output_dim=50)
+    tenfold.save(state_mapper.state_dict(), tmp_path / "state_mapper_params.pth")
+    loaded_state_mapper = StateMapperNet(input_dim=100, output_dim=50)
+    loaded_state_mapper.load_state_dict(tenfold.load(tmp_path / "state_mapper_params.pth"))
+    x = torch.rand(3, 100)
+    assert loaded_state_mapper(x).equal(state_mapper(x))
+
+    # And without knowing the sizes when it is loaded.
+    tenfold.register_mapper("page.StateMapperNet")(StateMapperNet)
+    config = {"input_dim": 100, "output_dim": 50}
+    mapper = tenfold.ModuleStateMapper("page.StateMapperNet", config, state_mapper)
+    mapper.save(tmp_path / "state_mapper")
+    assert tenfold.StateMapper.load(tmp_path / "state_mapper")(list(x)).equal(state_mapper(x))
+    assert tenfold.verify(tmp_path / "state_mapper").ok
+
+
+def test_a_hierarchy_is_saved_as_json_and_answers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # Theirs, line by line.
+    mapper = HierarchicalStateMapper({"level1": {"a": 1, "b": 2}, "level2": {"c": 3}})
+    mapper.save("hierarchy.json")
+    loaded_mapper = HierarchicalStateMapper({})
+    loaded_mapper.load("hierarchy.json")
+
+    # Their __call__ is `pass`; ours answers.
+    assert loaded_mapper(["level1/a", ("level1", "b"), "level2/c"]).tolist() == [1, 2, 3]
+    with pytest.raises(KeyError, match=r"no state 'level2/d'.*nearest level .*level2"):
+        loaded_mapper("level2/d")
+
+    # Their own code reads our file, and ours reads theirs.
+    with open("hierarchy.json") as f:
+        hierarchy = json.load(f)
+    assert hierarchy == {"level1": {"a": 1, "b": 2}, "level2": {"c": 3}}
+    with open("theirs.json", "w") as f:
+        json.dump(hierarchy, f, indent=4)
+    assert HierarchicalStateMapper.load("theirs.json").hierarchy == hierarchy
+    assert (tmp_path / "hierarchy.json").read_text() == (
+        tmp_path / "theirs.json"
+    ).read_text() + "\n"
