@@ -31,10 +31,13 @@ class BatchMaker {
 
 void bind_dataset(nb::module_& module);
 void bind_batch_loader(nb::module_& module);
+void bind_sparse_matrix(nb::module_& module);
 
 /// Positions as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64. Those
-/// below 0 count from the end. Raises IndexError for one outside, TypeError for anything else.
-std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size);
+/// below 0 count from the end. Raises IndexError for one outside, which it calls `what`, TypeError
+/// for anything else.
+std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
+                                         const char* what = "row");
 
 struct DatasetHandle {
   Dataset dataset;

@@ -132,7 +132,8 @@ std::vector<std::int64_t> permuted(const Permutation& self, std::int64_t begin, 
 
 }  // namespace
 
-std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size) {
+std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
+                                         const char* what) {
   std::vector<std::int64_t> values;
   if (PyList_Check(positions.ptr()) || PyTuple_Check(positions.ptr())) {
     values = ints_of(positions);
@@ -149,8 +150,9 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
   }
   for (std::int64_t& value : values) {
     if (value < -size || value >= size) {
-      raise(PyExc_IndexError, "row " + std::to_string(value) + ": expected an index in [" +
-                                  std::to_string(-size) + ", " + std::to_string(size) + ")");
+      raise(PyExc_IndexError, std::string(what) + " " + std::to_string(value) +
+                                  ": expected an index in [" + std::to_string(-size) + ", " +
+                                  std::to_string(size) + ")");
     }
     if (value < 0) value += size;
   }

@@ -75,6 +75,7 @@ NB_MODULE(_core, module) {
   bindings::bind_mapped_file(module);
   bindings::bind_dataset(module);
   bindings::bind_batch_loader(module);
+  bindings::bind_sparse_matrix(module);
   bindings::bind_ingest_sources(module);
   bindings::bind_ingest(module);
   bindings::bind_cli(module);

@@ -30,6 +30,7 @@ _EXPORTS = {
     "tenfold._snapshot": ["PendingSnapshot", "Snapshot", "SnapshotMetadata"],
     "tenfold._stateful": ["RNGState", "RngState", "StateDict"],
     "tenfold._special": ["Opaque"],
+    "tenfold.sparse": ["SparseMatrix"],
     "tenfold.dataset": [
         "BatchLoader",
         "Column",

@@ -45,6 +45,7 @@ from tenfold.mappers import HierarchicalStateMapper as HierarchicalStateMapper
 from tenfold.mappers import ModuleStateMapper as ModuleStateMapper
 from tenfold.mappers import StateMapper as StateMapper
 from tenfold.mappers import register_mapper as register_mapper
+from tenfold.sparse import SparseMatrix as SparseMatrix
 from tenfold.tensordict import LazyStackedTensorDict as LazyStackedTensorDict
 from tenfold.tensordict import NonTensorData as NonTensorData
 from tenfold.tensordict import NonTensorStack as NonTensorStack

@@ -92,6 +92,17 @@ class Checker {
         require_index("indices", at.at(d * count + i), length);
       }
     }
+    if (info_.is_coalesced) require_rising(at, depth, count);
+  }
+
+  /// Coalesced: each coordinate once, by the first dimension, then the second, ...
+  void require_rising(const Indices& at, std::int64_t depth, std::int64_t count) const {
+    for (std::int64_t i = 1; i < count; ++i) {
+      std::int64_t d = 0;
+      while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
+      if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
+      fail("indices", "coordinates that rise, as it is coalesced", "others at entry " + number(i));
+    }
   }
 
   void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {

@@ -30,13 +30,14 @@ else:
     Positions = object
 
 
-def positions_of(index: Any, size: int, *, mask: bool = False) -> Any:
+def positions_of(index: Any, size: int, *, mask: bool = False, what: str = "data set") -> Any:
     """An int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
     Args:
         index: As ``Dataset.__getitem__`` takes it.
         size: Rows there are.
         mask: A list of bools is a mask, as an array of bools always is.
+        what: What messages call the thing that is indexed.
 
     Raises:
         IndexError: If an int or a mask does not fit.
@@ -50,32 +51,32 @@ def positions_of(index: Any, size: int, *, mask: bool = False) -> Any:
             return slice(begin, max(begin, end))
         return Indices(list(range(begin, end, step)))
     if hasattr(index, "shape") and hasattr(index, "dtype"):
-        return _of_array(index, size)
+        return _of_array(index, size, what)
     if isinstance(index, range):
         return Indices(list(index))
     if isinstance(index, (list, tuple)):
         if isinstance(index, tuple):
             raise IndexError(
-                f"data set: expected one index, found {len(index)}; rows have one dimension"
+                f"{what}: expected one index, found {len(index)}; rows have one dimension"
             )
         if index and all(isinstance(value, bool) for value in index):
-            return Indices(_true_positions(index, size))
+            return Indices(_true_positions(index, size, what))
         if mask and not index:
-            return Indices(_true_positions(index, size))
+            return Indices(_true_positions(index, size, what))
         return Indices([operator.index(value) for value in index])
     if isinstance(index, bool):
-        raise TypeError("data set: expected an int, a slice or several, found a bool")
+        raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
     return operator.index(index)
 
 
-def _of_array(index: Any, size: int) -> Any:
+def _of_array(index: Any, size: int, what: str) -> Any:
     dtype = str(index.dtype).removeprefix("torch.")
     if dtype == "bool":
         if tuple(index.shape) != (size,):
-            raise _wrong_mask(tuple(index.shape), size)
+            raise _wrong_mask(tuple(index.shape), size, what)
         return Indices(_int64(index.nonzero()[0] if _is_numpy(index) else index.nonzero()[:, 0]))
     if not dtype.startswith(("int", "uint")):
-        raise TypeError(f"data set: indices: expected integers or bools, found {dtype}")
+        raise TypeError(f"{what}: indices: expected integers or bools, found {dtype}")
     if len(index.shape) == 0:
         return int(index)
     shape = None if len(index.shape) == 1 else tuple(index.shape)
@@ -94,11 +95,11 @@ def _int64(index: Any) -> Any:
     return index.long().cpu()
 
 
-def _true_positions(mask: Any, size: int) -> list[int]:
+def _true_positions(mask: Any, size: int, what: str) -> list[int]:
     if len(mask) != size:
-        raise _wrong_mask((len(mask),), size)
+        raise _wrong_mask((len(mask),), size, what)
     return [position for position, value in enumerate(mask) if value]
 
 
-def _wrong_mask(shape: tuple[int, ...], size: int) -> IndexError:
-    return IndexError(f"data set: mask: expected shape ({size},), found {shape}")
+def _wrong_mask(shape: tuple[int, ...], size: int, what: str) -> IndexError:
+    return IndexError(f"{what}: mask: expected shape ({size},), found {shape}")

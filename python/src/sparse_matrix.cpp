@@ -1,0 +1,169 @@
+#include <tenfold/sparse_builder.hpp>
+#include <tenfold/sparse_matrix.hpp>
+
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "array_out.hpp"
+#include "batch_out.hpp"
+#include "call.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+SparseLayout layout_from(const std::string& name) {
+  if (const auto layout = sparse_layout_from_name(name)) return *layout;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "sparse matrix: layout: expected \"csr\", \"csc\" or \"coo\", found \"" + name + "\"");
+}
+
+RowsLayout rows_layout_from(const std::string& name) {
+  if (const auto layout = rows_layout_from_name(name)) return *layout;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "sparse matrix: layout: expected \"dense\", \"csr\", \"coo\" or \"padded\", found \"" + name +
+          "\"");
+}
+
+/// Layout, rows, columns, entries, dtype, dtype of the indices, and where it is.
+nb::tuple describe(const SparseMatrix& self) {
+  return nb::make_tuple(text(name(self.layout())), self.num_rows(), self.num_cols(), self.nnz(),
+                        text(name(self.dtype())), text(name(self.index_dtype())),
+                        text(self.where()));
+}
+
+/// dense: (values,). csr: (crow_indices, col_indices, values, shape). coo: (indices, values,
+/// shape). padded: (indices, values, lengths).
+nb::tuple arrays_of(const SparseRows& rows) {
+  const auto array = [](const Tensor& tensor) { return array_of(tensor, "rows"); };
+  const auto shape = [&] { return nb::make_tuple(rows.num_rows, rows.num_cols); };
+  switch (rows.layout) {
+    case RowsLayout::csr:
+      return nb::make_tuple(array(rows.crow_indices), array(rows.indices), array(rows.values),
+                            shape());
+    case RowsLayout::coo:
+      return nb::make_tuple(array(rows.indices), array(rows.values), shape());
+    case RowsLayout::padded:
+      return nb::make_tuple(array(rows.indices), array(rows.values), array(rows.lengths));
+    case RowsLayout::dense:
+      break;
+  }
+  return nb::make_tuple(array(rows.values));
+}
+
+nb::tuple rows_of(const SparseMatrix& self, nb::object rows, const std::string& layout) {
+  const RowsLayout wanted = rows_layout_from(layout);
+  const auto numbers = positions_from(rows, self.num_rows());
+  return arrays_of(without_gil([&] { return self.rows(numbers, wanted); }));
+}
+
+nb::tuple cols_of(const SparseMatrix& self, nb::object columns, const std::string& layout) {
+  const RowsLayout wanted = rows_layout_from(layout);
+  const auto numbers = positions_from(columns, self.num_cols(), "column");
+  return arrays_of(without_gil([&] { return self.cols(numbers, wanted); }));
+}
+
+SparseMatrix open_matrix(nb::object path, const std::string& mode) {
+  const Path source = path_from(path);
+  const Mode how = mode_from(mode);
+  return without_gil([&] { return SparseMatrix(source, how); });
+}
+
+/// `parts`: a node of the parts in torch's order, by whatever names.
+SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::int64_t num_rows,
+                      std::int64_t num_cols) {
+  const SparseLayout how = layout_from(layout);
+  return without_gil([&] {
+    std::vector<Tensor> tensors;
+    for (const std::string& key : parts.node.keys()) tensors.push_back(parts.node.at(key));
+    return SparseMatrix::of_parts(how, num_rows, num_cols, tensors);
+  });
+}
+
+/// The part of that name, over the same memory.
+nb::object part_of(const SparseMatrix& self, const std::string& part) {
+  const Tensor tensor = without_gil([&] { return self.tree().at(part); });
+  return array_of(tensor, self.where() + ": " + part);
+}
+
+void save_matrix(const SparseMatrix& self, nb::object path, const std::string& format, bool durable,
+                 bool checksums, int num_threads, bool overwrite, nb::object progress) {
+  const Path where = path_from(path);
+  SaveOptions options{.format = format, .durable = durable, .checksums = checksums};
+  options.num_threads = num_threads;
+  options.overwrite = overwrite;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    self.save(where, options);
+  });
+}
+
+/// Coordinates from Python, chunk by chunk.
+struct Builder {
+  Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype,
+          const std::string& layout, const std::string& index_dtype, bool sum_duplicates,
+          std::uint64_t memory_bytes, nb::object folder) {
+    SparseBuilderOptions options;
+    options.layout = layout_from(layout);
+    options.index_dtype = dtype_from(index_dtype);
+    options.sum_duplicates = sum_duplicates;
+    options.memory_bytes = memory_bytes;
+    if (!folder.is_none()) options.temporary_folder = path_from(folder);
+    builder = std::make_unique<SparseBuilder>(num_rows, num_cols, dtype_from(dtype), options);
+  }
+  void add(const NodeHandle& chunk) {
+    without_gil([&] {
+      builder->add(chunk.node.at("rows"), chunk.node.at("cols"), chunk.node.at("values"));
+    });
+  }
+  void add_matrix(const SparseMatrix& matrix) {
+    without_gil([&] { builder->add(matrix); });
+  }
+  SparseMatrix finish(nb::object progress) {
+    return monitored(std::move(progress),
+                     [&](Monitor* monitor) { return builder->finish(monitor); });
+  }
+  std::unique_ptr<SparseBuilder> builder;
+};
+
+}  // namespace
+
+void bind_sparse_matrix(nb::module_& module) {
+  nb::class_<SparseMatrix>(module, "SparseMatrix")
+      .def_static("open_path", open_matrix, "path"_a, "mode"_a)
+      .def_static("of_tree",
+                  [](const NodeHandle& tree) {
+                    return without_gil([&] { return SparseMatrix(tree.node); });
+                  })
+      .def_static("of_parts", of_parts, "layout"_a, "parts"_a, "num_rows"_a, "num_cols"_a)
+      .def("describe", describe)
+      .def("at",
+           [](const SparseMatrix& self, std::int64_t row, std::int64_t column) {
+             return array_of(without_gil([&] { return self.at(row, column); }), "element");
+           })
+      .def("rows", rows_of, "rows"_a, "layout"_a)
+      .def("cols", cols_of, "columns"_a, "layout"_a)
+      .def("check", [](const SparseMatrix& self) { without_gil([&] { self.check(); }); })
+      .def("part", part_of, "part"_a)
+      .def("tree", [](const SparseMatrix& self) { return NodeHandle{self.tree()}; })
+      .def("save", save_matrix, "path"_a, "format"_a, "durable"_a, "checksums"_a, "num_threads"_a,
+           "overwrite"_a, "progress"_a.none());
+  nb::class_<Builder>(module, "SparseBuilder")
+      .def(nb::init<std::int64_t, std::int64_t, const std::string&, const std::string&,
+                    const std::string&, bool, std::uint64_t, nb::object>(),
+           "num_rows"_a, "num_cols"_a, "dtype"_a, "layout"_a, "index_dtype"_a, "sum_duplicates"_a,
+           "memory_bytes"_a, "folder"_a.none())
+      .def("add", &Builder::add, "chunk"_a)
+      .def("add_matrix", &Builder::add_matrix, "matrix"_a)
+      .def("finish", &Builder::finish, "progress"_a.none());
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,12 @@
+"""Matrices of which most elements are 0, on disk.
+
+>>> m = tenfold.SparseMatrix.from_scipy(ratings)
+>>> m.save("ratings")
+>>> tenfold.SparseMatrix("ratings").rows([5, 900_000], layout="csr")
+"""
+
+from __future__ import annotations
+
+from tenfold.sparse._sparse_matrix import SparseMatrix
+
+__all__ = ["SparseMatrix"]

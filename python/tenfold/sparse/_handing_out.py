@@ -1,0 +1,102 @@
+"""What parts of a sparse matrix become: torch's sparse tensors, or scipy's matrices."""
+
+from __future__ import annotations
+
+import functools
+
+from tenfold import _arrays
+from tenfold._errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Shape = tuple[int, int]
+
+
+@functools.cache
+def _torch() -> Any:
+    """torch, after it has said once and unheard that sparse_csr is in beta; None without it."""
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            zero = torch.zeros(1, dtype=torch.int64)
+            torch.sparse_csr_tensor(zero, zero[:0], torch.zeros(0), (0, 0))
+    return torch
+
+
+def batch(parts: tuple[Any, ...], layout: str) -> Any:
+    """What `rows` and `cols` return, made of what the engine has filled.
+
+    The indices have been checked: torch is not asked to do it again.
+    """
+    if layout == "dense":
+        return parts[0]
+    if layout == "padded":
+        return dict(zip(("indices", "values", "length"), parts, strict=True))
+    torch = _torch()
+    if torch is None:
+        return scipy_of(layout, parts[:-1], parts[-1])
+    if layout == "coo":
+        indices, values, shape = parts
+        return torch.sparse_coo_tensor(
+            indices, values, shape, is_coalesced=True, check_invariants=False
+        )
+    return torch.sparse_csr_tensor(*parts, check_invariants=False)
+
+
+def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool) -> Any:
+    """The torch tensor over parts that were checked."""
+    torch = _torch()
+    if torch is None:
+        raise ImportError("to_torch: expected torch, found none; pip install torch, or to_scipy()")
+    if layout == "coo":
+        indices, values = parts
+        # torch has coordinates of int64 only.
+        return torch.sparse_coo_tensor(
+            indices.long(), values, shape, is_coalesced=coalesced or None, check_invariants=False
+        )
+    compressed, plain, values = parts
+    if compressed.dtype != plain.dtype:
+        compressed, plain = compressed.long(), plain.long()
+    return torch.sparse_compressed_tensor(
+        compressed,
+        plain,
+        values,
+        shape,
+        layout=getattr(torch, f"sparse_{layout}"),
+        check_invariants=False,
+    )
+
+
+def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool = True) -> Any:
+    """The matrix of scipy over the memory of these arrays."""
+    import scipy.sparse
+
+    cls = getattr(scipy.sparse, f"{layout}_matrix")
+    parts = tuple(_numpy(part) for part in parts)
+    if layout == "coo":
+        indices, values = parts
+        made = cls((values, (indices[0], indices[1])), shape=shape, copy=False)
+        made.has_canonical_format = coalesced
+        return made
+    # Not through the constructor, which would look at all indices and perhaps copy them.
+    ends, indices, values = parts
+    made = cls(shape, dtype=values.dtype)
+    made.indptr, made.indices, made.data = ends, indices, values
+    made.has_sorted_indices = made.has_canonical_format = True
+    return made
+
+
+def _numpy(part: Any) -> Any:
+    if not hasattr(part, "numpy"):
+        return part
+    try:
+        return part.numpy()
+    except TypeError:
+        raise UnsupportedError(
+            f"to_scipy: expected a dtype that numpy has, found {_arrays.dtype_name(part.dtype)}"
+        ) from None

@@ -1,0 +1,465 @@
+"""A matrix of which most elements are 0."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from tenfold import _core
+from tenfold.dataset._indexing import positions_of
+from tenfold.sparse import _handing_out, _taking_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Any, Literal
+
+    from tenfold._io import Mode, PathLike, Progress
+
+    Layout = Literal["csr", "csc", "coo"]
+    RowsLayout = Literal["dense", "csr", "coo", "padded"]
+
+_PARTS = {
+    "csr": ("crow_indices", "col_indices", "values"),
+    "csc": ("ccol_indices", "row_indices", "values"),
+    "coo": ("indices", "values"),
+}
+
+
+class SparseMatrix:
+    """A matrix of which most elements are 0, on disk or in memory.
+
+    It is stored as the sparse tensor that torch knows: `tenfold.load` gives that tensor, and
+    tensordict opens the folder as three plain tensors. Opening reads no entry; a matrix may be
+    larger than memory.
+
+    >>> tenfold.SparseMatrix.from_scipy(ratings).save("ratings")
+    >>> m = tenfold.SparseMatrix("ratings")
+    >>> m.layout, m.shape, m.nnz, m.dtype
+    ('csr', (200000, 100000), 4000000, torch.float32)
+    >>> m[5]                                   # a row, dense: [100000]
+    >>> m[5, 17]                               # an element, 0-d
+    >>> m.rows([5, 900, 5], layout="csr")      # torch.sparse_csr (3, 100000)
+    >>> m.rows([5, 900, 5], layout="padded")   # {"indices", "values": [3, longest], "length": [3]}
+
+    Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small where
+    most rows are empty). Rows are fast in csr and, with a search for each, in coo; columns in csc.
+    The other way round all indices are read: convert with `to_layout` first.
+
+    Indices are int32 or int64, as they came. Entries that are 0 are kept; in a row, entries are in
+    the order of their columns. What a damaged file says is an error, never a read outside of it.
+
+    A SparseMatrix pickles by its path, and works in forked and spawned workers.
+
+    Args:
+        source: A path, in any format that holds sparse tensors, or an opened node of one.
+        mode: ``"r"``: the file never changes.
+
+    Raises:
+        FileNotFoundError: If there is nothing.
+        ValueError: If it is no sparse matrix.
+        CorruptFileError: If its parts contradict each other. Of the indices only the last end is
+            looked at: each call checks what it uses.
+    """
+
+    def __init__(self, source: PathLike | Any, mode: Mode = "r") -> None:
+        self._path: str | None = None
+        if isinstance(source, (str, os.PathLike)):
+            self._path = os.path.abspath(os.fspath(source))
+            self._native: Any = _core.SparseMatrix.open_path(self._path, mode)
+        else:
+            self._native = _core.SparseMatrix.of_tree(_core.tree(source, "sparse matrix"))
+        self._mode = mode
+        self._read()
+
+    @classmethod
+    def _of_native(cls, native: Any) -> SparseMatrix:
+        made = object.__new__(cls)
+        made._path, made._native, made._mode = None, native, "r"
+        made._read()
+        return made
+
+    def _read(self) -> None:
+        layout, rows, cols, nnz, dtype, index_dtype, where = self._native.describe()
+        self._layout: Layout = layout
+        self._shape = (rows, cols)
+        self._nnz: int = nnz
+        self._dtype_name: str = dtype
+        self._index_dtype_name: str = index_dtype
+        self._where: str = where
+
+    # --- making one ---
+
+    @classmethod
+    def from_scipy(cls, x: Any) -> SparseMatrix:
+        """The same matrix, over the same memory if `x` is in csr or csc and canonical.
+
+        Rows are sorted by column and entries of the same coordinate added up, as scipy does it.
+
+        Args:
+            x: A scipy sparse matrix or array in format csr, csc or coo, which is kept.
+
+        Raises:
+            ValueError: For another format, or not two dimensions.
+            UnsupportedError: For a dtype that torch has not.
+        """
+        return cls._of_native(_taking_in.of_scipy(x))
+
+    @classmethod
+    def from_torch(cls, tensor: Any) -> SparseMatrix:
+        """The same matrix, over the same memory if `tensor` is csr or csc.
+
+        Args:
+            tensor: Of layout sparse_csr, sparse_csc or sparse_coo, which is kept; two dimensions.
+                Coordinates are coalesced.
+
+        Raises:
+            ValueError: For another tensor, and for indices that torch would refuse.
+        """
+        return cls._of_native(_taking_in.of_torch(tensor))
+
+    @classmethod
+    def from_coo(
+        cls,
+        rows: Any,
+        cols: Any,
+        values: Any,
+        shape: tuple[int, int],
+        *,
+        layout: Layout = "csr",
+        duplicates: Literal["sum", "error"] = "sum",
+        path: PathLike | None = None,
+        memory_bytes: int = 256 << 20,
+        progress: Progress = None,
+    ) -> SparseMatrix:
+        """A matrix of coordinates in any order, of which there may be more than fit memory.
+
+        Sorted runs of `memory_bytes` go to temporary files, beside `path`, and are merged.
+
+        >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
+        >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
+
+        Args:
+            rows: int32 or int64 ``[nnz]``: an array, a memory map, a list; or an iterable of such
+                pieces, and then `cols` and `values` too, piece by piece of the same length.
+            cols: As `rows`. The indices of the matrix are int32 if these are and all fit.
+            values: The elements. Python floats become torch's default dtype.
+            shape: (rows, columns).
+            layout: Of the result.
+            duplicates: ``"sum"``: entries of the same coordinate are added up in the order in which
+                they came. ``"error"``: they are a ValueError that names the coordinate.
+            path: Where the matrix is saved, whole or not at all; None: in memory, or in a file
+                without a name if it is large.
+            memory_bytes: For entries that are sorted at once, 32 bytes each.
+            progress: As for `tenfold.save`.
+
+        Raises:
+            ValueError: For lengths that differ and for a coordinate outside the shape.
+        """
+        folder = None if path is None else _existing_parent(path)
+        from tenfold._progress import Shown
+
+        with Shown(progress) as callback:
+            native = _taking_in.of_coordinates(
+                rows, cols, values, shape, layout, duplicates, memory_bytes, folder, callback
+            )
+        made = cls._of_native(native)
+        if path is None:
+            return made
+        made.save(path, progress=progress)
+        return cls(path)
+
+    def save(
+        self,
+        path: PathLike,
+        *,
+        format: str | None = None,
+        durable: bool = True,
+        checksums: bool = True,
+        num_threads: int | None = None,
+        overwrite: bool = True,
+        progress: Progress = None,
+    ) -> Path:
+        """Saves the matrix, whole or not at all, as `tenfold.save` does with its arguments.
+
+        Returns:
+            Path: `path`.
+
+        Raises:
+            UnsupportedError: For a format that holds no sparse tensors.
+        """
+        from pathlib import Path
+
+        from tenfold._progress import Shown
+
+        with Shown(progress) as callback:
+            self._native.save(
+                path,
+                format or "",
+                durable,
+                checksums,
+                num_threads or 0,
+                overwrite,
+                callback,
+            )
+        return Path(os.fsdecode(path))
+
+    # --- what it is ---
+
+    @property
+    def layout(self) -> Layout:
+        """``"csr"``, ``"csc"`` or ``"coo"``."""
+        return self._layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._shape
+
+    @property
+    def nnz(self) -> int:
+        """Entries that are stored."""
+        return self._nnz
+
+    @functools.cached_property
+    def dtype(self) -> Any:
+        """Of the elements: torch's dtype, or numpy's without torch."""
+        return _dtype(self._dtype_name)
+
+    @functools.cached_property
+    def index_dtype(self) -> Any:
+        """Of the indices: int32 or int64."""
+        return _dtype(self._index_dtype_name)
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        where = f"{self._path!r}, " if self._path else ""
+        rows, cols = self._shape
+        return (
+            f"SparseMatrix({where}{self._layout}, {rows:,} x {cols:,}, {self._nnz:,} entries, "
+            f"{self._dtype_name})"
+        )
+
+    # --- rows and columns ---
+
+    def __getitem__(self, index: Any) -> Any:
+        """A dense row, dense rows, or an element.
+
+        Args:
+            index: An int: the row ``[columns]``. A slice, list, int or bool array: rows
+                ``[n, columns]``. Two: ``m[i, j]`` an element, 0-d; ``m[:, cols]`` columns.
+
+        Raises:
+            IndexError: For what is not there.
+            TypeError: For an index of another type.
+        """
+        if isinstance(index, tuple):
+            return self._element(index)
+        positions = positions_of(index, self._shape[0], what="sparse matrix")
+        if isinstance(positions, int):
+            return self._native.rows([positions], "dense")[0][0]
+        return self._dense(self._native.rows, positions)
+
+    def _element(self, index: tuple[Any, ...]) -> Any:
+        if len(index) != 2:
+            raise IndexError(f"sparse matrix: expected one index or two, found {len(index)}")
+        row, col = index
+        if isinstance(row, slice) and row == slice(None):
+            positions = positions_of(col, self._shape[1], what="sparse matrix")
+            if isinstance(positions, int):
+                return self._native.cols([positions], "dense")[0][:, 0]
+            return self._dense(self._native.cols, positions)
+        if isinstance(col, slice) and col == slice(None):
+            return self[row]
+        row = positions_of(row, self._shape[0], what="sparse matrix")
+        col = positions_of(col, self._shape[1], what="sparse matrix")
+        if not isinstance(row, int) or not isinstance(col, int):
+            raise IndexError(
+                "sparse matrix: expected m[i, j], m[rows, :] or m[:, cols], found another pair; "
+                "take rows first: m.rows(rows)[:, cols]"
+            )
+        return self._native.at(
+            _inside("row", row, self._shape[0]), _inside("column", col, self._shape[1])
+        )
+
+    @staticmethod
+    def _dense(take: Any, positions: Any) -> Any:
+        return take(_numbers(positions), "dense")[0]
+
+    def rows(self, indices: Any, layout: RowsLayout = "dense") -> Any:
+        """Rows in the order of `indices`, copied by one call of the engine.
+
+        Args:
+            indices: A slice, a list, an int or bool array of one dimension. Negative ones count
+                from the end; a row may come several times.
+            layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
+                ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
+                ``[n, longest]``, zeros behind the entries of each row, and ``"length"`` int64
+                ``[n]``.
+
+        Raises:
+            IndexError: For a row that is not there.
+            CorruptFileError: If what these rows use is damaged.
+        """
+        return self._lines(self._native.rows, indices, 0, layout)
+
+    def cols(self, indices: Any, layout: RowsLayout = "dense") -> Any:
+        """Columns in the order of `indices`: what ``m[:, indices]`` is in scipy.
+
+        Fast in layout csc; in the others all indices of the matrix are read.
+
+        Args:
+            indices: As for `rows`.
+            layout: ``"dense"``: ``[rows, n]``. ``"csr"``, ``"coo"``: ``(rows, n)``. ``"padded"``:
+                by column, ``[n, longest]``; ``"indices"`` are rows.
+
+        Raises:
+            IndexError: For a column that is not there.
+            CorruptFileError: If the indices are damaged.
+        """
+        return self._lines(self._native.cols, indices, 1, layout)
+
+    def _lines(self, take: Any, indices: Any, dim: int, layout: str) -> Any:
+        if type(indices) is not list or (indices and type(indices[0]) is bool):
+            indices = _numbers(positions_of(indices, self._shape[dim], what="sparse matrix"))
+        return _handing_out.batch(take(indices, layout), layout)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Dense rows for a stock ``DataLoader``, gathered in one call."""
+        return list(self._native.rows(list(indices), "dense")[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        # Rows of a few MiB at a time.
+        step = max(1, (4 << 20) // max(1, 8 * self._shape[1]))
+        for begin in range(0, len(self), step):
+            yield from self[begin : begin + step]
+
+    # --- as others have it ---
+
+    def _parts(self) -> tuple[Any, ...]:
+        self._native.check()
+        return tuple(self._native.part(part) for part in _PARTS[self._layout])
+
+    def to_torch(self) -> Any:
+        """The torch sparse tensor of the same layout, over the same memory.
+
+        All indices are checked first, once, as torch trusts them. Coordinates of int32 are copied:
+        torch has int64 only.
+
+        Raises:
+            CorruptFileError: If an index is not sound.
+        """
+        coalesced = self._layout != "coo" or self._is_coalesced()
+        return _handing_out.torch_of(self._layout, self._parts(), self._shape, coalesced)
+
+    def to_scipy(self) -> Any:
+        """The scipy matrix of the same layout, over the same memory.
+
+        All indices are checked first, once, as scipy trusts them. Writing into it reaches no file.
+
+        Raises:
+            CorruptFileError: If an index is not sound.
+            UnsupportedError: For a dtype that numpy has not.
+        """
+        coalesced = self._layout != "coo" or self._is_coalesced()
+        return _handing_out.scipy_of(self._layout, self._parts(), self._shape, coalesced)
+
+    def _is_coalesced(self) -> bool:
+        more = self._native.tree().info()[10]
+        return bool(more[2])
+
+    def to_layout(
+        self,
+        layout: Layout,
+        path: PathLike | None = None,
+        *,
+        memory_bytes: int = 256 << 20,
+        progress: Progress = None,
+    ) -> SparseMatrix:
+        """The same matrix in another layout, in bounded memory.
+
+        Args:
+            layout: ``"csr"``, ``"csc"`` or ``"coo"``.
+            path: Where it is saved; None: in memory, or in a file without a name if it is large.
+            memory_bytes: As for `from_coo`.
+            progress: As for `tenfold.save`.
+
+        Raises:
+            CorruptFileError: If the indices are damaged.
+        """
+        if layout not in _PARTS:
+            raise ValueError(
+                f'sparse matrix: layout: expected "csr", "csc" or "coo", found {layout!r}'
+            )
+        made = self
+        if layout != self._layout or not self._is_sorted():
+            from tenfold._progress import Shown
+
+            folder = None if path is None else _existing_parent(path)
+            builder = _core.SparseBuilder(
+                *self._shape,
+                self._dtype_name,
+                layout,
+                self._index_dtype_name,
+                True,
+                memory_bytes,
+                folder,
+            )
+            builder.add_matrix(self._native)
+            with Shown(progress) as callback:
+                made = self._of_native(builder.finish(callback))
+        if path is None:
+            return made
+        made.save(path, progress=progress)
+        return type(self)(path)
+
+    def _is_sorted(self) -> bool:
+        return self._layout != "coo" or self._is_coalesced()
+
+    # --- elsewhere ---
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is not None:
+            return type(self), (self._path,)
+        made = self if self._is_sorted() else self.to_layout("coo")
+        parts = tuple(made._native.part(part) for part in _PARTS[made._layout])
+        return _of_parts, (made._layout, parts, made._shape)
+
+
+def _of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
+    return SparseMatrix._of_native(_taking_in.of_parts(layout, parts, shape))
+
+
+def _dtype(name: str) -> Any:
+    from tenfold import _arrays
+
+    torch = _arrays.torch_or_none()
+    return _arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
+
+
+def _numbers(positions: Any) -> Any:
+    if isinstance(positions, slice):
+        return list(range(positions.start, positions.stop))
+    if isinstance(positions, int):
+        raise TypeError("sparse matrix: expected several indices, found an int")
+    if positions.shape is not None:
+        raise IndexError(
+            f"sparse matrix: indices: expected one dimension, found shape {positions.shape}"
+        )
+    return positions.values
+
+
+def _inside(what: str, index: int, length: int) -> int:
+    if -length <= index < length:
+        return index + length if index < 0 else index
+    raise IndexError(f"{what} {index}: expected an index in [{-length}, {length})")
+
+
+def _existing_parent(path: PathLike) -> str:
+    parent = os.path.dirname(os.path.abspath(os.fsdecode(path)))
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    return parent

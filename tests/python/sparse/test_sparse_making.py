@@ -1,0 +1,291 @@
+"""Matrices from scipy, torch and coordinates; saved, opened, converted, sent to workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+
+import tenfold
+from tenfold import SparseMatrix
+
+sp = pytest.importorskip("scipy.sparse")
+torch = pytest.importorskip("torch")
+
+LAYOUTS = ["csr", "csc", "coo"]
+FORMATS = ["memmap", "tdz", "consolidated", "pt"]
+
+
+def example(layout="csr", dtype=np.float32):
+    x = sp.random(20, 11, density=0.2, format="csr", random_state=3, dtype=np.float64)
+    x.data[:3] = 0  # entries that are 0
+    return x.astype(dtype).asformat(layout)
+
+
+def same(m, x):
+    assert m.nnz == x.nnz
+    assert m.shape == x.shape
+    np.testing.assert_array_equal(m[:], x.toarray())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_scipy_both_ways_over_the_same_memory(layout):
+    x = example(layout)
+    m = SparseMatrix.from_scipy(x)
+    same(m, x)
+    back = m.to_scipy()
+    assert back.format == layout
+    assert (back != x).nnz == 0
+    assert back.nnz == x.nnz
+    if layout != "coo":
+        assert np.shares_memory(back.data, x.data)
+        assert back.indices.dtype == np.int32
+        assert np.shares_memory(back.indices, x.indices)
+        assert np.shares_memory(back.indptr, x.indptr)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_saved_is_the_sparse_tensor_of_torch(tmp_path, layout, format):
+    x = example(layout)
+    path = SparseMatrix.from_scipy(x).save(tmp_path / "m", format=format)
+    assert tenfold.verify(path).ok
+    assert tenfold.probe(path) == format
+    m = SparseMatrix(path)
+    assert m.layout == layout
+    same(m, x)
+    tensor = m.to_torch()
+    assert tensor.layout is getattr(torch, f"sparse_{layout}")
+    np.testing.assert_array_equal(tensor.to_dense(), x.toarray())
+    loaded = tenfold.load(path)
+    assert loaded.layout is tensor.layout
+    np.testing.assert_array_equal(loaded.to_dense(), x.toarray())
+    np.testing.assert_array_equal(m.to_scipy().toarray(), x.toarray())
+    same(SparseMatrix.from_torch(loaded), x)
+    tenfold.save(tensor, tmp_path / "again", format=format)
+    same(SparseMatrix(tmp_path / "again"), x)
+
+
+def test_tensordict_sees_plain_tensors(tmp_path):
+    tensordict = pytest.importorskip("tensordict")
+    x = example()
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    td = tensordict.TensorDict.load_memmap(tmp_path / "m")
+    np.testing.assert_array_equal(td["col_indices"], x.indices)
+    np.testing.assert_array_equal(td["values"], x.data)
+
+
+def test_a_node_of_a_tree_is_a_matrix_too(tmp_path):
+    x = example()
+    tenfold.save({"graph": SparseMatrix.from_scipy(x).to_torch(), "n": 3}, tmp_path / "t")
+    same(SparseMatrix(tenfold.open(tmp_path / "t")["graph"]), x)
+
+
+def test_wide_indices_stay_wide(tmp_path):
+    x = example()
+    x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    m = SparseMatrix(tmp_path / "m")
+    assert m.index_dtype == torch.int64
+    assert m.rows([1, 2], "csr").col_indices().dtype == torch.int64
+    assert m.to_scipy().indices.dtype == np.int64
+
+
+def test_rows_in_no_order_and_twin_entries_are_put_right():
+    ends, indices = np.array([0, 3, 4]), np.array([4, 0, 4, 1])
+    x = sp.csr_matrix((np.array([1.0, 2.0, 3.0, 4.0]), indices, ends), shape=(2, 5))
+    m = SparseMatrix.from_scipy(x)
+    assert m[0].tolist() == [2, 0, 0, 0, 4]
+    assert m.nnz == 3
+    assert x.indices.tolist() == [4, 0, 4, 1]  # untouched
+    t = torch.sparse_coo_tensor([[1, 0, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
+    m = SparseMatrix.from_torch(t)
+    assert m.layout == "coo"
+    assert m.nnz == 2
+    assert m[1, 2] == 4
+
+
+def test_what_is_no_matrix_is_refused():
+    with pytest.raises(ValueError, match="csr, csc or coo format, found lil"):
+        SparseMatrix.from_scipy(sp.lil_matrix((2, 2)))
+    with pytest.raises(ValueError, match="csr, csc or coo format, found ndarray"):
+        SparseMatrix.from_scipy(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match=r"found torch\.strided"):
+        SparseMatrix.from_torch(torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="two sparse dimensions"):
+        SparseMatrix.from_torch(torch.zeros(2, 2, 2).to_sparse(3))
+    bad = torch.sparse_csr_tensor([0, 1], [7], [1.0], (1, 3), check_invariants=False)
+    with pytest.raises(ValueError, match="col_indices: expected 0 to 2, found 7"):
+        SparseMatrix.from_torch(bad)
+
+
+def test_what_is_no_matrix_on_disk_is_told(tmp_path):
+    tenfold.save({"a": torch.zeros(2)}, tmp_path / "dict")
+    with pytest.raises(ValueError, match="kind: expected a sparse tensor, found a dict"):
+        SparseMatrix(tmp_path / "dict")
+    with pytest.raises(FileNotFoundError):
+        SparseMatrix(tmp_path / "nothing")
+    tenfold.save(torch.ones(2, 2, 2).to_sparse(), tmp_path / "cube")
+    with pytest.raises(ValueError, match=r"expected a matrix \[rows, columns\]"):
+        SparseMatrix(tmp_path / "cube")
+
+
+# --- coordinates ---
+
+
+def coordinates(n=500, rows=40, cols=30, seed=0):
+    generator = np.random.default_rng(seed)
+    return (
+        generator.integers(0, rows, n),
+        generator.integers(0, cols, n),
+        generator.integers(-9, 9, n).astype(np.float64),
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 4096])
+def test_coordinates_become_what_scipy_makes_of_them(tmp_path, layout, memory_bytes):
+    rows, cols, values = coordinates(3000)
+    expected = sp.coo_matrix((values, (rows, cols)), shape=(40, 30)).tocsr()
+    m = SparseMatrix.from_coo(
+        rows,
+        cols,
+        values,
+        (40, 30),
+        layout=layout,
+        memory_bytes=memory_bytes,
+        path=tmp_path / "m",
+    )
+    assert m.layout == layout
+    assert m.nnz == expected.nnz
+    assert m.index_dtype == torch.int64
+    np.testing.assert_array_equal(m.to_scipy().toarray(), expected.toarray())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
+    assert tenfold.verify(tmp_path / "m").ok
+
+
+def test_coordinates_come_in_pieces_and_as_memory_maps(tmp_path):
+    rows, cols, values = coordinates()
+    pieces = [slice(0, 7), slice(7, 7), slice(7, 500)]
+    m = SparseMatrix.from_coo(
+        (rows[p] for p in pieces), [cols[p] for p in pieces], (values[p] for p in pieces), (40, 30)
+    )
+    expected = sp.coo_matrix((values, (rows, cols)), shape=(40, 30)).toarray()
+    np.testing.assert_array_equal(m[:], expected)
+    np.save(tmp_path / "rows.npy", rows.astype(np.int32))
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    m = SparseMatrix.from_coo(mapped, cols.astype(np.int32), values, (40, 30))
+    assert m.index_dtype == torch.int32
+    np.testing.assert_array_equal(m[:], expected)
+
+
+def test_twins_are_refused_by_their_coordinate(tmp_path):
+    rows, cols = [3, 1, 3], [2, 0, 2]
+    with pytest.raises(ValueError, match=r"coordinate \(3, 2\): expected one entry, found two"):
+        SparseMatrix.from_coo(
+            rows, cols, [1, 2, 3], (4, 4), duplicates="error", layout="csc", path=tmp_path / "m"
+        )
+    assert not (tmp_path / "m").exists()
+    assert SparseMatrix.from_coo(rows, cols, [1, 2, 3], (4, 4))[3, 2] == 4
+
+
+def test_coordinates_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"coordinate \(4, 0\): expected one in"):
+        SparseMatrix.from_coo([4], [0], [1.0], (4, 4))
+    with pytest.raises(ValueError, match=r"coordinate \(0, -1\)"):
+        SparseMatrix.from_coo([0], [-1], [1.0], (4, 4))
+    with pytest.raises(ValueError, match="one length, found 2, 1 and 1"):
+        SparseMatrix.from_coo([0, 1], [1], [1.0], (4, 4))
+    with pytest.raises(ValueError, match="some of each"):
+        SparseMatrix.from_coo([0, 1], (np.zeros(1) for _ in "a"), [1.0, 2.0], (4, 4))
+    with pytest.raises(ValueError, match=r"shape: expected \(rows, columns\)"):
+        SparseMatrix.from_coo([0], [0], [1.0], (4,))
+    with pytest.raises(ValueError, match="expected lengths from 0"):
+        SparseMatrix.from_coo([], [], [], (-1, 4))
+    with pytest.raises(ValueError, match='layout: expected "csr"'):
+        SparseMatrix.from_coo([0], [0], [1.0], (4, 4), layout="lil")
+    with pytest.raises(ValueError, match='duplicates: expected "sum" or "error"'):
+        SparseMatrix.from_coo([0], [0], [1.0], (4, 4), duplicates="last")
+
+
+def test_no_coordinates_make_an_empty_matrix(tmp_path):
+    for layout in LAYOUTS:
+        m = SparseMatrix.from_coo([], [], [], (3, 4), layout=layout, path=tmp_path / layout)
+        assert m.nnz == 0
+        assert m[:].tolist() == [[0] * 4] * 3
+        assert m.rows([0, 2], "csr")._nnz() == 0
+        assert m.to_scipy().nnz == 0
+        assert m.to_torch()._nnz() == 0
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "bfloat16", "complex64"])
+def test_sums_are_those_of_torch(dtype):
+    values = torch.tensor([3, 200, 5]).to(getattr(torch, dtype))
+    m = SparseMatrix.from_coo([1, 1, 0], [1, 1, 0], values, (2, 2))
+    assert m[1, 1] == (values[0] + values[1] if dtype != "bool" else torch.tensor(True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("wanted", LAYOUTS)
+def test_layouts_are_converted_on_disk(tmp_path, layout, wanted):
+    x = example(layout)
+    m = SparseMatrix.from_scipy(x)
+    m.save(tmp_path / "m")
+    made = SparseMatrix(tmp_path / "m").to_layout(wanted, tmp_path / "made", memory_bytes=4096)
+    assert made.layout == wanted
+    same(made, x)
+    assert (made.to_scipy().tocsr() != x.tocsr()).nnz == 0
+    same(m.to_layout(wanted), x)
+
+
+def test_coordinates_in_no_order_are_told_and_converted(tmp_path):
+    t = torch.sparse_coo_tensor([[1, 0, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
+    tenfold.save(t, tmp_path / "m")
+    m = SparseMatrix(tmp_path / "m")
+    for call in (lambda: m[0], lambda: m[0, 0], lambda: m.cols([0])):
+        with pytest.raises(tenfold.UnsupportedError, match=r'to_layout\("csr"\) first'):
+            call()
+    assert not m.to_torch().is_coalesced()
+    assert m.to_layout("csr")[1, 2] == 4
+    assert m.to_layout("coo").to_torch().is_coalesced()
+
+
+# --- elsewhere ---
+
+
+def row_sum(m):
+    return m.rows([1, 2], "csr").to_dense().sum().item()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_it_pickles_by_its_path_and_works_in_workers(tmp_path, method):
+    x = example()
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    m = SparseMatrix(tmp_path / "m")
+    assert len(pickle.dumps(m)) < 300
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(row_sum, (m,)) == pytest.approx(x[[1, 2]].sum())
+    same(pickle.loads(pickle.dumps(SparseMatrix.from_scipy(x))), x)
+
+
+def test_numpy_parts_work_without_torch(tmp_path):
+    import subprocess
+    import sys
+
+    SparseMatrix.from_scipy(example()).save(tmp_path / "m")
+    code = """
+import sys; sys.modules["torch"] = None
+import numpy as np, scipy.sparse, tenfold
+m = tenfold.SparseMatrix(sys.argv[1])
+x = m.to_scipy()
+assert isinstance(m[0], np.ndarray) and (m[:] == x.toarray()).all()
+assert (m.rows([1, 2], "csr").toarray() == x[[1, 2]].toarray()).all()
+assert m.rows([1, 2], "padded")["length"].tolist() == np.diff(x[[1, 2]].indptr).tolist()
+assert m.dtype == np.float32
+again = tenfold.SparseMatrix.from_scipy(x.tocsc())
+assert (again.cols([3], "coo").toarray() == x[:, [3]].toarray()).all()
+assert tenfold.SparseMatrix.from_coo([1], [2], [0.5], (3, 4))[1, 2] == 0.5
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], check=True)

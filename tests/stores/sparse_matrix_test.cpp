@@ -1,0 +1,216 @@
+#include <tenfold/sparse_matrix.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/sparse_builder.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tensor longs(const std::vector<std::int64_t>& values) {
+  return Tensor::from(std::span<const std::int64_t>(values));
+}
+Tensor ints(const std::vector<std::int32_t>& values) {
+  return Tensor::from(std::span<const std::int32_t>(values));
+}
+Tensor floats(const std::vector<float>& values) {
+  return Tensor::from(std::span<const float>(values));
+}
+template <class T>
+std::vector<T> values_of(const Tensor& tensor) {
+  const auto span = tensor.span<T>();
+  return {span.begin(), span.end()};
+}
+
+/// [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 0]]
+SparseMatrix example(SparseLayout layout) {
+  SparseBuilder builder(3, 4, DType::float32, {.layout = layout, .index_dtype = DType::int32});
+  builder.add(ints({2, 0, 0}), ints({0, 3, 1}), floats({3, 2, 1}));
+  return builder.finish();
+}
+
+/// A csr node that says what it likes.
+TensorDict csr_node(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
+                    Shape shape = {3, 4}) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = std::move(shape);
+  TensorDict node(info);
+  node.set("crow_indices", longs(ends));
+  node.set("col_indices", longs(columns));
+  node.set("values", Tensor::zeros(DType::float32, {static_cast<std::int64_t>(columns.size())}));
+  return node;
+}
+
+template <class Call>
+std::string complaint(ErrorCode code, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+class EveryLayout : public ::testing::TestWithParam<SparseLayout> {};
+
+TEST_P(EveryLayout, OpensWhatWasSavedAndGivesElementsRowsAndColumns) {
+  const TemporaryFolder folder;
+  example(GetParam()).save(folder.path() / "m");
+  EXPECT_TRUE(verify(folder.path() / "m").ok());
+  const SparseMatrix m(folder.path() / "m");
+  EXPECT_EQ(m.layout(), GetParam());
+  EXPECT_EQ(m.num_rows(), 3);
+  EXPECT_EQ(m.num_cols(), 4);
+  EXPECT_EQ(m.nnz(), 3);
+  EXPECT_EQ(m.index_dtype(), DType::int32);
+  EXPECT_EQ(*m.at(0, 3).data<float>(), 2);
+  EXPECT_EQ(*m.at(1, 3).data<float>(), 0);
+  const std::array<std::int64_t, 2> two = {2, 0};
+  EXPECT_THAT(values_of<float>(m.rows(two).values), ElementsAre(3, 0, 0, 0, 0, 1, 0, 2));
+  EXPECT_THAT(values_of<float>(m.cols(two).values), ElementsAre(0, 0, 0, 0, 0, 3));
+  const SparseRows csr = m.rows(two, RowsLayout::csr);
+  EXPECT_THAT(values_of<std::int32_t>(csr.crow_indices), ElementsAre(0, 1, 3));
+  EXPECT_THAT(values_of<std::int32_t>(csr.indices), ElementsAre(0, 1, 3));
+  EXPECT_THAT(values_of<float>(csr.values), ElementsAre(3, 1, 2));
+  const SparseRows coo = m.rows(two, RowsLayout::coo);
+  EXPECT_THAT(values_of<std::int64_t>(coo.indices), ElementsAre(0, 1, 1, 0, 1, 3));
+  const SparseRows padded = m.rows(two, RowsLayout::padded);
+  EXPECT_THAT(values_of<std::int32_t>(padded.indices), ElementsAre(0, 0, 1, 3));
+  EXPECT_THAT(values_of<float>(padded.values), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(values_of<std::int64_t>(padded.lengths), ElementsAre(1, 2));
+  m.check();
+}
+
+TEST_P(EveryLayout, RefusesWhatIsOutOfRange) {
+  const SparseMatrix m = example(GetParam());
+  const std::array<std::int64_t, 1> three = {3};
+  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { m.rows(three); }),
+            "sparse matrix: row: expected an index in [0, 3), found 3");
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { m.at(0, -1); }),
+              HasSubstr("column: expected an index in [0, 4), found -1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(SparseMatrix, EveryLayout,
+                         ::testing::Values(SparseLayout::csr, SparseLayout::csc, SparseLayout::coo),
+                         [](const auto& row) { return std::string(name(row.param)); });
+
+TEST(SparseMatrix, PartsThatContradictEachOtherAreNotOpened) {
+  const auto refused = [](TensorDict node) {
+    return complaint(ErrorCode::corrupt, [&] { SparseMatrix m(node); });
+  };
+  EXPECT_THAT(refused(csr_node({0, 2, 2, 4}, {1, 3, 0})), HasSubstr("last: expected 3, found 4"));
+  EXPECT_THAT(refused(csr_node({0, 2, 3}, {1, 3, 0})),
+              HasSubstr("crow_indices: expected one entry more than 3 rows, found 3"));
+  EXPECT_THAT(refused(csr_node({0, 2, 2, 3}, {1, 3, 0}, {-1, 4})), HasSubstr("lengths from 0"));
+  EXPECT_THAT(refused(csr_node({}, {}, {std::numeric_limits<std::int64_t>::max(), 4})),
+              HasSubstr("one entry more than"));
+  TensorDict floats_as_ends = csr_node({0, 0, 0, 0}, {});
+  floats_as_ends.set("crow_indices", Tensor::zeros(DType::float32, {4}));
+  EXPECT_THAT(refused(floats_as_ends), HasSubstr("expected int32 or int64, found float32"));
+}
+
+TEST(SparseMatrix, DamagedIndicesAreToldByWhoeverUsesThem) {
+  const std::array<std::int64_t, 3> all = {0, 1, 2};
+  const auto told = [&](const TensorDict& node) {
+    const SparseMatrix m(node);
+    std::string first;
+    for (const RowsLayout layout :
+         {RowsLayout::dense, RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
+      const auto of_rows = complaint(ErrorCode::corrupt, [&] { m.rows(all, layout); });
+      const auto of_cols = complaint(ErrorCode::corrupt, [&] { m.cols(all, layout); });
+      EXPECT_NE(of_rows, "");
+      EXPECT_NE(of_cols, "");
+      if (first.empty()) first = of_rows;
+      EXPECT_EQ(of_rows, first);
+    }
+    EXPECT_NE(complaint(ErrorCode::corrupt, [&] { m.check(); }), "");
+    return first;
+  };
+  EXPECT_EQ(told(csr_node({0, 2, 2, 3}, {1, 4, 0})),
+            "sparse matrix: row 0: index of an entry: expected 0 to 3, found 4");
+  EXPECT_THAT(told(csr_node({0, 2, 2, 3}, {1, 3, -1})), HasSubstr("row 2: index of an entry"));
+  EXPECT_THAT(told(csr_node({0, 9, 2, 3}, {1, 3, 0})),
+              HasSubstr("row 0: entries: expected a range within 3, found [0, 9)"));
+  EXPECT_THAT(told(csr_node({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("row 1: entries"));
+  EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
+}
+
+TEST(SparseMatrix, ACutFileIsAnErrorNotASignal) {
+  const TemporaryFolder folder;
+  SparseBuilder builder(100'000, 10, DType::float64);
+  for (std::int64_t row = 0; row < 100'000; row += 2) {
+    builder.add(longs({row}), longs({row % 10}), Tensor::from(std::span<const double>({1.5})));
+  }
+  builder.finish().save(folder.path() / "m");
+  std::filesystem::resize_file(folder.path() / "m" / "values.memmap", 4096);
+  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { SparseMatrix m(folder.path() / "m"); }),
+              HasSubstr("the file is too short"));
+}
+
+TEST(SparseBuilder, RunsOnDiskAreMergedIntoTheSameMatrix) {
+  const TemporaryFolder folder;
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> columns;
+  std::vector<float> values;
+  std::uint64_t state = 1;
+  for (int i = 0; i < 20'000; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    rows.push_back(static_cast<std::int64_t>(state >> 40U) % 300);
+    columns.push_back(static_cast<std::int64_t>(state >> 20U) % 200);
+    values.push_back(static_cast<float>(i % 7));
+  }
+  for (const SparseLayout layout : {SparseLayout::csr, SparseLayout::csc, SparseLayout::coo}) {
+    SparseBuilder small(300, 200, DType::float32,
+                        {.layout = layout, .memory_bytes = 1, .temporary_folder = folder.path()});
+    SparseBuilder large(300, 200, DType::float32, {.layout = layout});
+    for (SparseBuilder* builder : {&small, &large}) {
+      builder->add(longs(rows), longs(columns), floats(values));
+    }
+    const SparseMatrix a = small.finish();
+    const SparseMatrix b = large.finish();
+    a.check();
+    ASSERT_EQ(a.nnz(), b.nnz());
+    for (const std::string& part : a.tree().keys()) {
+      const Tensor left = a.tree().at(part);
+      const Tensor right = b.tree().at(part);
+      ASSERT_EQ(left.shape(), right.shape());
+      EXPECT_EQ(
+          std::memcmp(left.raw_data(), right.raw_data(), static_cast<std::size_t>(left.nbytes())),
+          0)
+          << part;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(SparseBuilder, TwinsAreSummedOrRefused) {
+  SparseBuilder sums(2, 2, DType::float32);
+  sums.add(longs({1, 0, 1}), longs({1, 0, 1}), floats({1, 2, 3}));
+  const SparseMatrix m = sums.finish();
+  EXPECT_EQ(m.nnz(), 2);
+  EXPECT_EQ(*m.at(1, 1).data<float>(), 4);
+  SparseBuilder strict(2, 2, DType::float32, {.sum_duplicates = false});
+  strict.add(longs({1, 0, 1}), longs({0, 0, 0}), floats({1, 2, 3}));
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { strict.finish(); }),
+              HasSubstr("coordinate (1, 0): expected one entry, found two"));
+}
+
+}  // namespace
+}  // namespace tenfold::test
