@@ -1,10 +1,20 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace tenfold {
+
+/// The Feistel network of a Permutation: its halves and its keys.
+struct PermutationNetwork {
+  static constexpr std::size_t kRounds = 6;
+  unsigned low_bits = 5;
+  std::uint64_t low_mask = 0;
+  std::uint64_t high_mask = 0;
+  std::array<std::uint64_t, kRounds> keys{};
+};
 
 /// A shuffled order of the rows [0, size) of an epoch: any position at once, in no memory. The
 /// same on every machine and in every version: `(seed, epoch, size)` is all there is to store.
@@ -31,16 +41,14 @@ class Permutation {
   /// [0, size).
   void fill(std::int64_t begin, std::span<std::int64_t> rows) const;
 
- private:
-  static constexpr std::size_t kRounds = 6;
+  /// Replaces positions, each of which lies in [0, size), by the rows there.
+  void map(std::span<std::int64_t> positions) const noexcept;
 
-  std::uint64_t encrypt(std::uint64_t value) const noexcept;
+ private:
+  void map_block(std::span<std::int64_t> positions) const noexcept;
 
   std::uint64_t size_ = 0;
-  unsigned low_bits_ = 5;
-  std::uint64_t low_mask_ = 0;
-  std::uint64_t high_mask_ = 0;
-  std::array<std::uint64_t, kRounds> keys_{};
+  PermutationNetwork network_;
 };
 
 }  // namespace tenfold

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "rows_in.hpp"
+#include "stores/buffer_pool.hpp"
 
 namespace tenfold::python {
 
@@ -124,9 +126,17 @@ Tensor positions_tensor(nb::handle positions, std::int64_t size) {
   return Tensor::from(std::span<const std::int64_t>(positions_from(positions, size)));
 }
 
-std::vector<std::int64_t> permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
-  self.fill(begin, rows);
+Tensor permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
+  const Shape shape = {end - begin};
+  const auto size_bytes = static_cast<std::size_t>(nbytes_of(DType::int64, shape));
+  constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
+  // A large one is written once, into pages that are not written before.
+  const Tensor rows = size_bytes < kLargeBytes
+                          ? Tensor::zeros(DType::int64, shape)
+                          : Tensor(DType::int64, shape, {1}, BufferPool().take(size_bytes), 0);
+  if (size_bytes == 0) return rows;
+  auto* into = reinterpret_cast<std::int64_t*>(rows.raw_data());
+  self.fill(begin, {into, static_cast<std::size_t>(end - begin)});
   return rows;
 }
 
@@ -232,8 +242,7 @@ void bind_dataset(nb::module_& module) {
       .def("__len__", &Permutation::size)
       .def("at", &Permutation::operator[])
       .def("fill", [](const Permutation& self, std::int64_t begin, std::int64_t end) {
-        const auto rows = without_gil([&] { return permuted(self, begin, end); });
-        return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "permutation");
+        return array_of(without_gil([&] { return permuted(self, begin, end); }), "permutation");
       });
 }
 

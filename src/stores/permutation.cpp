@@ -2,10 +2,13 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <numeric>
 #include <string>
 
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
+
+#include "stores/permutation_kernel.hpp"
 
 namespace tenfold {
 namespace {
@@ -17,8 +20,6 @@ constexpr unsigned kMinBits = 10;
 /// branch depends on chance.
 constexpr std::size_t kBlock = 128;
 
-constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
 std::uint64_t mix(std::uint64_t value) {
@@ -27,9 +28,16 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-/// The upper half of the product depends on every bit of the lower.
-std::uint64_t round_of(std::uint64_t half, std::uint64_t key) noexcept {
-  return ((half ^ key) * kOdd) >> 32U;
+PermutationKernel choose_kernel() noexcept {
+#ifdef TENFOLD_X86_64_KERNELS
+  if (__builtin_cpu_supports("avx2")) return encrypt_avx2;
+#endif
+  return encrypt_baseline;
+}
+
+PermutationKernel kernel() noexcept {
+  static const PermutationKernel chosen = choose_kernel();
+  return chosen;
 }
 
 }  // namespace
@@ -42,26 +50,16 @@ Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::uint64_t ep
   }
   const unsigned bits =
       std::max(kMinBits, static_cast<unsigned>(std::bit_width(size_ == 0 ? 0 : size_ - 1)));
-  low_bits_ = bits / 2;
-  low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
-  high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;
-  std::uint64_t state = mix(seed + kOdd) ^ mix(epoch + 2 * kOdd);
-  for (std::uint64_t& key : keys_) key = mix(state += kOdd);
-}
-
-inline std::uint64_t Permutation::encrypt(std::uint64_t value) const noexcept {
-  std::uint64_t low = value & low_mask_;
-  std::uint64_t high = value >> low_bits_;
-  for (std::size_t i = 0; i < kRounds; i += 2) {
-    low ^= round_of(high, keys_[i]) & low_mask_;
-    high ^= round_of(low, keys_[i + 1]) & high_mask_;
-  }
-  return high << low_bits_ | low;
+  network_.low_bits = bits / 2;
+  network_.low_mask = (std::uint64_t{1} << network_.low_bits) - 1;
+  network_.high_mask = (std::uint64_t{1} << (bits - network_.low_bits)) - 1;
+  std::uint64_t state = mix(seed + kPermutationFactor) ^ mix(epoch + 2 * kPermutationFactor);
+  for (std::uint64_t& key : network_.keys) key = mix(state += kPermutationFactor);
 }
 
 std::int64_t Permutation::operator[](std::int64_t position) const noexcept {
-  std::uint64_t value = encrypt(static_cast<std::uint64_t>(position));
-  while (value >= size_) value = encrypt(value);
+  std::uint64_t value = encrypt(network_, static_cast<std::uint64_t>(position));
+  while (value >= size_) value = encrypt(network_, value);
   return static_cast<std::int64_t>(value);
 }
 
@@ -73,28 +71,42 @@ void Permutation::fill(std::int64_t begin, std::span<std::int64_t> rows) const {
                     "), found [" + std::to_string(begin) + ", " +
                     std::to_string(static_cast<std::uint64_t>(begin) + rows.size()) + ")");
   }
-  std::array<std::size_t, kBlock> outside{};
   for (std::size_t first = 0; first < rows.size(); first += kBlock) {
-    const std::size_t count = std::min(kBlock, rows.size() - first);
-    const auto block = rows.subspan(first, count);
-    std::size_t num_outside = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t value = encrypt(static_cast<std::uint64_t>(begin) + first + i);
-      block[i] = static_cast<std::int64_t>(value);
-      outside[num_outside] = i;
-      num_outside += value >= size_ ? 1 : 0;
+    const auto block = rows.subspan(first, std::min(kBlock, rows.size() - first));
+    std::iota(block.begin(), block.end(), begin + static_cast<std::int64_t>(first));
+    map_block(block);
+  }
+}
+
+void Permutation::map(std::span<std::int64_t> positions) const noexcept {
+  for (std::size_t first = 0; first < positions.size(); first += kBlock) {
+    map_block(positions.subspan(first, std::min(kBlock, positions.size() - first)));
+  }
+}
+
+void Permutation::map_block(std::span<std::int64_t> positions) const noexcept {
+  const PermutationKernel encrypt_all = kernel();
+  auto* block = reinterpret_cast<std::uint64_t*>(positions.data());
+  encrypt_all(network_, block, positions.size());
+  std::array<std::uint64_t, kBlock> values;
+  std::array<std::size_t, kBlock> places;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    values[count] = block[i];
+    places[count] = i;
+    count += block[i] >= size_ ? 1 : 0;
+  }
+  while (count > 0) {
+    encrypt_all(network_, values.data(), count);
+    std::size_t left = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::uint64_t value = values[k];
+      block[places[k]] = value;
+      values[left] = value;
+      places[left] = places[k];
+      left += value >= size_ ? 1 : 0;
     }
-    while (num_outside > 0) {
-      std::size_t left = 0;
-      for (std::size_t k = 0; k < num_outside; ++k) {
-        const std::size_t i = outside[k];
-        const std::uint64_t value = encrypt(static_cast<std::uint64_t>(block[i]));
-        block[i] = static_cast<std::int64_t>(value);
-        outside[left] = i;
-        left += value >= size_ ? 1 : 0;
-      }
-      num_outside = left;
-    }
+    count = left;
   }
 }
 

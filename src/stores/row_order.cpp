@@ -60,7 +60,8 @@ class Permuted final : public RowOrder {
       : base_(std::move(base)), permutation_(permutation), begin_(begin), size_(size) {}
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
-    for (std::int64_t& position : positions) position = permutation_[begin_ + position];
+    for (std::int64_t& position : positions) position += begin_;
+    permutation_.map(positions);
     base_->map(positions);
   }
 

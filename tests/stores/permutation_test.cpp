@@ -11,6 +11,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "stores/permutation_kernel.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -105,6 +107,44 @@ TEST(Permutation, LeavesNoTraceOfTheOrderBefore) {
   EXPECT_NEAR(distance / pairs / kSize, 1.0 / 3, 0.002);
   EXPECT_NEAR(product / pairs / (mean * mean / 3), 0, 0.005);
   EXPECT_NEAR(static_cast<double>(rising) / pairs, 0.5, 0.002);
+}
+
+/// Every kernel sends every value where the scalar code does, whatever the widths and the count.
+TEST(Permutation, IsTheSameByEveryInstructionSet) {
+  std::vector<PermutationKernel> kernels = {encrypt_baseline};
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) kernels.push_back(encrypt_avx2);
+#endif
+  PermutationNetwork network;
+  network.keys = {~std::uint64_t{0},    0, 0x8000'0000'8000'0000,
+                  0x123'4567'89AB'CDEF, 7, 0xFFFF'FFFF'0000'0001};
+  for (unsigned bits = 10; bits <= 62; ++bits) {
+    network.low_bits = bits / 2;
+    network.low_mask = (std::uint64_t{1} << network.low_bits) - 1;
+    network.high_mask = (std::uint64_t{1} << (bits - network.low_bits)) - 1;
+    for (std::size_t count = 0; count < 40; ++count) {
+      std::vector<std::uint64_t> values(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        values[i] = (i * 0x9E37'79B9'7F4A'7C15 + bits) >> (64 - bits);
+      }
+      std::vector<std::uint64_t> expected = values;
+      for (std::uint64_t& value : expected) value = encrypt(network, value);
+      for (const PermutationKernel kernel : kernels) {
+        std::vector<std::uint64_t> found = values;
+        kernel(network, found.data(), found.size());
+        ASSERT_EQ(found, expected) << bits << " bits, " << count << " values";
+      }
+    }
+  }
+}
+
+TEST(Permutation, MapsPositionsInAnyOrder) {
+  const Permutation order(1'000'003, 8);
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < 777; ++i) positions.push_back(i * 7919 % order.size());
+  std::vector<std::int64_t> rows = positions;
+  order.map(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], order[positions[i]]);
 }
 
 TEST(Permutation, ReachesTheEndOfTheLargestSize) {
