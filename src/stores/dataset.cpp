@@ -238,10 +238,11 @@ Dataset Dataset::take(Tensor positions) const {
     fail("take: expected int64 positions of one dimension, found " +
          std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
   }
-  Tensor kept = positions.contiguous();
+  const Tensor kept = positions.contiguous();
+  const auto rows = kept.span<std::int64_t>();
   const auto state = this->state();
-  check_positions(kept.span<std::int64_t>(), state->order->size());
-  return with_order(*state, taken_order(state->order, std::move(kept)));
+  check_positions(rows, state->order->size());
+  return with_order(*state, taken_order(state->order, rows));
 }
 
 Dataset Dataset::filter(const Tensor& mask) const {
@@ -257,8 +258,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
   for (std::int64_t i = 0; i < size; ++i) {
     if (bytes[i] != std::byte{0}) positions.push_back(i);
   }
-  return with_order(
-      *state, taken_order(state->order, Tensor::from(std::span<const std::int64_t>(positions))));
+  return with_order(*state, taken_order(state->order, positions));
 }
 
 std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,

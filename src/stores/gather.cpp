@@ -13,6 +13,7 @@
 #include "os/thread_pool.hpp"
 #include "stores/dataset_state.hpp"
 #include "stores/gather_rows.hpp"
+#include "stores/part_of.hpp"
 #include "stores/ring_guard.hpp"
 
 namespace tenfold {
@@ -24,55 +25,44 @@ constexpr std::uint64_t kAlignment = 64;
 /// To wake another thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
-/// The rows of a batch, each as the part it lies in and its number there. Rows of one part next to
-/// each other make a run.
+/// The rows of a batch, each as the part it lies in and its number there.
 class RowPlaces {
  public:
-  struct Run {
-    std::size_t part;
-    std::size_t begin;  ///< of rows()
-    std::size_t end;
-  };
-
   RowPlaces(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
       : rows_(rows) {
-    if (parts.size() == 1) {
-      runs_.push_back({0, 0, rows.size()});
-      return;
-    }
-    local_.resize(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto after = std::upper_bound(
-          parts.begin(), parts.end(), rows[i],
-          [](std::int64_t row, const DatasetPart& part) { return row < part.first_row; });
-      const auto part = static_cast<std::size_t>(after - parts.begin()) - 1;
-      local_[i] = rows[i] - parts[part].first_row;
-      if (runs_.empty() || runs_.back().part != part) runs_.push_back({part, i, i});
-      runs_.back().end = i + 1;
-    }
+    if (parts.size() == 1) return;
+    std::vector<std::int64_t> begins;
+    begins.reserve(parts.size());
+    for (const DatasetPart& part : parts) begins.push_back(part.first_row);
+    parts_ = part_of_each(begins, rows);
+    local_.reserve(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) local_.push_back(rows[i] - begins[parts_[i]]);
     rows_ = local_;
   }
 
   std::size_t size() const noexcept { return rows_.size(); }
-  /// Calls use(part, rows in it, position of the first) for the runs within [begin, end).
-  template <class Use>
-  void for_each(std::size_t begin, std::size_t end, const Use& use) const {
-    for (const Run& run : runs_) {
-      const std::size_t first = std::max(run.begin, begin);
-      const std::size_t last = std::min(run.end, end);
-      if (first < last) use(run.part, rows_.subspan(first, last - first), first);
-    }
+  std::size_t part(std::size_t i) const noexcept { return parts_.empty() ? 0 : parts_[i]; }
+  std::int64_t row(std::size_t i) const noexcept { return rows_[i]; }
+
+  /// Copies those at [begin, end) to their places in `out`.
+  void copy(std::span<const RowSource> sources, std::uint64_t row_bytes, std::size_t begin,
+            std::size_t end, std::byte* out) const {
+    const auto rows = rows_.subspan(begin, end - begin);
+    out += begin * row_bytes;
+    if (parts_.empty()) return gather_rows(sources[0], row_bytes, rows, out);
+    const auto parts = std::span(parts_).subspan(begin, end - begin);
+    gather_rows(sources, row_bytes, parts, rows, out);
   }
 
  private:
   std::span<const std::int64_t> rows_;
+  std::vector<std::uint32_t> parts_;  ///< empty if there is one
   std::vector<std::int64_t> local_;
-  std::vector<Run> runs_;
 };
 
 /// A part of a batch that has its place: rows of a fixed size to be copied.
 struct Copy {
-  std::vector<std::pair<const std::byte*, std::uint64_t>> sources;  ///< of each part: base, stride
+  std::vector<RowSource> sources;  ///< of each part
   std::uint64_t row_bytes = 0;
   std::byte* out = nullptr;
 };
@@ -135,15 +125,14 @@ class Gatherer {
         shape.insert(shape.begin(), num_rows());
         columns[i].values = place(column.dtype, std::move(shape), block, offsets[next++]);
         add_copy(columns[i].values, state_.parts[0].columns[i]->row_bytes, [&](const auto& part) {
-          return std::pair<const std::byte*, std::uint64_t>(part.columns[i]->values.raw_data(),
-                                                            part.columns[i]->stride_bytes);
+          const StoredColumn& stored = *part.columns[i];
+          return RowSource{stored.values.raw_data(), stored.stride_bytes};
         });
       }
       if (tells_validity(column)) {
         columns[i].valid = place(DType::bool_, {num_rows()}, block, offsets[next++]);
-        add_copy(columns[i].valid, 1, [&](const auto& part) {
-          return std::pair<const std::byte*, std::uint64_t>(part.columns[i]->valid.raw_data(), 1);
-        });
+        add_copy(columns[i].valid, 1,
+                 [&](const auto& part) { return RowSource{part.columns[i]->valid.raw_data(), 1}; });
       }
     }
   }
@@ -168,10 +157,7 @@ class Gatherer {
   void copy_fixed() {
     const auto copy_rows = [&](std::size_t begin, std::size_t end) {
       for (const Copy& copy : copies_) {
-        places_.for_each(begin, end, [&](std::size_t part, auto rows, std::size_t first) {
-          const auto& [base, stride_bytes] = copy.sources[part];
-          gather_rows(base, copy.row_bytes, stride_bytes, rows, copy.out + first * copy.row_bytes);
-        });
+        places_.copy(copy.sources, copy.row_bytes, begin, end, copy.out);
       }
     };
     in_pieces(fixed_bytes_, copy_rows);
@@ -213,14 +199,13 @@ class Gatherer {
     std::vector<Extent> extents;
     extents.reserve(places_.size());
     const bool in_items = column.ragged && column.is_text();
-    places_.for_each(0, places_.size(), [&](std::size_t part, auto rows, std::size_t) {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const std::size_t part = places_.part(i);
       const StoredColumn& stored = *state_.parts[part].columns[index];
       const Tensor& counted = in_items ? stored.item_ends : stored.values;
-      for (const std::int64_t row : rows) {
-        const auto [begin, end] = range_at(column, stored.ends, row, counted.shape()[0]);
-        extents.push_back({part, begin, end});
-      }
-    });
+      const auto [begin, end] = range_at(column, stored.ends, places_.row(i), counted.shape()[0]);
+      extents.push_back({part, begin, end});
+    }
     return extents;
   }
 

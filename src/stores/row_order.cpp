@@ -1,11 +1,17 @@
 #include "stores/row_order.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
+#include "os/pages.hpp"
+#include "stores/part_of.hpp"
+
 namespace tenfold {
 namespace {
+
+constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
 
 class Range final : public RowOrder {
  public:
@@ -38,20 +44,33 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
+/// Positions of its own, whatever becomes of those it was given; in huge pages, because they are
+/// read in no order, and as narrow as they may be.
+template <class Index>
 class Taken final : public RowOrder {
  public:
-  Taken(RowOrderPtr base, Tensor positions)
-      : base_(std::move(base)), positions_(std::move(positions)) {}
-  std::int64_t size() const noexcept override { return positions_.numel(); }
+  Taken(RowOrderPtr base, std::span<const std::int64_t> positions)
+      : base_(std::move(base)), size_(static_cast<std::int64_t>(positions.size())) {
+    if (positions.empty()) return;
+    const std::size_t bytes = positions.size() * sizeof(Index);
+    // A map for each of many small views would be one too many for the system.
+    memory_ = bytes < kLargeBytes ? std::shared_ptr<std::byte>(new std::byte[bytes],
+                                                               std::default_delete<std::byte[]>())
+                                  : os::allocate_pages(bytes);
+    auto* into = reinterpret_cast<Index*>(memory_.get());
+    for (const std::int64_t position : positions) *into++ = static_cast<Index>(position);
+  }
+  std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
-    const auto* taken = positions_.data<std::int64_t>();
-    for (std::int64_t& position : positions) position = taken[position];
+    const auto* taken = reinterpret_cast<const Index*>(memory_.get());
+    for (std::int64_t& position : positions) position = std::int64_t{taken[position]};
     base_->map(positions);
   }
 
  private:
   RowOrderPtr base_;
-  Tensor positions_;
+  std::int64_t size_;
+  std::shared_ptr<std::byte> memory_;
 };
 
 class Permuted final : public RowOrder {
@@ -72,38 +91,62 @@ class Permuted final : public RowOrder {
   std::int64_t size_;
 };
 
-class Joined final : public RowOrder {
+/// Several orders, of which each position belongs to one.
+class Parts {
  public:
-  explicit Joined(std::vector<RowOrderPtr> parts) : parts_(std::move(parts)) {
-    for (const RowOrderPtr& part : parts_) {
-      begins_.push_back(size_);
-      size_ += part->size();
+  explicit Parts(std::vector<RowOrderPtr> orders) : orders_(std::move(orders)) {
+    for (const RowOrderPtr& order : orders_) {
+      const auto first = order->contiguous_from();
+      all_contiguous_ = all_contiguous_ && first.has_value();
+      first_rows_.push_back(first.value_or(0));
     }
   }
-  std::int64_t size() const noexcept override { return size_; }
-  void map(std::span<std::int64_t> positions) const override {
-    // Neighbours of one part are mapped together.
-    for (std::size_t i = 0; i < positions.size();) {
-      const std::size_t part = part_of(positions[i]);
-      const std::int64_t begin = begins_[part];
-      const std::int64_t end = begin + parts_[part]->size();
-      std::size_t last = i;
-      while (last < positions.size() && positions[last] >= begin && positions[last] < end) {
-        positions[last++] -= begin;
-      }
-      parts_[part]->map(positions.subspan(i, last - i));
-      i = last;
+
+  const RowOrder& operator[](std::size_t part) const { return *orders_[part]; }
+  std::size_t size() const noexcept { return orders_.size(); }
+
+  /// Replaces each position, which is one inside its part, by its row.
+  void map(std::span<const std::uint32_t> parts, std::span<std::int64_t> positions) const {
+    if (all_contiguous_) {
+      for (std::size_t i = 0; i < positions.size(); ++i) positions[i] += first_rows_[parts[i]];
+      return;
+    }
+    // Those of one part together: to map one costs as much as to map some.
+    std::vector<std::vector<std::size_t>> places(orders_.size());
+    for (std::size_t i = 0; i < positions.size(); ++i) places[parts[i]].push_back(i);
+    std::vector<std::int64_t> inside;
+    for (std::size_t part = 0; part < orders_.size(); ++part) {
+      inside.clear();
+      for (const std::size_t i : places[part]) inside.push_back(positions[i]);
+      if (!inside.empty()) orders_[part]->map(inside);
+      for (std::size_t k = 0; k < inside.size(); ++k) positions[places[part][k]] = inside[k];
     }
   }
 
  private:
-  std::size_t part_of(std::int64_t position) const {
+  std::vector<RowOrderPtr> orders_;
+  std::vector<std::int64_t> first_rows_;  ///< of those that are contiguous
+  bool all_contiguous_ = true;
+};
+
+class Joined final : public RowOrder {
+ public:
+  explicit Joined(std::vector<RowOrderPtr> parts) : parts_(std::move(parts)) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      begins_.push_back(size_);
+      size_ += parts_[i].size();
+    }
+  }
+  std::int64_t size() const noexcept override { return size_; }
+  void map(std::span<std::int64_t> positions) const override {
     // The last that begins at or before it: an empty part begins where the next one does.
-    const auto after = std::upper_bound(begins_.begin(), begins_.end(), position);
-    return static_cast<std::size_t>(after - begins_.begin()) - 1;
+    const std::vector<std::uint32_t> parts = part_of_each(begins_, positions);
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] -= begins_[parts[i]];
+    parts_.map(parts, positions);
   }
 
-  std::vector<RowOrderPtr> parts_;
+ private:
+  Parts parts_;
   std::vector<std::int64_t> begins_;
   std::int64_t size_ = 0;
 };
@@ -119,13 +162,14 @@ class Mixed final : public RowOrder {
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
     const auto period = static_cast<std::int64_t>(pattern_.size());
-    for (std::int64_t& position : positions) {
-      const auto k = static_cast<std::size_t>(position % period);
-      const std::uint32_t part = pattern_[k];
-      std::int64_t inside = position / period * counts_[part] + before_[k];
-      parts_[part]->map({&inside, 1});
-      position = inside;
+    std::vector<std::uint32_t> parts(positions.size());
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      const std::int64_t round = positions[i] / period;
+      const auto k = static_cast<std::size_t>(positions[i] - round * period);
+      parts[i] = pattern_[k];
+      positions[i] = round * counts_[parts[i]] + before_[k];
     }
+    parts_.map(parts, positions);
   }
 
  private:
@@ -133,18 +177,18 @@ class Mixed final : public RowOrder {
     const auto period = static_cast<std::int64_t>(pattern_.size());
     std::int64_t rounds = std::numeric_limits<std::int64_t>::max() / period;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      if (counts_[i] > 0) rounds = std::min(rounds, parts_[i]->size() / counts_[i]);
+      if (counts_[i] > 0) rounds = std::min(rounds, parts_[i].size() / counts_[i]);
     }
     for (std::size_t k = 0; k < pattern_.size(); ++k) {
       const std::uint32_t part = pattern_[k];
-      if (rounds * counts_[part] + before_[k] >= parts_[part]->size()) {
+      if (rounds * counts_[part] + before_[k] >= parts_[part].size()) {
         return rounds * period + static_cast<std::int64_t>(k);
       }
     }
     return rounds * period;
   }
 
-  std::vector<RowOrderPtr> parts_;
+  Parts parts_;
   std::vector<std::uint32_t> pattern_;
   std::vector<std::int64_t> counts_;  ///< of each part, in one period
   std::vector<std::int64_t> before_;  ///< of pattern_[k]'s part, earlier in the period
@@ -162,8 +206,11 @@ RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t 
   return std::make_shared<Shifted>(base, begin, size);
 }
 
-RowOrderPtr taken_order(RowOrderPtr base, Tensor positions) {
-  return std::make_shared<Taken>(std::move(base), std::move(positions));
+RowOrderPtr taken_order(RowOrderPtr base, std::span<const std::int64_t> positions) {
+  if (base->size() <= std::numeric_limits<std::int32_t>::max()) {
+    return std::make_shared<Taken<std::int32_t>>(std::move(base), positions);
+  }
+  return std::make_shared<Taken<std::int64_t>>(std::move(base), positions);
 }
 
 RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std::int64_t begin,

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <tenfold/permutation.hpp>
-#include <tenfold/tensor.hpp>
 
 namespace tenfold {
 
@@ -32,8 +31,8 @@ RowOrderPtr row_range(std::int64_t begin, std::int64_t size);
 /// The positions [begin, begin + size) of `base`.
 RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t size);
 
-/// The positions of `base` that the int64 tensor `positions` [n] names; they are inside already.
-RowOrderPtr taken_order(RowOrderPtr base, Tensor positions);
+/// Those positions of `base`, which are inside already; they are copied.
+RowOrderPtr taken_order(RowOrderPtr base, std::span<const std::int64_t> positions);
 
 /// The positions [begin, begin + size) of `permutation`, in its order, of `base`.
 RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std::int64_t begin,

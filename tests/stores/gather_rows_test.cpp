@@ -36,7 +36,7 @@ void expect_equal_to_one_by_one(std::size_t row_bytes, std::size_t stride_bytes,
   // Not aligned, as in a safetensors file.
   const std::vector<std::byte> from = numbered(1 + kNumRows * stride_bytes);
   std::vector<std::byte> out(rows.size() * row_bytes + 1, kUntouched);
-  gather_rows(from.data() + 1, row_bytes, stride_bytes, rows, out.data());
+  gather_rows({from.data() + 1, stride_bytes}, row_bytes, rows, out.data());
   const std::vector<std::byte> shifted(from.begin() + 1, from.end());
   std::vector<std::byte> expected = one_by_one(shifted, row_bytes, stride_bytes, rows);
   expected.push_back(kUntouched);
@@ -65,6 +65,31 @@ TEST(GatherRows, CopiesAnyNumberOfRows) {
       expect_equal_to_one_by_one(row_bytes, row_bytes, rows);
       rows.push_back(49 - i);
     }
+  }
+}
+
+TEST(GatherRows, CopiesRowsOfSeveralParts) {
+  const std::vector<std::byte> from = numbered(3 * 20'000);
+  for (const std::size_t row_bytes :
+       std::initializer_list<std::size_t>{1, 2, 4, 8, 12, 16, 32, 63, 64, 100, 336, 5000}) {
+    const std::size_t strides[] = {row_bytes, row_bytes + 5, row_bytes};
+    const std::size_t begins[] = {0, 20'001, 40'000};
+    const std::vector<RowSource> sources = {{from.data() + begins[0], strides[0]},
+                                            {from.data() + begins[1], strides[1]},
+                                            {from.data() + begins[2], strides[2]}};
+    std::vector<std::uint32_t> parts;
+    std::vector<std::int64_t> rows;
+    std::vector<std::byte> expected;
+    for (std::size_t i = 0; i < 90; ++i) {
+      parts.push_back(static_cast<std::uint32_t>(i * i % 3));
+      rows.push_back(static_cast<std::int64_t>(i % 4));
+      const std::size_t begin = begins[parts[i]] + i % 4 * strides[parts[i]];
+      const auto row = from.begin() + static_cast<std::ptrdiff_t>(begin);
+      expected.insert(expected.end(), row, row + static_cast<std::ptrdiff_t>(row_bytes));
+    }
+    std::vector<std::byte> out(expected.size());
+    gather_rows(sources, row_bytes, parts, rows, out.data());
+    ASSERT_EQ(out, expected) << row_bytes;
   }
 }
 
