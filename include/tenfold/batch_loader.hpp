@@ -36,10 +36,12 @@ struct BatchLoaderOptions {
 struct LoaderStats {
   std::int64_t batches = 0;
   std::int64_t rows = 0;
-  std::uint64_t bytes = 0;               ///< of the rows handed out
-  double elapsed_seconds = 0;            ///< since the first batch was asked for
-  double wait_seconds = 0;               ///< of them the caller waited in next()
-  bool from_storage = false;             ///< pages had to be asked for
+  std::uint64_t bytes = 0;     ///< of the rows handed out
+  double elapsed_seconds = 0;  ///< since the first batch was asked for
+  double wait_seconds = 0;     ///< of them the caller waited in next()
+  /// How pages get into memory: "resident" (they are there, as far as was looked), "willneed" (the
+  /// kernel is advised to read those of coming batches), "pread" (threads read them), "none".
+  std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< how far apart neighbours may come to lie; 0: anywhere
 };
 

@@ -72,7 +72,7 @@ nb::dict stats_of(Loader& self) {
   made["bytes_read"] = stats.bytes;
   made["elapsed_seconds"] = stats.elapsed_seconds;
   made["wait_seconds"] = stats.wait_seconds;
-  made["from_storage"] = stats.from_storage;
+  made["residency"] = text(stats.residency);
   made["shuffle_quality"] = stats.shuffle_window_rows;
   return made;
 }

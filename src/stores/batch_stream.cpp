@@ -44,7 +44,7 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
   const std::int64_t ahead = std::min(
       {options_.prefetch, num_batches_, static_cast<std::int64_t>(threads == 1 ? 0 : 1024)});
   slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(ahead, 1)) + 1);
-  stats_.from_storage = residency_.is_needed();
+  stats_.residency = residency_.way();
   if (options_.shuffle && options_.shuffle_block > 0) {
     stats_.shuffle_window_rows = options_.shuffle_block * EpochOrder::kWindowBlocks;
   }
@@ -92,7 +92,15 @@ Batch BatchStream::make(std::int64_t batch) const {
 }
 
 void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
-  if (!residency_.is_needed()) return;
+  if (!residency_.is_needed()) {
+    // The first batch does not wait for more than the look there was.
+    if (batch == 0 || looked_closer_) return;
+    looked_closer_ = true;
+    lock.unlock();
+    residency_.look_closer();
+    lock.lock();
+    if (!residency_.is_needed()) return;
+  }
   const std::int64_t ahead = std::max<std::int64_t>(kRowsAsked / options_.batch_size, 2);
   const std::int64_t end = std::min(batch + 1 + ahead, num_batches_);
   while (asked_ < end) {
@@ -180,6 +188,7 @@ std::optional<Batch> BatchStream::next() {
   stats_.bytes += bytes_of(*made);
   stats_.wait_seconds += seconds_since(asked);
   stats_.elapsed_seconds = seconds_since(*began_);
+  stats_.residency = residency_.way();
   return made;
 }
 

@@ -79,6 +79,7 @@ class BatchStream {
   std::int64_t next_ = 0;     ///< to be handed out; changed by the consumer only
   std::int64_t claimed_ = 0;  ///< made, or being made, up to here
   std::int64_t asked_ = 0;    ///< of the residency, up to here
+  bool looked_closer_ = false;
   bool consumer_waits_ = false;
   int idle_workers_ = 0;
   bool stop_ = false;

@@ -1,24 +1,46 @@
 #include "stores/residency.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
 
+#include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "base/text.hpp"
 #include "os/mapping.hpp"
 #include "os/paging.hpp"
 
 namespace tenfold {
 namespace {
 
-/// Pages looked at of each column: if one in a hundred is missing, half of all looks find it.
-constexpr std::int64_t kSampledRows = 64;
+/// Rows of each column looked at before the first batch, which waits for that, and in all: if one
+/// page in a hundred is missing, half of all looks find it.
+constexpr std::int64_t kRowsAtFirst = 4;
+constexpr std::int64_t kRowsInAll = 64;
 /// Smaller data is brought into memory by its first epoch, faster than by asking.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kRangesAtATime = 1024;
+constexpr const char* kVariable = "TENFOLD_RESIDENCY";
 
 }  // namespace
 
+std::optional<Residency::Way> Residency::way_from_environment() {
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view name = text;
+  if (name == "willneed") return Way::willneed;
+  if (name == "pread") return Way::pread;
+  if (name == "none") return Way::none;
+  throw Error(ErrorCode::invalid_argument, "batch loader: " + std::string(kVariable) +
+                                               ": expected willneed, pread or none, found " +
+                                               base::quote(name));
+}
+
 Residency::Residency(const DatasetState& state, bool random) : random_(random) {
+  forced_ = way_from_environment();
+
   for (const DatasetPart& part : state.parts) {
     for (const StoredColumn* column : part.columns) {
       if (column->ends.numel() == 0) {
@@ -29,14 +51,53 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
       }
     }
   }
-  needed_ = !looks_resident();
-  if (!needed_ || !random_) return;
-  for (const Source& source : sources_) os::expect_random_access(source.bytes, true);
+  if (!looks_resident(0, kRowsAtFirst)) begin_asking();
 }
 
 Residency::~Residency() {
-  if (!needed_ || !random_) return;
+  if (!is_needed() || !random_ || way_ == Way::none) return;
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
+}
+
+void Residency::look_closer() {
+  if (is_needed()) return;
+  if (!looks_resident(kRowsAtFirst, kRowsInAll)) begin_asking();
+}
+
+void Residency::begin_asking() {
+  choose_way();
+  if (random_ && way_ != Way::none) {
+    for (const Source& source : sources_) os::expect_random_access(source.bytes, true);
+  }
+  needed_.store(true, std::memory_order_release);
+}
+
+void Residency::choose_way() {
+  way_ = forced_.value_or(Way::willneed);
+  if (forced_ && *forced_ != Way::pread) return;
+  std::vector<std::span<const std::byte>> ranges;
+  for (const Source& source : sources_) ranges.push_back(source.bytes);
+  std::vector<os::MappedFile> mapped = os::files_of_mappings(ranges);
+  bool any_remote = false;
+  for (std::size_t i = 0; i < mapped.size(); ++i) {
+    any_remote = any_remote || (mapped[i].file && os::is_remote(*mapped[i].file));
+    sources_[i].mapped = std::move(mapped[i]);
+  }
+  if (!forced_ && any_remote) way_ = Way::pread;
+  if (way_ == Way::pread) reader_.emplace();
+}
+
+std::string_view Residency::way() const noexcept {
+  if (!is_needed()) return "resident";
+  switch (way_) {
+    case Way::willneed:
+      return "willneed";
+    case Way::pread:
+      return "pread";
+    case Way::none:
+      break;
+  }
+  return "none";
 }
 
 void Residency::add(const DatasetPart& part, const Tensor& tensor, std::uint64_t row_bytes,
@@ -50,13 +111,14 @@ void Residency::add(const DatasetPart& part, const Tensor& tensor, std::uint64_t
                       row_bytes,
                       stride_bytes,
                       part.first_row,
-                      part.table->num_rows()});
+                      part.table->num_rows(),
+                      {}});
 }
 
-bool Residency::looks_resident() const {
+bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
   for (const Source& source : sources_) {
     const Permutation sample(source.num_rows, 1);
-    for (std::int64_t i = 0; i < std::min(kSampledRows, source.num_rows); ++i) {
+    for (std::int64_t i = begin; i < std::min(end, source.num_rows); ++i) {
       const auto offset = static_cast<std::uint64_t>(sample[i]) * source.stride_bytes;
       if (!os::is_resident(source.bytes.subspan(static_cast<std::size_t>(offset), 1))) return false;
     }
@@ -64,23 +126,43 @@ bool Residency::looks_resident() const {
   return true;
 }
 
-void Residency::ask(std::span<const std::int64_t> rows) const {
-  std::vector<std::span<const std::byte>> ranges;
-  ranges.reserve(std::min(kRangesAtATime, rows.size() * sources_.size()));
+void Residency::ask(std::span<const std::int64_t> rows) {
+  if (way_ == Way::willneed) ask_kernel(rows);
+  if (way_ == Way::pread) ask_reader(rows);
+}
+
+template <class Use>
+void Residency::for_each_row(std::span<const std::int64_t> rows, const Use& use) const {
   for (const Source& source : sources_) {
     for (const std::int64_t row : rows) {
       const std::int64_t local = row - source.first_row;
       if (local < 0 || local >= source.num_rows) continue;
-      const auto offset = static_cast<std::uint64_t>(local) * source.stride_bytes;
-      ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(offset),
-                                            static_cast<std::size_t>(source.row_bytes)));
-      if (ranges.size() == kRangesAtATime) {
-        os::will_need(ranges);
-        ranges.clear();
-      }
+      use(source, static_cast<std::uint64_t>(local) * source.stride_bytes);
     }
   }
+}
+
+void Residency::ask_kernel(std::span<const std::int64_t> rows) const {
+  std::vector<std::span<const std::byte>> ranges;
+  ranges.reserve(std::min(kRangesAtATime, rows.size() * sources_.size()));
+  for_each_row(rows, [&](const Source& source, std::uint64_t offset) {
+    ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(offset),
+                                          static_cast<std::size_t>(source.row_bytes)));
+    if (ranges.size() < kRangesAtATime) return;
+    os::will_need(ranges);
+    ranges.clear();
+  });
   os::will_need(ranges);
+}
+
+void Residency::ask_reader(std::span<const std::int64_t> rows) {
+  std::vector<os::PageReader::Range> ranges;
+  ranges.reserve(rows.size() * sources_.size());
+  for_each_row(rows, [&](const Source& source, std::uint64_t offset) {
+    if (!source.mapped.file) return;
+    ranges.push_back({source.mapped.file, source.mapped.offset_bytes + offset, source.row_bytes});
+  });
+  reader_->ask(ranges);
 }
 
 }  // namespace tenfold

@@ -193,13 +193,16 @@ class BatchLoader:
         Returns:
             dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
             batches), ``transform_seconds`` (in maps and `transform`), ``limit`` (the longer of the
-            two: "storage" or "memory", or "transform"; "consumer" if both were little) and, if
-            shuffled in blocks, ``shuffle_quality`` (the rows of a window).
+            two: "storage" or "memory", or "transform"; "consumer" if both were little),
+            ``residency`` (how pages get into memory: "resident" if they are there, as far as was
+            looked; "willneed" if the kernel is advised to read those of coming batches, "pread" if
+            threads read them, as from network file systems; "none"; the environment variable
+            ``TENFOLD_RESIDENCY`` chooses one of the last three) and, if shuffled in blocks,
+            ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
         # The engine's clock stands still since it gave the last batch.
         elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
-        stored = stats.pop("from_storage")
         stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
         stats["transform_seconds"] = self._transform_seconds
         if max(stats["wait_seconds"], self._transform_seconds) <= 0.1 * elapsed:
@@ -207,7 +210,7 @@ class BatchLoader:
         elif self._transform_seconds > stats["wait_seconds"]:
             stats["limit"] = "transform"
         else:
-            stats["limit"] = "storage" if stored else "memory"
+            stats["limit"] = "memory" if stats["residency"] == "resident" else "storage"
         if not stats["shuffle_quality"]:
             del stats["shuffle_quality"]
         return stats
@@ -228,4 +231,6 @@ def _for_tensordict(batch: Any) -> Any:
     return {
         key: UnbatchedTensor(value) if is_pair else _for_tensordict(value)
         for key, value in batch.items()
+        if residency := self._native.stats()["residency"]:
+            shown["residency"] = residency
     }

@@ -165,6 +165,37 @@ def test_stats_name_what_limits(ds: Dataset) -> None:
     assert stats["rows"] == ROWS
     assert stats["limit"] in ("consumer", "memory", "storage")
     assert stats["rows_per_second"] > 0
+    assert stats["residency"] in ("resident", "willneed")
+    assert f"residency={stats['residency']}" in repr(loader)
+
+
+def _held() -> dict[str, int]:
+    """What this process holds: KiB of memory of its own, descriptors, maps, threads."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {
+        "memory": int(status["RssAnon"].split()[0]),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        "maps": len(Path("/proc/self/maps").read_text().splitlines()),
+        "threads": int(status["Threads"]),
+    }
+
+
+def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 16, shuffle=True, num_threads=3)
+    for _ in range(5):
+        ids(loader)
+    gc.collect()
+    before = _held()
+    for i in range(20):
+        ids(loader)
+        next(iter(loader))  # and one that is left in the middle
+        loader.set_epoch(i)
+    gc.collect()
+    after = _held()
+    assert after["descriptors"] <= before["descriptors"]
+    assert after["threads"] <= before["threads"]
+    assert after["maps"] <= before["maps"] * 1.02
+    assert after["memory"] <= before["memory"] * 1.02
 
 
 def _sum_of_rows(ds: Dataset) -> int:
