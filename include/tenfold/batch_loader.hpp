@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -30,6 +31,8 @@ struct BatchLoaderOptions {
   /// memory whose rows are small. 0: every row may come anywhere.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded
+  /// Batches are made in memory given by supply(), as long as there is some.
+  bool use_supplied_memory = false;
 };
 
 /// What an epoch has cost so far.
@@ -75,6 +78,14 @@ class BatchLoader {
   void load_state_dict(std::string_view json);
 
   LoaderStats stats() const;
+
+  /// A block that batches may be made in, such as pinned memory. It is used once, and released with
+  /// the last tensor over it: whoever gives it knows when it may be written again. May be called
+  /// while batches are made.
+  void supply(Buffer memory);
+  /// The sizes of the blocks, supplied or not, that batches took since the last call: what to
+  /// supply for those to come.
+  std::vector<std::size_t> sizes_taken();
 
   /// Starts an epoch, at the position of load_state_dict() the first time.
   std::shared_ptr<BatchStream> start();

@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "batch_out.hpp"
@@ -17,8 +19,23 @@ using namespace nb::literals;
 namespace {
 
 /// A pass through an epoch, as Python iterates it.
-struct Stream {
-  std::shared_ptr<BatchStream> batches;
+class Stream {
+ public:
+  explicit Stream(std::shared_ptr<BatchStream> batches) : batches_(std::move(batches)) {}
+  Stream(Stream&&) noexcept = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    if (!batches_) return;
+    // Its threads are waited for, and one of them may be about to release an object of Python.
+    const nb::gil_scoped_release released;
+    batches_.reset();
+  }
+
+  BatchStream& batches() noexcept { return *batches_; }
+
+ private:
+  std::shared_ptr<BatchStream> batches_;
 };
 
 class Loader {
@@ -32,7 +49,7 @@ class Loader {
   /// The next batch, or None.
   nb::object next(Stream& stream) {
     // What is at hand is taken without letting another thread in first.
-    const auto batch = without_gil([&] { return loader_.next(*stream.batches); });
+    const auto batch = without_gil([&] { return loader_.next(stream.batches()); });
     num_rows_ = batch ? batch->num_rows() : 0;
     return batch ? maker_.batch(*batch) : nb::none();
   }
@@ -60,6 +77,7 @@ BatchLoaderOptions options_from(nb::dict values) {
   get("prefetch", options.prefetch);
   get("num_threads", options.num_threads);
   get("shuffle_block", options.shuffle_block);
+  get("use_supplied_memory", options.use_supplied_memory);
   options.batch = batch_options_from(values["pad"]);
   return options;
 }
@@ -96,6 +114,15 @@ void bind_batch_loader(nb::module_& module) {
       .def("state", [](Loader& self) { return text(self.loader().state_dict()); })
       .def("load_state",
            [](Loader& self, const std::string& json) { self.loader().load_state_dict(json); })
+      .def(
+          "supply",
+          [](Loader& self, std::uintptr_t address, std::size_t size_bytes, nb::object owner) {
+            auto* begin = reinterpret_cast<std::byte*>(address);
+            self.loader().supply(
+                Buffer(std::span(begin, size_bytes), keep_alive(std::move(owner))));
+          },
+          "address"_a, "size_bytes"_a, "owner"_a)
+      .def("sizes_taken", [](Loader& self) { return self.loader().sizes_taken(); })
       .def("stats", stats_of);
 }
 

@@ -55,6 +55,7 @@ struct BatchLoader::State {
   bool resume = false;        ///< the next start goes on at `position`
   std::weak_ptr<BatchStream> newest;
   LoaderStats stats;
+  std::shared_ptr<SuppliedMemory> supplied = std::make_shared<SuppliedMemory>();
 
   EpochOrder order() const {
     const auto epoch_number = static_cast<std::uint64_t>(epoch);
@@ -73,6 +74,10 @@ BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   dataset = Dataset(dataset.state());
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
+  if (!state_->options.use_supplied_memory) return;
+  auto rows = std::make_shared<DatasetState>(*state_->dataset.state());
+  rows->pool = BufferPool(state_->supplied);
+  state_->dataset = Dataset(std::shared_ptr<const DatasetState>(std::move(rows)));
 }
 
 BatchLoader::~BatchLoader() = default;
@@ -127,6 +132,10 @@ void BatchLoader::load_state_dict(std::string_view json) {
 }
 
 LoaderStats BatchLoader::stats() const { return state_->stats; }
+
+void BatchLoader::supply(Buffer memory) { state_->supplied->supply(std::move(memory)); }
+
+std::vector<std::size_t> BatchLoader::sizes_taken() { return state_->supplied->asked(); }
 
 std::shared_ptr<BatchStream> BatchLoader::start() {
   if (!state_->resume) state_->position = 0;

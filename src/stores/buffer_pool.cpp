@@ -65,10 +65,14 @@ struct BufferPool::Blocks {
   }
 };
 
-BufferPool::BufferPool() : blocks_(std::make_shared<Blocks>()) {}
+BufferPool::BufferPool(std::shared_ptr<SuppliedMemory> supplied)
+    : blocks_(std::make_shared<Blocks>()), supplied_(std::move(supplied)) {}
 
 Buffer BufferPool::take(std::size_t size_bytes) const {
   if (size_bytes == 0) return {};
+  if (supplied_) {
+    if (auto block = supplied_->take(size_bytes)) return *block;
+  }
   const auto rounded = static_cast<std::size_t>(base::align_up(size_bytes, kPageBytes));
   Block block = blocks_->take(rounded);
   std::byte* begin = block.memory.get();

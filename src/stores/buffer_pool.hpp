@@ -5,6 +5,8 @@
 
 #include <tenfold/buffer.hpp>
 
+#include "stores/supplied_memory.hpp"
+
 namespace tenfold {
 
 /// Memory for batches that comes back when the last tensor over it dies, so that an epoch's batches
@@ -13,7 +15,8 @@ namespace tenfold {
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {
  public:
-  BufferPool();
+  /// `supplied`: has blocks that are used rather than memory of its own, each once.
+  explicit BufferPool(std::shared_ptr<SuppliedMemory> supplied = nullptr);
 
   /// `size_bytes` of uninitialised memory, aligned to 64.
   Buffer take(std::size_t size_bytes) const;
@@ -24,6 +27,7 @@ class BufferPool {
  private:
   struct Blocks;
   std::shared_ptr<Blocks> blocks_;
+  std::shared_ptr<SuppliedMemory> supplied_;
 };
 
 }  // namespace tenfold

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -60,6 +63,43 @@ TEST(BufferPool, KeepsBuffersAliveThatOutliveIt) {
   }
   kept.data()[4095] = std::byte{1};
   EXPECT_EQ(kept.data()[4095], std::byte{1});
+}
+
+TEST(BufferPool, UsesEachSuppliedBlockOnceTheSmallestThatIsLargeEnough) {
+  auto supplied = std::make_shared<SuppliedMemory>();
+  const BufferPool pool(supplied);
+  const Buffer large = Buffer::allocate(10'000);
+  const Buffer small = Buffer::allocate(1000);
+  supplied->supply(large);
+  supplied->supply(small);
+  const std::byte* in_small = pool.take(900).data();
+  EXPECT_EQ(in_small, small.data());
+  EXPECT_EQ(pool.take(900).data(), large.data());
+  EXPECT_NE(pool.take(900).data(), large.data()) << "it came back, and is not written again";
+  EXPECT_EQ(supplied->asked(), (std::vector<std::size_t>{900, 900, 900}));
+  EXPECT_TRUE(supplied->asked().empty());
+}
+
+TEST(BufferPool, ReleasesWhatWasSuppliedWithItsLastBuffer) {
+  auto supplied = std::make_shared<SuppliedMemory>();
+  const BufferPool pool(supplied);
+  std::vector<std::byte> memory(100);
+  const auto owner = std::make_shared<int>();
+  supplied->supply(Buffer(std::span(memory), owner));
+  Buffer taken = pool.take(80);
+  Buffer slice = taken.slice(8, 8);
+  taken = {};
+  EXPECT_EQ(owner.use_count(), 2) << "a slice still keeps it";
+  slice = {};
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST(BufferPool, KeepsFewSuppliedBlocks) {
+  SuppliedMemory supplied;
+  const auto owner = std::make_shared<int>();
+  std::vector<std::byte> memory(10);
+  for (int i = 0; i < 1000; ++i) supplied.supply(Buffer(std::span(memory), owner));
+  EXPECT_LE(owner.use_count(), 65);
 }
 
 TEST(BufferPool, IsSharedByThreads) {

@@ -7,7 +7,14 @@ import time
 
 from tenfold import _core
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._device import DeviceBatches, Standing, checked_device, may_pin, pinned
+from tenfold.dataset._device import (
+    DeviceBatches,
+    PinnedMemory,
+    Standing,
+    checked_device,
+    may_pin,
+    pinned,
+)
 from tenfold.dataset._padding import Padding
 from tenfold.dataset._ragged import Offsets
 
@@ -58,8 +65,8 @@ class BatchLoader:
         as_tensordict: Batches are TensorDicts.
         device: Where batches go, after `transform`. To a CUDA device the next one is copied beside
             what is computed on the present one; for that the memory must be pinned.
-        pin_memory: Batches are put into pinned memory, after `transform`; a warning and nothing
-            else without CUDA.
+        pin_memory: Batches are made in pinned memory, and what maps and `transform` made anew is
+            copied there; a warning and nothing else without CUDA.
 
     Raises:
         ValueError: For an argument out of range, or a device that is not here.
@@ -112,7 +119,12 @@ class BatchLoader:
             "shuffle_block": shuffle_block or 0,
             "pad": self._padding.of_engine,
         }
-        self._native = _core.BatchLoader(dataset._native, self._options, self._padding.ragged)
+        self._native = _core.BatchLoader(
+            dataset._native,
+            {**self._options, "use_supplied_memory": self._pin},
+            self._padding.ragged,
+        )
+        self._pinned = PinnedMemory(self._native) if self._pin else None
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -139,6 +151,8 @@ class BatchLoader:
         while (batch := self._native.next(stream)) is not None:
             begin = time.perf_counter()
             rows = self._native.num_rows()
+            if self._pinned is not None:
+                batch = self._pinned.bound(batch)
             if self.dataset._maps:
                 batch = self.dataset._mapped(batch, rows)
             batch = self._padding.after(batch)
@@ -217,6 +231,8 @@ class BatchLoader:
 
     def __repr__(self) -> str:
         shown = {key: value for key, value in self._options.items() if value and key != "pad"}
+        if residency := self._native.stats()["residency"]:
+            shown["residency"] = residency
         options = ", ".join(f"{key}={value}" for key, value in shown.items())
         return f"BatchLoader({len(self.dataset):,} rows, {options})"
 
@@ -231,6 +247,4 @@ def _for_tensordict(batch: Any) -> Any:
     return {
         key: UnbatchedTensor(value) if is_pair else _for_tensordict(value)
         for key, value in batch.items()
-        if residency := self._native.stats()["residency"]:
-            shown["residency"] = residency
     }

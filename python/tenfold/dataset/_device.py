@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 
 from tenfold._arrays import torch_or_none
 from tenfold._errors import UnsupportedError
+from tenfold.dataset._ragged import Offsets, is_jagged, jagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,9 +51,64 @@ def may_pin() -> bool:
     return False
 
 
+def pinned_block(size_bytes: int) -> Any:
+    """So much pinned memory, as a uint8 tensor."""
+    torch = torch_or_none()
+    return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+
+
+def is_pinned(tensor: Any) -> bool:
+    """Whether the memory of a torch tensor is pinned."""
+    return bool(tensor.is_pinned())
+
+
 def pinned(batch: Any) -> Any:
-    """The batch with its tensors in pinned memory."""
-    return _with_tensors(batch, lambda tensor: tensor.pin_memory())
+    """The batch with those of its tensors copied into pinned memory that are not there."""
+    return _with_tensors(batch, lambda tensor: tensor if is_pinned(tensor) else tensor.pin_memory())
+
+
+class PinnedMemory:
+    """Pinned blocks that the engine makes batches in, without a copy.
+
+    torch lends them, and lends a block again when its last tensor is gone and every copy from it
+    has ended that torch was asked for: it knows them by the storage of the tensor. So each block is
+    used for one batch, and the tensors of batches are made anew over its storage.
+
+    Args:
+        native: The engine's loader, of the option ``use_supplied_memory``.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        # By address. The engine holds those that wait, then the batch's tensors do.
+        self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def bound(self, batch: Any) -> Any:
+        """The batch, its tensors over the storages of their blocks; supplies blocks for others.
+
+        Tensors that the engine found no block for stay as they are.
+        """
+        made = _with_tensors(batch, self._bound) if self._blocks else batch
+        for size_bytes in self._native.sizes_taken():
+            block = pinned_block(1 << max(size_bytes - 1, 4095).bit_length())
+            self._blocks[block.data_ptr()] = block
+            self._native.supply(block.data_ptr(), block.nbytes, block)
+        return made
+
+    def _bound(self, tensor: Any) -> Any:
+        torch = torch_or_none()
+        if is_jagged(tensor):
+            return jagged(self._bound(tensor.values()), self._bound(tensor.offsets()))
+        address = tensor.data_ptr()
+        for begin, block in self._blocks.items():
+            if begin <= address < begin + block.nbytes:
+                return torch.empty(0, dtype=tensor.dtype).set_(
+                    block.untyped_storage(),
+                    (address - begin) // tensor.itemsize,
+                    tensor.shape,
+                    tensor.stride(),
+                )
+        return tensor
 
 
 class Standing:
@@ -144,7 +201,8 @@ def moved(batch: Any, device: Any) -> Any:
 
 def _with_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {key: _with_tensors(item, function) for key, item in value.items()}
+        made = {key: _with_tensors(item, function) for key, item in value.items()}
+        return Offsets(made) if isinstance(value, Offsets) else made
     if isinstance(value, tuple):
         items = [_with_tensors(item, function) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
 
 import tenfold
 from tenfold import BatchLoader, Dataset
-from tenfold.dataset import _device
+from tenfold.dataset import _batch_loader, _device
 
 ROWS = 1000
 
@@ -115,6 +117,124 @@ def test_an_error_comes_with_its_own_batch(ds: Dataset) -> None:
     assert next(batches)["id"].tolist() == [2, 3]
     with pytest.raises(RuntimeError, match="mine"):
         next(batches)
+
+
+class FakePinned:
+    """Pinned memory that is none: which blocks there are, and what was copied into some."""
+
+    def __init__(self) -> None:
+        self.blocks: list[weakref.ref[torch.Tensor]] = []
+        self.num_copied = 0
+
+    def block(self, size_bytes: int) -> torch.Tensor:
+        block = torch.empty(size_bytes, dtype=torch.uint8)
+        self.blocks.append(weakref.ref(block.untyped_storage()))
+        return block
+
+    def storages(self) -> set[int]:
+        return {storage.data_ptr() for ref in self.blocks if (storage := ref()) is not None}
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        if tensor.is_nested:
+            tensor = tensor.values()
+        return tensor.untyped_storage().data_ptr() in self.storages()
+
+    def pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.num_copied += 1
+        return tensor.clone()
+
+
+@pytest.fixture
+def pinned(monkeypatch: pytest.MonkeyPatch) -> FakePinned:
+    fake = FakePinned()
+    monkeypatch.setattr(_batch_loader, "may_pin", lambda: True)
+    monkeypatch.setattr(_device, "pinned_block", fake.block)
+    monkeypatch.setattr(_device, "is_pinned", fake.is_pinned)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: fake.pin_memory(tensor))
+    return fake
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_batches_are_made_in_pinned_memory(
+    ds: Dataset, pinned: FakePinned, num_threads: int
+) -> None:
+    options = {"batch_size": 10, "shuffle": True, "num_threads": num_threads}
+    loader = BatchLoader(ds, pin_memory=True, **options)
+    plain = BatchLoader(ds, **options)
+    for _ in range(2):
+        for batch, expected in zip(loader, plain, strict=True):
+            assert batch.keys() == expected.keys()
+            assert torch.equal(batch["x"], expected["x"])
+            assert torch.equal(batch["frame"], expected["frame"])
+            assert torch.equal(batch["half"], expected["half"])
+            assert torch.equal(batch["camera"]["gain"], expected["camera"]["gain"])
+    # Only those were copied that were made before the first was handed out.
+    num_fields = 6
+    assert pinned.num_copied <= 5 * num_fields
+    pinned.num_copied = 0
+    batches = list(loader)
+    assert pinned.num_copied == 0
+    assert len({batch["x"].untyped_storage().data_ptr() for batch in batches}) == len(batches)
+    assert all(pinned.is_pinned(batch["x"]) for batch in batches)
+
+
+def test_a_pinned_block_is_never_written_again(ds: Dataset, pinned: FakePinned) -> None:
+    """Whoever copies from it, and has no tensor over it any more, may not be through yet."""
+    seen: set[int] = set()
+    held = []
+    for batch in BatchLoader(ds, 10, pin_memory=True):
+        storage = batch["id"].untyped_storage()
+        if storage.data_ptr() in pinned.storages():
+            assert storage.data_ptr() not in seen
+            seen.add(storage.data_ptr())
+            held.append(storage)  # so that no new block can have its address
+    assert len(seen) > 90
+
+
+def test_pinned_blocks_go_with_their_batches(ds: Dataset, pinned: FakePinned) -> None:
+    loader = BatchLoader(ds, 10, pin_memory=True)
+    for _ in range(3):
+        for _batch in loader:
+            pass
+    assert len(pinned.storages()) <= 8
+    del loader, _batch
+    assert not pinned.storages()
+
+
+def test_what_a_transform_makes_is_pinned_too(ds: Dataset, pinned: FakePinned) -> None:
+    loader = BatchLoader(
+        ds, 100, pin_memory=True, transform=lambda b: {"x": b["x"], "y": b["x"] * 2}
+    )
+    list(loader)
+    pinned.num_copied = 0
+    for batch in loader:
+        assert torch.equal(batch["y"], batch["x"] * 2)
+    assert pinned.num_copied == len(loader)
+    list(BatchLoader(ds, 100, pin_memory=True, as_tensordict=True))
+
+
+@pytest.mark.parametrize("pad", [None, 0, "offsets"])
+def test_rows_of_unequal_length_are_made_in_pinned_memory(
+    tmp_path: Path, pinned: FakePinned, pad: object
+) -> None:
+    rows = [{"t": list(range(i % 7)), "s": "x" * (i % 5)} for i in range(300)]
+    ds = tenfold.ingest(rows, tmp_path / "rows", progress=False)
+    loader = BatchLoader(ds, 10, shuffle=True, pad=pad, pin_memory=True)
+    list(loader)
+    pinned.num_copied = 0
+    plain = BatchLoader(ds, 10, shuffle=True, pad=pad)
+    plain.set_epoch(1)
+    for batch, expected in zip(loader, plain, strict=True):
+        assert batch["s"] == expected["s"]
+        assert type(batch["t"]) is type(expected["t"])
+        if pad is None:
+            assert torch.equal(batch["t"].values(), expected["t"].values())
+            assert torch.equal(batch["t"].offsets(), expected["t"].offsets())
+        elif pad == 0:
+            assert torch.equal(batch["t"], expected["t"])
+        else:
+            assert torch.equal(batch["t"]["values"], expected["t"]["values"])
+    assert pinned.num_copied <= 10
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
