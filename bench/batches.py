@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import itertools
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import tensordict
 import torch
-from harness import Contender, Goal, Result, compare, drop_caches
+from harness import Contender, Goal, Result, Timing, compare, drop_caches, load_raw
 
 import tenfold
 
@@ -66,6 +70,33 @@ def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
         yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
 
 
+def _bare_copies(columns: dict[str, torch.Tensor], count: int) -> Callable[[], None]:
+    """Copies `count` batches of rows that were chosen before, and does nothing else."""
+    raw = load_raw()
+    rows = torch.randint(0, len(next(iter(columns.values()))), (count, BATCH))
+    outputs = [
+        torch.empty(BATCH, *column.shape[1:], dtype=column.dtype) for column in columns.values()
+    ]
+    pointers = ctypes.c_void_p * len(columns)
+    sources = pointers(*[column.data_ptr() for column in columns.values()])
+    targets = pointers(*[output.data_ptr() for output in outputs])
+    sizes = (ctypes.c_size_t * len(columns))(*[output[0].nbytes for output in outputs])
+
+    def copy() -> None:
+        for chosen in rows:
+            raw.raw_gather_rows(
+                ctypes.c_size_t(BATCH),
+                ctypes.c_void_p(chosen.data_ptr()),
+                ctypes.c_size_t(len(columns)),
+                sources,
+                sizes,
+                targets,
+            )
+        outputs[0].sum()  # they live as long
+
+    return copy
+
+
 class _Rows(torch.utils.data.Dataset):
     """A data set as people write it: a dict of tensors a row."""
 
@@ -100,6 +131,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
         return _endless(tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=num_threads))
 
     count = 400
+    bare = _bare_copies(columns, count)
     single, several = loader(1), loader(2)
     ours_stock = _shuffled_loader(dataset, ROWS, collate_fn=tenfold.collate)
     rows_stock = _shuffled_loader(_Rows(columns), ROWS)
@@ -112,6 +144,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
             "index_select a field, 1 thread": Contender(
                 lambda: _take(_by_hand(columns, ROWS, count), count), one_thread
             ),
+            "bare row copies in C++, 1 thread": Contender(bare),
             "tensordict td[index]": Contender(
                 lambda: [upstream[torch.randint(0, ROWS, (BATCH,))] for _ in range(count)],
                 lambda: torch.set_num_threads(threads),
@@ -121,6 +154,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
         },
         [
             Goal("BatchLoader, 1 thread", "index_select a field, 1 thread", 1.6),
+            Goal("BatchLoader, 1 thread", "bare row copies in C++, 1 thread", 0.85),
             Goal("BatchLoader, 1 thread", "tensordict td[index]", 4.5),
             Goal("BatchLoader, 1 thread", "DataLoader over rows", 60),
             Goal("DataLoader over a tenfold Dataset", "DataLoader over rows", 20),
@@ -341,6 +375,9 @@ def views(work: Path, repetitions: int) -> Result:
         "concat of two halves": batches(
             tenfold.concat([dataset.range(0, half), dataset.range(half, ROWS)])
         ),
+        "mix of two halves": batches(
+            tenfold.mix([dataset.range(0, half), dataset.range(half, ROWS)], [1, 1])
+        ),
     }
     return compare(
         "views",
@@ -354,4 +391,47 @@ def views(work: Path, repetitions: int) -> Result:
     )
 
 
-ALL = [batches_cached, first_batch, frames_cached, frames_cold, ragged, order, views]
+def _held() -> dict[str, float]:
+    """What this process holds: MiB of memory of its own, descriptors, maps."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    own = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+    return {
+        "MiB of memory of its own": own / 1024,
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        "maps": len(Path("/proc/self/maps").read_text().splitlines()),
+    }
+
+
+def steady(work: Path, repetitions: int) -> Result:
+    """20 epochs by one loader; what is held after the third must be held after the last."""
+    dataset = tenfold.Dataset(transitions(work)).range(0, 200_000)
+    loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
+    starts = Timing()
+    epochs = Timing()
+    held = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        batches = iter(loader)
+        starts.seconds.append(time.perf_counter() - begin)
+        for _batch in batches:
+            pass
+        epochs.seconds.append(time.perf_counter() - begin)
+        gc.collect()
+        held.append(_held())
+    result = Result(
+        "steady",
+        "20 epochs of 200,000 shuffled rows of 8 fields",
+        {"iter(loader)": starts, "an epoch": epochs},
+        [Goal("iter(loader)", at_most_seconds=0.01)],
+    )
+    for what, first in held[2].items():
+        growth = held[-1][what] / first - 1
+        verdict = "met" if growth <= 0.02 else "**missed**"
+        result.notes.append(
+            f"{what}: {first:.0f} after the 3rd epoch, {held[-1][what]:.0f} after the 20th "
+            f"({growth:+.1%}, wanted <= 2 %): {verdict}"
+        )
+    return result
+
+
+ALL = [batches_cached, first_batch, frames_cached, frames_cold, ragged, order, views, steady]

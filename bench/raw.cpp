@@ -181,4 +181,20 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
+// Row rows[i] of each column to the i-th place of its output: what any loader must do at least.
+void raw_gather_rows(std::size_t num_rows, const std::int64_t* rows, std::size_t num_columns,
+                     const char* const* from, const std::size_t* row_bytes, char* const* to) {
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t c = 0; c < num_columns; ++c) {
+    const std::size_t size = row_bytes[c];
+    const auto row = [&](std::size_t i) {
+      return from[c] + static_cast<std::size_t>(rows[std::min(i, num_rows - 1)]) * size;
+    };
+    for (std::size_t i = 0; i < num_rows; ++i) {
+      for (std::size_t at = 0; at < size; at += 64) __builtin_prefetch(row(i + kAhead) + at);
+      std::memcpy(to[c] + i * size, row(i), size);
+    }
+  }
+}
+
 }  // extern "C"
