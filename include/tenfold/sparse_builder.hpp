@@ -43,6 +43,13 @@ class SparseBuilder {
   /// All entries of a matrix of the same shape and dtype, in bounded memory.
   void add(const SparseMatrix& matrix);
 
+  /// Makes it a matrix of another shape. Throws Error(invalid_argument) if a coordinate that was
+  /// added is outside.
+  void resize(std::int64_t num_rows, std::int64_t num_cols);
+  /// The smallest shape that all coordinates fit.
+  std::int64_t rows_needed() const noexcept;
+  std::int64_t cols_needed() const noexcept;
+
   /// The matrix, in memory or over files without a name that go with it. Once. Throws
   /// Error(invalid_argument) for entries of the same coordinate that may not be summed,
   /// Error(unsupported) if their dtype has no sum, Error(io) with errno ECANCELED if `monitor`

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <tenfold/io.hpp>
@@ -12,6 +13,7 @@
 namespace tenfold {
 
 struct SparseState;
+class SparseGrowth;
 
 /// How the entries of a matrix are stored, by torch's and scipy's names.
 enum class SparseLayout : std::uint8_t {
@@ -53,7 +55,7 @@ struct SparseRows {
 /// all indices are read: to_layout() first. Entries that are 0 are kept. Whatever a file says, no
 /// call reads or writes outside of its memory: what is used is checked, else Error(corrupt).
 ///
-/// Thread safety: all const members may be called from any thread.
+/// Thread safety: all members may be called from any thread, also while one thread appends.
 class SparseMatrix {
  public:
   /// Throws what open() throws, Error(invalid_argument) if it is no sparse matrix, Error(corrupt)
@@ -67,13 +69,13 @@ class SparseMatrix {
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
-  SparseLayout layout() const noexcept;
-  std::int64_t num_rows() const noexcept;
-  std::int64_t num_cols() const noexcept;
+  SparseLayout layout() const;
+  std::int64_t num_rows() const;
+  std::int64_t num_cols() const;
   /// Entries that are stored.
-  std::int64_t nnz() const noexcept;
-  DType dtype() const noexcept;
-  DType index_dtype() const noexcept;
+  std::int64_t nnz() const;
+  DType dtype() const;
+  DType index_dtype() const;
 
   /// The element, 0-d. Throws Error(invalid_argument) if it is out of range.
   Tensor at(std::int64_t row, std::int64_t column) const;
@@ -89,17 +91,37 @@ class SparseMatrix {
   void check() const;
 
   /// The parts, by torch's names.
-  const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
+  TensorDict tree() const;
   /// Where it was opened, for messages; "sparse matrix" in memory.
-  const std::string& where() const noexcept TENFOLD_LIFETIMEBOUND;
+  std::string where() const;
 
   /// tenfold::save() of tree(): whole or not at all.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  std::shared_ptr<const SparseState> state() const noexcept { return state_; }
+  // Rows are added by a handle that was opened with Mode::write_through, in layout csr, of a
+  // folder; others throw Error(unsupported).
+
+  /// Adds the rows of `rows`, of as many columns and the same dtype, behind those there are. They
+  /// are visible, all at once, to whoever opens or refreshes the matrix afterwards, and survive the
+  /// death of this process; a power loss only after flush(). Throws Error(invalid_argument) for
+  /// rows that do not fit, Error(io) if another process adds rows (EBUSY) or the disk is full; with
+  /// nothing appended.
+  void append_rows(const SparseMatrix& rows);
+  /// Brings all rows to the device.
+  void flush();
+  /// flush(); afterwards another process may append. Reading goes on, appending throws.
+  void close();
+  /// Sees the rows that others have added since it was opened.
+  void refresh();
+
+  /// The rows as they are now, which stay as they are when others come.
+  std::shared_ptr<const SparseState> state() const;
 
  private:
-  std::shared_ptr<const SparseState> state_;
+  SparseGrowth& growth(const char* what) const;
+
+  std::shared_ptr<const SparseState> state_;  ///< of a matrix without a path
+  std::shared_ptr<SparseGrowth> growth_;
 };
 
 }  // namespace tenfold

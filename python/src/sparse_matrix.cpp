@@ -127,6 +127,11 @@ struct Builder {
   void add_matrix(const SparseMatrix& matrix) {
     without_gil([&] { builder->add(matrix); });
   }
+  /// Rows or columns below 0: as many as the coordinates need.
+  void resize(std::int64_t num_rows, std::int64_t num_cols) {
+    builder->resize(num_rows < 0 ? builder->rows_needed() : num_rows,
+                    num_cols < 0 ? builder->cols_needed() : num_cols);
+  }
   SparseMatrix finish(nb::object progress) {
     return monitored(std::move(progress),
                      [&](Monitor* monitor) { return builder->finish(monitor); });
@@ -154,6 +159,13 @@ void bind_sparse_matrix(nb::module_& module) {
       .def("check", [](const SparseMatrix& self) { without_gil([&] { self.check(); }); })
       .def("part", part_of, "part"_a)
       .def("tree", [](const SparseMatrix& self) { return NodeHandle{self.tree()}; })
+      .def("append_rows",
+           [](SparseMatrix& self, const SparseMatrix& rows) {
+             without_gil([&] { self.append_rows(rows); });
+           })
+      .def("flush", [](SparseMatrix& self) { without_gil([&] { self.flush(); }); })
+      .def("close", [](SparseMatrix& self) { without_gil([&] { self.close(); }); })
+      .def("refresh", [](SparseMatrix& self) { without_gil([&] { self.refresh(); }); })
       .def("save", save_matrix, "path"_a, "format"_a, "durable"_a, "checksums"_a, "num_threads"_a,
            "overwrite"_a, "progress"_a.none());
   nb::class_<Builder>(module, "SparseBuilder")
@@ -163,6 +175,7 @@ void bind_sparse_matrix(nb::module_& module) {
            "memory_bytes"_a, "folder"_a.none())
       .def("add", &Builder::add, "chunk"_a)
       .def("add_matrix", &Builder::add_matrix, "matrix"_a)
+      .def("resize", &Builder::resize, "num_rows"_a, "num_cols"_a)
       .def("finish", &Builder::finish, "progress"_a.none());
 }
 

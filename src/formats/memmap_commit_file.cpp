@@ -12,6 +12,7 @@
 #include "formats/commit.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
+#include "formats/memmap_row_count.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -46,7 +47,7 @@ CommitPage read_page(const os::File& file) {
 /// The rows that meta.json counts.
 std::uint64_t rows_in_meta(const os::File& meta) {
   const NodeMeta node = parse_meta(meta.read_all(kMaxMetaBytes), meta.display());
-  if (!node.batch_size.empty()) return static_cast<std::uint64_t>(node.batch_size[0]);
+  if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
   throw Error(ErrorCode::invalid_argument,
               meta.display() + ": batch_size: expected [N] of a data set, found []");
 }

@@ -37,7 +37,8 @@ Value* member(Value& object, std::string_view key) {
 
 void set_length(Value* shape, std::uint64_t length) {
   auto& lengths = std::get<Value::List>(shape->data()).items;
-  lengths.front() = Value(static_cast<std::int64_t>(length));
+  // A sparse matrix has no batch size.
+  if (!lengths.empty()) lengths.front() = Value(static_cast<std::int64_t>(length));
 }
 
 /// What meta.json counts of each of its tensors: key -> bytes.
@@ -207,6 +208,13 @@ void GrowingFolder::begin_checksums() {
   if (too_far) write_checksums(false);
 }
 
+/// Files that are written anew as rows come.
+std::vector<std::string> GrowingFolder::metadata_names() const {
+  std::vector<std::string> names = {meta_name(), values_path(meta_name())};
+  if (edit_notes_) names.emplace_back(kNotesName);
+  return names;
+}
+
 void GrowingFolder::write_checksums(bool with_metadata) {
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) {
@@ -218,13 +226,16 @@ void GrowingFolder::write_checksums(bool with_metadata) {
   }
   std::unordered_map<std::string, std::vector<ChecksumLine>> of_leaves;
   for (const OpenLeaf& open : leaves_) of_leaves[path_of(open.leaf)];
-  const std::string metas[] = {meta_name(), values_path(meta_name())};
+  const std::vector<std::string> metas = metadata_names();
+  const auto is_meta = [&](const std::string& name) {
+    return std::find(metas.begin(), metas.end(), name) != metas.end();
+  };
   std::vector<ChecksumLine> kept;
   for (const ChecksumLine& line : edit.lines()) {
     const auto leaf = of_leaves.find(line.path);
     if (leaf != of_leaves.end()) {
       leaf->second.push_back(line);
-    } else if (line.path != metas[0] && line.path != metas[1]) {
+    } else if (!is_meta(line.path)) {
       kept.push_back(line);
     }
   }
@@ -236,9 +247,11 @@ void GrowingFolder::write_checksums(bool with_metadata) {
   }
   if (with_metadata) {
     for (const std::string& name : metas) {
+      const bool is_of_values = name == values_path(meta_name());
       const os::Directory values = os::Directory::try_open_at(root_, std::string(kValuesName));
-      if (name != metas[0] && !values.valid()) continue;
-      const os::File file = os::File::open_read_at(name == metas[0] ? root_ : values, meta_name());
+      if (is_of_values && !values.valid()) continue;
+      const os::File file = is_of_values ? os::File::open_read_at(values, meta_name())
+                                         : os::File::open_read_at(root_, name);
       add_lines_of(file, name, kept);
     }
   }
@@ -262,8 +275,9 @@ void GrowingFolder::write_meta(const Path& folder, bool unbatched) {
                                           "\": expected it there, as when the data set was "
                                           "opened, found it gone; another tool wrote the file");
     }
-    set_length(member(*entry, "shape"),
-               unbatched ? leaf.size_bytes / leaf.row_bytes : state().num_rows);
+    set_length(member(*entry, "shape"), unbatched || leaf.counts_itself
+                                            ? leaf.size_bytes / leaf.row_bytes
+                                            : state().num_rows);
   }
   const std::string text = to_json(document);
   if (text == before) return;
@@ -298,8 +312,24 @@ void GrowingFolder::flush() {
   is_dirty_ = false;
 }
 
+void GrowingFolder::write_notes() {
+  if (!edit_notes_) return;
+  const os::File file = os::File::open_read_at(root_, std::string(kNotesName));
+  const std::string before = file.read_all(kMaxMetaBytes);
+  const std::string text = edit_notes_(before);
+  if (text == before) return;
+  if (has_checksums_ && !metadata_waits_) {
+    write_checksums(false);
+    metadata_waits_ = true;
+  }
+  FileReplacement replacement(path_ / std::string(kNotesName));
+  replacement.file().write_at(0, std::as_bytes(std::span(text)));
+  replacement.publish(true);
+}
+
 void GrowingFolder::close() {
   flush();
+  write_notes();
   if (capacity() == 0) {
     for (OpenLeaf& open : leaves_) {
       // What an append that failed has left.

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/io.hpp>
@@ -20,6 +22,7 @@ struct GrowingLeaf {
   std::string key;
   std::string file;              ///< its name, in the folder or, if unbatched, in `%values`
   bool is_unbatched = false;     ///< rows of unequal length, counted by another tensor
+  bool counts_itself = false;    ///< its length is no number of rows, as those of unbatched ones
   std::uint64_t row_bytes = 0;   ///< of one index of its first dimension
   std::uint64_t size_bytes = 0;  ///< committed
 };
@@ -43,6 +46,11 @@ class GrowingFolder {
   GrowingFolder(const GrowingFolder&) = delete;
   GrowingFolder& operator=(const GrowingFolder&) = delete;
   ~GrowingFolder();
+
+  /// close() makes of the notes what `edit` makes of their text.
+  void edit_notes(std::function<std::string(const std::string&)> edit) {
+    edit_notes_ = std::move(edit);
+  }
 
   const CommitState& state() const noexcept { return commit_.state(); }
   std::uint64_t capacity() const noexcept { return commit_.capacity(); }
@@ -73,8 +81,10 @@ class GrowingFolder {
   void write_slots(OpenLeaf& leaf, std::uint64_t first_row, std::uint64_t num_rows,
                    std::span<const std::byte> bytes);
   void begin_checksums();
+  std::vector<std::string> metadata_names() const;
   void write_checksums(bool with_metadata);
   void write_meta(const Path& folder, bool unbatched);
+  void write_notes();
   std::string path_of(const GrowingLeaf& leaf) const;
 
   Path path_;
@@ -82,6 +92,7 @@ class GrowingFolder {
   CommitFile commit_;
   std::vector<OpenLeaf> leaves_;
   std::uint64_t process_;
+  std::function<std::string(const std::string&)> edit_notes_;
   bool files_are_new_ = false;   ///< entries of folders wait for a sync
   bool is_dirty_ = false;        ///< rows were added since the last flush
   bool has_checksums_ = false;   ///< `%checksums` is there and whole

@@ -12,6 +12,7 @@
 #include "core/node.hpp"
 #include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_keys.hpp"
+#include "formats/memmap_row_count.hpp"
 #include "formats/memmap_source.hpp"
 
 namespace tenfold::memmap_folder {
@@ -217,6 +218,7 @@ class NodeBuilder {
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->live_rows();
   if (!rows || !place.note_path.empty()) return;
+  if (count_sparse_rows(meta, *rows, *place.folder)) return;
   if (meta.batch_size.empty() || meta.batch_size[0] > *rows) {
     const std::string where = place.folder->display() + "/" + std::string(kCommitName);
     warn(where + ": rows: expected at least those of meta.json, " +
@@ -257,6 +259,15 @@ void sort_positions(std::vector<Node::Entry>& entries) {
   entries = std::move(sorted);
 }
 
+/// Rows that were appended to a matrix are in the notes when its writer closes it.
+void take_sparse_rows(Node& node) {
+  if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
+  const std::size_t ends = node.find(kRowEnds);
+  const Leaf* leaf = ends == Node::npos ? nullptr : node.leaf_at(ends);
+  if (leaf == nullptr || leaf->shape().size() != 1 || leaf->shape()[0] < 1) return;
+  node.info.dense_shape[0] = leaf->shape()[0] - 1;
+}
+
 void apply_container(const NodePlace& place, Node& node) {
   const Notes& notes = place.store->notes();
   const auto note = notes.nodes.find(place.note_path);
@@ -273,6 +284,7 @@ void apply_container(const NodePlace& place, Node& node) {
   keys.reserve(node.entries.size());
   for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
   apply_node_note(notes, place.note_path, keys, node.info);
+  if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   // The device is a TensorDict's own; a container has none.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }

@@ -180,6 +180,7 @@ void find_live_rows(Folder& folder, Store& store) {
   if (!folder.may_grow()) return;
   const auto page = read_commit_page(folder);
   if (!page) return;
+  store.set_grows();
   if (const CommitState* state = state_now(*page)) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }

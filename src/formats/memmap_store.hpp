@@ -53,6 +53,9 @@ class Store {
   /// Rows that the root has now, if `%commit` says so rather than meta.json.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
+  /// Rows are being added to the root, or were when a writer died.
+  bool grows() const noexcept { return grows_; }
+  void set_grows() noexcept { grows_ = true; }
 
   /// The notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
@@ -93,6 +96,7 @@ class Store {
   std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
   Arena arena_;
   std::optional<std::int64_t> live_rows_;
+  bool grows_ = false;
   std::mutex links_mutex_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;
 };

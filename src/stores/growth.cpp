@@ -53,7 +53,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   if (role.is_unbatched && role.row_bytes == 0) {
     refuse(path, where + "elements of 0 bytes cannot be counted: expected at least one");
   }
-  return {role.key[0], source->file_of(leaf), role.is_unbatched, role.row_bytes, 0};
+  return {role.key[0], source->file_of(leaf), role.is_unbatched, false, role.row_bytes, 0};
 }
 
 /// The bytes of an unbatched leaf that the rows need: where the last of them ends.

@@ -219,6 +219,10 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
   const bool is_narrow =
       state.places.dtype() == DType::int32 && count <= std::numeric_limits<std::int32_t>::max();
   const DType dtype = is_narrow ? DType::int32 : DType::int64;
+  if (num_rows == std::numeric_limits<std::int64_t>::max()) {
+    throw Error(ErrorCode::invalid_argument,
+                state.where + ": rows: expected fewer than 2^63 - 1 in csr, found as many");
+  }
   IndexWriter ends(dtype, {num_rows + 1});
   IndexWriter indices(dtype, {count});
   std::int64_t row = 0;

@@ -115,6 +115,8 @@ struct SparseBuilder::State {
     entry.line = line;
     entry.place = place;
     std::memcpy(entry.value.data(), value, value_bytes);
+    lines_needed = std::max(lines_needed, line + 1);
+    places_needed = std::max(places_needed, place + 1);
     ++num_entries;
   }
   void sort_run();
@@ -131,6 +133,8 @@ struct SparseBuilder::State {
   Spool runs;
   std::vector<std::uint64_t> run_ends;  ///< in bytes
   std::uint64_t num_entries = 0;
+  std::int64_t lines_needed = 0;
+  std::int64_t places_needed = 0;
   bool finished = false;
 };
 
@@ -330,12 +334,30 @@ void SparseBuilder::add(const SparseMatrix& matrix) {
            ", found [" + std::to_string(matrix.num_rows()) + ", " +
            std::to_string(matrix.num_cols()) + "] and " + std::string(name(matrix.dtype())));
   }
-  const std::byte* values = matrix.state()->values.raw_data();
-  const bool swap = state.by_column() != (matrix.layout() == SparseLayout::csc);
-  for_each_entry(*matrix.state(), [&](std::int64_t line, std::int64_t place, std::int64_t number) {
+  const auto source = matrix.state();
+  const std::byte* values = source->values.raw_data();
+  const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
+  for_each_entry(*source, [&](std::int64_t line, std::int64_t place, std::int64_t number) {
     state.push(swap ? place : line, swap ? line : place,
                values + static_cast<std::size_t>(number) * state.value_bytes);
   });
+}
+
+std::int64_t SparseBuilder::rows_needed() const noexcept {
+  return state_->by_column() ? state_->places_needed : state_->lines_needed;
+}
+std::int64_t SparseBuilder::cols_needed() const noexcept {
+  return state_->by_column() ? state_->lines_needed : state_->places_needed;
+}
+
+void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
+  if (num_rows < rows_needed() || num_cols < cols_needed()) {
+    refuse("shape: expected at least [" + std::to_string(rows_needed()) + ", " +
+           std::to_string(cols_needed()) + "], which the coordinates need, found [" +
+           std::to_string(num_rows) + ", " + std::to_string(num_cols) + "]");
+  }
+  state_->num_rows = num_rows;
+  state_->num_cols = num_cols;
 }
 
 SparseMatrix SparseBuilder::finish(Monitor* monitor) {

@@ -9,16 +9,11 @@
 #include <tenfold/error.hpp>
 
 #include "core/sparse.hpp"
+#include "stores/sparse_growth.hpp"
 #include "stores/sparse_state.hpp"
 
 namespace tenfold {
 namespace {
-
-TensorDict open_node(const Path& path, Mode mode) {
-  OpenOptions options;
-  options.mode = mode;
-  return open(path, options);
-}
 
 void require_inside(const SparseState& state, const char* what, std::int64_t index,
                     std::int64_t length) {
@@ -89,9 +84,26 @@ SparseRows lines_as_columns(const SparseState& state, std::span<const std::int64
 
 }  // namespace
 
-SparseMatrix::SparseMatrix(const Path& path, Mode mode) : SparseMatrix(open_node(path, mode)) {}
+SparseMatrix::SparseMatrix(const Path& path, Mode mode)
+    : growth_(std::make_shared<SparseGrowth>(path, mode)) {}
 
 SparseMatrix::SparseMatrix(TensorDict node) : state_(sparse_state_of(std::move(node))) {}
+
+std::shared_ptr<const SparseState> SparseMatrix::state() const {
+  return growth_ ? growth_->state() : state_;
+}
+
+SparseGrowth& SparseMatrix::growth(const char* what) const {
+  if (growth_) return *growth_;
+  throw Error(ErrorCode::unsupported,
+              "sparse matrix: " + std::string(what) +
+                  ": expected one that was opened from a path, found one in memory; save it first");
+}
+
+void SparseMatrix::append_rows(const SparseMatrix& rows) { growth("append_rows").append(rows); }
+void SparseMatrix::flush() { growth("flush").flush(); }
+void SparseMatrix::close() { growth("close").close(); }
+void SparseMatrix::refresh() { growth("refresh").refresh(); }
 
 SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
                                     std::int64_t num_cols, std::span<const Tensor> parts) {
@@ -119,24 +131,25 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
   }
 }
 
-SparseLayout SparseMatrix::layout() const noexcept { return state_->layout; }
-std::int64_t SparseMatrix::num_rows() const noexcept { return state_->num_rows; }
-std::int64_t SparseMatrix::num_cols() const noexcept { return state_->num_cols; }
-std::int64_t SparseMatrix::nnz() const noexcept { return state_->nnz; }
-DType SparseMatrix::dtype() const noexcept { return state_->values.dtype(); }
-DType SparseMatrix::index_dtype() const noexcept { return state_->places.dtype(); }
-const TensorDict& SparseMatrix::tree() const noexcept { return state_->tree; }
-const std::string& SparseMatrix::where() const noexcept { return state_->where; }
+SparseLayout SparseMatrix::layout() const { return state()->layout; }
+std::int64_t SparseMatrix::num_rows() const { return state()->num_rows; }
+std::int64_t SparseMatrix::num_cols() const { return state()->num_cols; }
+std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
+DType SparseMatrix::dtype() const { return state()->values.dtype(); }
+DType SparseMatrix::index_dtype() const { return state()->places.dtype(); }
+TensorDict SparseMatrix::tree() const { return state()->tree; }
+std::string SparseMatrix::where() const { return state()->where; }
 
 Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
-  const SparseState& state = *state_;
+  const auto held = this->state();
+  const SparseState& state = *held;
   require_inside(state, "row", row, state.num_rows);
   require_inside(state, "column", column, state.num_cols);
   const bool by_column = state.layout == SparseLayout::csc;
   const std::int64_t line = by_column ? column : row;
   const std::int64_t place = by_column ? row : column;
   const LineExtent extent = extents_of(state, std::span(&line, 1)).front();
-  Tensor element = Tensor::zeros(dtype(), {});
+  Tensor element = Tensor::zeros(state.values.dtype(), {});
   const auto find = [&](const auto* places) {
     const auto* end = places + extent.end;
     const auto* found = std::lower_bound(places + extent.begin, end, place);
@@ -154,25 +167,28 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
 }
 
 SparseRows SparseMatrix::rows(std::span<const std::int64_t> rows, RowsLayout layout) const {
-  require_inside(*state_, "row", rows, state_->num_rows);
-  if (state_->layout == SparseLayout::csc) return gather_across(*state_, rows, layout, true);
-  return lines_as_rows(*state_, rows, layout);
+  const auto state = this->state();
+  require_inside(*state, "row", rows, state->num_rows);
+  if (state->layout == SparseLayout::csc) return gather_across(*state, rows, layout, true);
+  return lines_as_rows(*state, rows, layout);
 }
 
 SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout layout) const {
-  require_inside(*state_, "column", columns, state_->num_cols);
-  if (state_->layout == SparseLayout::csc) return lines_as_columns(*state_, columns, layout);
-  return gather_across(*state_, columns, layout, false);
+  const auto state = this->state();
+  require_inside(*state, "column", columns, state->num_cols);
+  if (state->layout == SparseLayout::csc) return lines_as_columns(*state, columns, layout);
+  return gather_across(*state, columns, layout, false);
 }
 
 void SparseMatrix::check() const {
-  if (state_->is_sound.load(std::memory_order_acquire)) return;
-  require_sound_sparse(state_->tree, state_->where);
-  state_->is_sound.store(true, std::memory_order_release);
+  const auto state = this->state();
+  if (state->is_sound.load(std::memory_order_acquire)) return;
+  require_sound_sparse(state->tree, state->where);
+  state->is_sound.store(true, std::memory_order_release);
 }
 
 Path SparseMatrix::save(const Path& path, const SaveOptions& options) const {
-  return tenfold::save(state_->tree, path, options);
+  return tenfold::save(tree(), path, options);
 }
 
 }  // namespace tenfold

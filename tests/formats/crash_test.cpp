@@ -18,6 +18,7 @@
 
 #include <tenfold/dataset.hpp>
 #include <tenfold/memmap.hpp>
+#include <tenfold/sparse_builder.hpp>
 #include <tenfold/tensordict.hpp>
 
 #include "formats/commit.hpp"
@@ -247,6 +248,31 @@ Found which_ingested(const fs::path& path) {
   return is('o') ? Found::old_version : is('n') ? Found::new_version : Found::neither;
 }
 
+/// The diagonal of a matrix, of as many rows as the character's code.
+void save_matrix(const fs::path& path, char version, bool durable) {
+  const std::int64_t length = version;
+  SparseBuilder builder(length, length, DType::int64, {.temporary_folder = path.parent_path()});
+  for (std::int64_t i = length - 1; i >= 0; --i) {
+    const Tensor number = Tensor::from(std::span<const std::int64_t>(&i, 1));
+    builder.add(number, number, number);
+  }
+  builder.finish().save(path, {.durable = durable, .num_threads = 1});
+}
+
+Found which_matrix(const fs::path& path) {
+  recover_folder(path);
+  if (!fs::exists(path)) return Found::absent;
+  if (!kMemmapFolder.verify(path, {}).ok()) return Found::neither;
+  const SparseMatrix m(path);
+  m.check();
+  for (std::int64_t i = 0; i < m.num_rows(); ++i) {
+    if (*m.at(i, i).data<std::int64_t>() != i) return Found::neither;
+  }
+  return m.num_rows() == 'o'   ? Found::old_version
+         : m.num_rows() == 'n' ? Found::new_version
+                               : Found::neither;
+}
+
 /// As on a file system that cannot exchange two names.
 class WithoutExchange {
  public:
@@ -324,6 +350,8 @@ std::vector<CrashCase> crash_cases() {
        [](const Path& path) { return which_tree(kSafetensorsSharded, index_in(path)); }},
       {"Ingest", "data", [](const Path& path) { ingest_rows(path, 'o', false); },
        [](const Path& path, bool durable) { ingest_rows(path, 'n', durable); }, which_ingested},
+      {"SparseMatrix", "m", [](const Path& path) { save_matrix(path, 'o', false); },
+       [](const Path& path, bool durable) { save_matrix(path, 'n', durable); }, which_matrix},
       {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
        [](const Path& path) { return which_tree(kTorchFile, path); }},

@@ -11,9 +11,11 @@ from tenfold.sparse import _handing_out, _taking_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any, Literal
+
+    from typing_extensions import Self
 
     from tenfold._io import Mode, PathLike, Progress
 
@@ -54,7 +56,7 @@ class SparseMatrix:
 
     Args:
         source: A path, in any format that holds sparse tensors, or an opened node of one.
-        mode: ``"r"``: the file never changes.
+        mode: ``"r"``: the file never changes. ``"r+"``: rows can be added (`append_rows`).
 
     Raises:
         FileNotFoundError: If there is nothing.
@@ -81,6 +83,7 @@ class SparseMatrix:
         return made
 
     def _read(self) -> None:
+        """Looks at what the engine has now."""
         layout, rows, cols, nnz, dtype, index_dtype, where = self._native.describe()
         self._layout: Layout = layout
         self._shape = (rows, cols)
@@ -168,6 +171,40 @@ class SparseMatrix:
         if path is None:
             return made
         made.save(path, progress=progress)
+        return cls(path)
+
+    @classmethod
+    def build(
+        cls,
+        rows: Iterable[Mapping[int, Any]],
+        path: PathLike,
+        num_cols: int | None = None,
+        dtype: Any = None,
+        *,
+        progress: Progress = None,
+    ) -> SparseMatrix:
+        """A csr matrix on disk of rows that come one after the other, in bounded memory.
+
+        >>> tenfold.SparseMatrix.build(({t: 1.0 for t in doc} for doc in docs), "counts", 50_000)
+
+        Args:
+            rows: Dicts from column to element, in any order of columns; an empty one is a row of
+                zeros.
+            path: Where the matrix is saved, whole or not at all.
+            num_cols: None: one more than the greatest column.
+            dtype: Of the elements, torch's or numpy's. None: int64 if the elements of the first
+                65,536 entries are ints, else float64.
+            progress: As for `tenfold.save`.
+
+        Raises:
+            ValueError: For a column outside the matrix, or an element that the dtype cannot hold.
+            TypeError: For a row that is no dict.
+        """
+        from tenfold._progress import Shown
+
+        with Shown(progress) as callback:
+            native = _taking_in.of_rows(rows, num_cols, dtype, _existing_parent(path), callback)
+        cls._of_native(native).save(path, progress=progress)
         return cls(path)
 
     def save(
@@ -418,6 +455,63 @@ class SparseMatrix:
 
     def _is_sorted(self) -> bool:
         return self._layout != "coo" or self._is_coalesced()
+
+    # --- more rows ---
+
+    def append_rows(self, rows: Any) -> int:
+        """Adds rows at the end: whoever opens or `refresh`-es the matrix sees them, all at once.
+
+        For a csr matrix in a folder, opened with mode ``"r+"``; one process at a time appends. A
+        kill leaves the rows as they were before or after; a power loss those of the last `flush`.
+
+        >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
+        ...     m.append_rows(new_users)
+
+        Args:
+            rows: A SparseMatrix, a scipy matrix, a torch sparse tensor, or an iterable of dicts as
+                `build` takes them; of as many columns and the same dtype.
+
+        Returns:
+            int: The rows there are now.
+
+        Raises:
+            ValueError: For rows that do not fit; nothing is appended.
+            UnsupportedError: For another layout or format, and mode ``"r"``.
+            OSError: If another process appends.
+        """
+        self._native.append_rows(self._rows_to_append(rows))
+        self._read()
+        return self._shape[0]
+
+    def _rows_to_append(self, rows: Any) -> Any:
+        if isinstance(rows, SparseMatrix):
+            return rows._native
+        if hasattr(rows, "format") and hasattr(rows, "tocsr"):
+            return _taking_in.of_scipy(rows)
+        if hasattr(rows, "layout"):
+            return _taking_in.of_torch(rows)
+        return _taking_in.of_rows(rows, self._shape[1], self._dtype_name, None, None)
+
+    def flush(self) -> None:
+        """Brings every row to the device: a power loss takes none of them any more."""
+        self._native.flush()
+
+    def close(self) -> None:
+        """`flush`, and lets another process append. Reading goes on; twice is fine."""
+        if self._path is not None:
+            self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def refresh(self) -> Self:
+        """Sees the rows that other processes have added since; returns itself."""
+        self._native.refresh()
+        self._read()
+        return self
 
     # --- elsewhere ---
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenfold import _arrays, _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 LAYOUTS = ("csr", "csc", "coo")
+# Entries of rows that are gathered before the engine gets them.
+_ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 
 
@@ -136,6 +140,95 @@ def of_coordinates(
     into = _Coordinates(shape, layout, duplicates, memory_bytes, folder)
     for chunk in _chunks(rows, cols, values):
         into.add(*chunk)
+    return into.finish(progress)
+
+
+class _Rows:
+    """Rows that come one after the other, on their way into a builder."""
+
+    def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
+        self._num_cols = num_cols
+        self._dtype = "" if dtype is None else _arrays.dtype_name(dtype)
+        self._folder = folder
+        self._builder: Any = None
+        self._num_rows = 0
+        self._rows: list[int] = []
+        self._cols: list[int] = []
+        self._values: list[Any] = []
+
+    def add(self, row: Any) -> None:
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"{_WHAT}: row {self._num_rows}: expected a dict from column to element, found "
+                f"{type(row).__name__}"
+            )
+        for col in row:
+            self._check(col)
+        self._cols.extend(row)
+        self._values.extend(row.values())
+        self._rows.extend([self._num_rows] * len(row))
+        self._num_rows += 1
+        if len(self._rows) >= _ROW_ENTRIES:
+            self._flush()
+
+    def _check(self, col: Any) -> None:
+        if isinstance(col, bool) or not hasattr(col, "__index__"):
+            raise TypeError(
+                f"{_WHAT}: row {self._num_rows}: column: expected an int, found {col!r}"
+            )
+        if col < 0 or (self._num_cols is not None and col >= self._num_cols):
+            limit = "a column from 0" if self._num_cols is None else f"0 to {self._num_cols - 1}"
+            raise ValueError(
+                f"{_WHAT}: row {self._num_rows}: column: expected {limit}, found {col}"
+            )
+
+    def _flush(self) -> None:
+        if self._builder is None:
+            if not self._dtype:
+                ints = all(hasattr(value, "__index__") for value in self._values)
+                self._dtype = "int64" if ints and self._values else "float64"
+            most = (1 << 63) - 1
+            self._builder = _core.SparseBuilder(
+                most, most, self._dtype, "csr", "int32", True, 256 << 20, self._folder
+            )
+        values = _typed(self._values, self._dtype, self._rows)
+        rows, cols = (_typed(part, "int64", self._rows) for part in (self._rows, self._cols))
+        self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+        self._rows, self._cols, self._values = [], [], []
+
+    def finish(self, progress: Any) -> Any:
+        self._flush()
+        self._builder.resize(self._num_rows, -1 if self._num_cols is None else self._num_cols)
+        return self._builder.finish(progress)
+
+
+def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
+    """The values as an array of that dtype; those that it cannot hold are told by their row."""
+    torch = _arrays.torch_or_none()
+    integral = dtype.startswith(("int", "uint"))
+    if integral and not all(hasattr(value, "__index__") for value in values):
+        at = next(i for i, value in enumerate(values) if not hasattr(value, "__index__"))
+        raise ValueError(
+            f"{_WHAT}: row {rows[at]}: expected an int, as the elements are {dtype}, found "
+            f"{values[at]!r}; pass dtype="
+        )
+    try:
+        if torch is not None:
+            return torch.tensor(values, dtype=getattr(torch, dtype))
+        import numpy as np
+
+        return np.array(values, _arrays.numpy_dtype(dtype, _WHAT))
+    except (OverflowError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
+
+
+def of_rows(
+    rows: Iterable[Any], num_cols: int | None, dtype: Any, folder: Any, progress: Any
+) -> Any:
+    """The engine's matrix of dicts from column to element."""
+    into = _Rows(num_cols, dtype, folder)
+    for row in rows:
+        into.add(row)
     return into.finish(progress)
 
 

@@ -1,0 +1,150 @@
+// Any parts as those of a matrix: opening refuses them, or no call reads or writes outside of them,
+// and what is handed out to torch has indices within its shape.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/sparse_builder.hpp>
+#include <tenfold/sparse_matrix.hpp>
+
+#include "core/sparse.hpp"
+
+namespace {
+
+using namespace tenfold;
+
+constexpr std::array<std::string_view, 4> kLayouts = {"sparse_csr", "sparse_csc", "sparse_coo",
+                                                      "sparse_bsr"};
+constexpr std::array<DType, 5> kDTypes = {DType::uint8, DType::float16, DType::float32,
+                                          DType::int64, DType::complex128};
+
+/// Bytes as small numbers; zeros once there are no more.
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
+  std::int64_t number() {
+    const std::uint8_t value = byte();
+    if (value == 0x80) return std::numeric_limits<std::int64_t>::max();
+    if (value == 0x81) return std::numeric_limits<std::int64_t>::min();
+    return static_cast<std::int8_t>(value);
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+  std::size_t at_ = 0;
+};
+
+Tensor indices(Input& input, Shape shape) {
+  const bool is_wide = input.byte() % 2 == 0;
+  Tensor tensor = Tensor::zeros(is_wide ? DType::int64 : DType::int32, std::move(shape));
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    const std::int64_t value = input.number();
+    if (is_wide) {
+      tensor.mutable_data<std::int64_t>()[i] = value;
+    } else {
+      tensor.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+    }
+  }
+  return tensor;
+}
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::int64_t index_at(const Tensor& tensor, std::int64_t i) {
+  return tensor.dtype() == DType::int32 ? tensor.data<std::int32_t>()[i]
+                                        : tensor.data<std::int64_t>()[i];
+}
+
+/// torch may trust these.
+void use(const SparseRows& rows) {
+  const std::int64_t count = rows.values.numel();
+  if (rows.layout == RowsLayout::csr) {
+    require(index_at(rows.crow_indices, 0) == 0);
+    require(index_at(rows.crow_indices, rows.num_rows) == count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      require(index_at(rows.indices, i) >= 0 && index_at(rows.indices, i) < rows.num_cols);
+    }
+  }
+  if (rows.layout == RowsLayout::coo) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      require(index_at(rows.indices, i) >= 0 && index_at(rows.indices, i) < rows.num_rows);
+      const std::int64_t column = index_at(rows.indices, count + i);
+      require(column >= 0 && column < rows.num_cols);
+    }
+  }
+}
+
+/// The call, whatever it finds: damage is an Error, and only that.
+template <class Call>
+void attempt(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported ||
+            error.code() == ErrorCode::invalid_argument);
+  }
+}
+
+void use_matrix(const SparseMatrix& m) {
+  // A dense line is as long as the matrix says; a program asks for that, not the file.
+  const bool is_small = m.num_rows() < 1000 && m.num_cols() < 1000;
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> columns;
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(m.num_rows(), 9); ++i) rows.push_back(i);
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(m.num_cols(), 9); ++i) columns.push_back(i);
+  for (const RowsLayout layout :
+       {RowsLayout::dense, RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
+    if (!is_small && layout != RowsLayout::padded) continue;
+    attempt([&] { use(m.rows(rows, layout)); });
+    attempt([&] { use(m.cols(columns, layout)); });
+  }
+  for (const std::int64_t row : rows) {
+    for (const std::int64_t column : columns) attempt([&] { m.at(row, column); });
+  }
+  attempt([&] { m.check(); });
+  if (!is_small) return;
+  attempt([&] {
+    SparseBuilder builder(m.num_rows(), m.num_cols(), m.dtype(), {.layout = SparseLayout::csc});
+    builder.add(m);
+    builder.finish().check();
+  });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = kLayouts[input.byte() % kLayouts.size()];
+  info.is_coalesced = input.byte() % 2 == 0;
+  info.dense_shape = {input.number(), input.number()};
+  if (input.byte() == 0xFF) info.dense_shape.push_back(1);
+  const std::int64_t count = input.byte() % 12;
+  const std::int64_t ends = input.byte() % 12;
+  const DType dtype = kDTypes[input.byte() % kDTypes.size()];
+  TensorDict node(info);
+  for (const std::string_view part : sparse_parts(info.layout)) {
+    if (part == "values") {
+      node.set(part, Tensor::zeros(dtype, {count}));
+    } else if (part == "indices") {
+      node.set(part, indices(input, {2, count}));
+    } else {
+      node.set(part, indices(input, {part.starts_with('c') && part[1] != 'o' ? ends : count}));
+    }
+  }
+  attempt([&] { use_matrix(SparseMatrix(node)); });
+  return 0;
+}

@@ -1,0 +1,124 @@
+"""Rows that are streamed to disk, and rows that are added while others read."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+import tenfold
+from tenfold import SparseMatrix
+
+sp = pytest.importorskip("scipy.sparse")
+torch = pytest.importorskip("torch")
+
+
+def example(rows=6, seed=0, dtype=np.float32):
+    return sp.random(rows, 8, 0.4, "csr", random_state=seed, dtype=np.float64).astype(dtype)
+
+
+def test_rows_of_dicts_are_streamed_to_disk(tmp_path):
+    rows = [{3: 1.5, 0: 2.0}, {}, {5: -1.0}, {}]
+    m = SparseMatrix.build(iter(rows), tmp_path / "m", num_cols=9)
+    assert (m.layout, m.shape, m.nnz, m.dtype) == ("csr", (4, 9), 3, torch.float64)
+    assert m[0].tolist() == [2, 0, 0, 1.5, 0, 0, 0, 0, 0]
+    assert m.index_dtype == torch.int32
+    assert tenfold.verify(tmp_path / "m").ok
+    m = SparseMatrix.build(rows, tmp_path / "n", dtype=torch.float16)
+    assert m.shape == (4, 6)
+    assert m.dtype == torch.float16
+    assert SparseMatrix.build([{1: 2}, {0: 3}], tmp_path / "i").dtype == torch.int64
+    assert SparseMatrix.build([], tmp_path / "e", num_cols=3).shape == (0, 3)
+    many = SparseMatrix.build(({i % 7: i, 7: 1} for i in range(70_000)), tmp_path / "many")
+    assert many.nnz == 140_000
+    assert many[69_999, 69_999 % 7] == 69_999
+
+
+def test_rows_that_do_not_fit_are_told_by_their_number(tmp_path):
+    path = tmp_path / "m"
+    with pytest.raises(ValueError, match="row 1: column: expected 0 to 2, found 3"):
+        SparseMatrix.build([{0: 1}, {3: 1}], path, num_cols=3)
+    with pytest.raises(ValueError, match="row 0: column: expected a column from 0, found -1"):
+        SparseMatrix.build([{-1: 1}], path)
+    with pytest.raises(
+        TypeError, match="row 1: expected a dict from column to element, found list"
+    ):
+        SparseMatrix.build([{0: 1}, [1]], path)
+    with pytest.raises(TypeError, match="row 0: column: expected an int, found 'a'"):
+        SparseMatrix.build([{"a": 1}], path)
+    with pytest.raises(ValueError, match=r"row 1: expected an int, .* found 0\.5; pass dtype="):
+        SparseMatrix.build([{0: 1}, {0: 0.5}], path, dtype=torch.int8)
+    assert not path.exists()
+
+
+def test_rows_are_added_from_whatever_holds_some(tmp_path):
+    x = example()
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    reader = SparseMatrix(tmp_path / "m")
+    more = [example(2, 1), example(3, 2).tocsc(), example(1, 3).tocoo()]
+    with SparseMatrix(tmp_path / "m", mode="r+") as m:
+        assert m.append_rows(more[0]) == 8
+        assert m.append_rows(SparseMatrix.from_scipy(more[1])) == 11
+        tensor = SparseMatrix.from_scipy(more[2]).to_torch()
+        assert m.append_rows(tensor) == 12
+        assert m.append_rows([{1: 2.5}, {}]) == 14
+        expected = np.concatenate([x.toarray(), *(part.toarray() for part in more)])
+        last = np.zeros((2, 8))
+        last[0, 1] = 2.5
+        expected = np.concatenate([expected, last])
+        np.testing.assert_array_equal(m[:], expected.astype(np.float32))
+        assert len(reader) == 6
+        np.testing.assert_array_equal(reader.refresh()[:], m[:])
+        np.testing.assert_array_equal(SparseMatrix(tmp_path / "m")[:], m[:])
+        np.testing.assert_array_equal(m.to_torch().to_dense(), m[:])
+    assert tenfold.verify(tmp_path / "m").ok
+    assert tenfold.load(tmp_path / "m").shape == (14, 8)
+    np.testing.assert_array_equal(tenfold.load(tmp_path / "m").to_dense(), expected)
+
+
+def test_what_cannot_be_added_is_refused(tmp_path):
+    x = example()
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    SparseMatrix.from_scipy(x).save(tmp_path / "m.tdz")
+    with pytest.raises(tenfold.UnsupportedError, match='mode "r\\+"'):
+        SparseMatrix(tmp_path / "m").append_rows(x)
+    with pytest.raises(tenfold.UnsupportedError, match="expected a folder, found one file"):
+        SparseMatrix(tmp_path / "m.tdz", mode="r+").append_rows(x)
+    with pytest.raises(tenfold.UnsupportedError, match="found one in memory"):
+        SparseMatrix.from_scipy(x).append_rows(x)
+    m = SparseMatrix(tmp_path / "m", mode="r+")
+    with pytest.raises(ValueError, match="expected float32, found float64"):
+        m.append_rows(example(dtype=np.float64))
+    m.append_rows(x)
+    with pytest.raises(OSError, match="one writer at a time"):
+        SparseMatrix(tmp_path / "m", mode="r+").append_rows(x)
+    m.close()
+    m.close()
+    with pytest.raises(tenfold.UnsupportedError, match="it was closed"):
+        m.append_rows(x)
+    assert SparseMatrix(tmp_path / "m", mode="r+").append_rows(x) == 18
+
+
+def read_until(path, rows):
+    m = SparseMatrix(path)
+    while len(m) < rows:
+        m.refresh()
+        sums = m.rows(list(range(len(m))), "csr").to_dense().sum(1)
+        assert sums.tolist() == [row % 5 + 1 for row in range(len(m))]
+    return len(m)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_readers_in_other_processes_see_whole_rows_only(tmp_path, method):
+    def row(i):
+        return dict.fromkeys(range(i % 5 + 1), 1.0)
+
+    path = tmp_path / "m"
+    SparseMatrix.build([row(0)], path, num_cols=5)
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        reading = pool.apply_async(read_until, (path, 121))
+        with SparseMatrix(path, mode="r+") as m:
+            for begin in range(1, 121, 4):
+                m.append_rows([row(i) for i in range(begin, begin + 4)])
+        assert reading.get(60) == 121

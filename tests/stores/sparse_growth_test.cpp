@@ -1,0 +1,197 @@
+// Matrices that rows are added to: seen whole by readers, killed at every change, refused every
+// change, and robbed of their power at every moment.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/sparse_builder.hpp>
+#include <tenfold/sparse_matrix.hpp>
+
+#include "os/process.hpp"
+#include "support/crash_harness.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kColumns = 9;
+
+/// Row i of i % 4 entries: column k holds 100 * i + k.
+SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = DType::int64,
+                     SparseLayout layout = SparseLayout::csr) {
+  SparseBuilder builder(end - begin, kColumns, DType::float32,
+                        {.layout = layout, .index_dtype = index_dtype});
+  for (std::int64_t i = begin; i < end; ++i) {
+    for (std::int64_t k = 0; k < i % 4; ++k) {
+      const std::vector<std::int64_t> row = {i - begin};
+      const std::vector<std::int64_t> column = {2 * k};
+      const std::vector<float> value = {static_cast<float>(100 * i + 2 * k)};
+      builder.add(Tensor::from(std::span<const std::int64_t>(row)),
+                  Tensor::from(std::span<const std::int64_t>(column)),
+                  Tensor::from(std::span<const float>(value)));
+    }
+  }
+  return builder.finish();
+}
+
+/// How many of those rows `m` has, or -1 if it has anything else.
+std::int64_t whole_rows(const SparseMatrix& m) {
+  m.check();
+  if (m.num_cols() != kColumns) return -1;
+  std::int64_t entries = 0;
+  for (std::int64_t i = 0; i < m.num_rows(); ++i) {
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      const bool is_there = k % 2 == 0 && k / 2 < i % 4;
+      const float expected = is_there ? static_cast<float>(100 * i + k) : 0.0F;
+      if (*m.at(i, k).data<float>() != expected) return -1;
+      entries += is_there ? 1 : 0;
+    }
+  }
+  return entries == m.nnz() ? m.num_rows() : -1;
+}
+
+std::int64_t whole_rows_at(const Path& path) {
+  return verify(path).ok() ? whole_rows(SparseMatrix(path)) : -1;
+}
+
+template <class Call>
+std::string complaint(ErrorCode code, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SparseGrowth, ReadersSeeWholeRowsWhenTheyRefresh) {
+  for (const DType index_dtype : {DType::int32, DType::int64}) {
+    const TemporaryFolder folder;
+    const Path path = folder / "m";
+    rows_of(0, 5, index_dtype).save(path);
+    SparseMatrix reader(path);
+    SparseMatrix writer(path, Mode::write_through);
+    writer.append_rows(rows_of(5, 8));
+    EXPECT_EQ(whole_rows(writer), 8);
+    EXPECT_EQ(whole_rows(reader), 5);
+    EXPECT_EQ(whole_rows_at(path), 8);
+    reader.refresh();
+    EXPECT_EQ(whole_rows(reader), 8);
+    writer.append_rows(rows_of(8, 8));
+    writer.append_rows(rows_of(8, 11, DType::int32, SparseLayout::csc));
+    writer.flush();
+    EXPECT_EQ(whole_rows_at(path), 11);
+    writer.append_rows(rows_of(11, 12));
+    writer.close();
+    EXPECT_EQ(whole_rows(writer), 12);
+    EXPECT_EQ(whole_rows_at(path), 12);
+    EXPECT_FALSE(std::filesystem::exists(path / "%commit"));
+    EXPECT_GT(verify(path).num_checksums, 3U);
+    EXPECT_EQ(SparseMatrix(path).index_dtype(), index_dtype);
+    EXPECT_EQ(open(path).info().dense_shape, (Shape{12, kColumns}));
+  }
+}
+
+TEST(SparseGrowth, AMatrixWithoutRowsGrows) {
+  const TemporaryFolder folder;
+  rows_of(0, 0).save(folder / "m");
+  SparseMatrix m(folder / "m", Mode::write_through);
+  m.append_rows(rows_of(0, 7));
+  m.close();
+  EXPECT_EQ(whole_rows_at(folder / "m"), 7);
+}
+
+TEST(SparseGrowth, WhatCannotBeAppendedIsRefused) {
+  const TemporaryFolder folder;
+  rows_of(0, 5).save(folder / "m");
+  SparseMatrix reader(folder / "m");
+  EXPECT_THAT(complaint(ErrorCode::unsupported, [&] { reader.append_rows(rows_of(5, 6)); }),
+              HasSubstr("append_rows: expected a matrix opened with mode \"r+\""));
+  SparseMatrix writer(folder / "m", Mode::write_through);
+  SparseBuilder narrow(1, kColumns - 1, DType::float32);
+  const SparseMatrix other = narrow.finish();
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { writer.append_rows(other); }),
+              HasSubstr("rows to append: expected 9 columns, found 8"));
+  SparseBuilder doubles(1, kColumns, DType::float64);
+  const SparseMatrix wide = doubles.finish();
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { writer.append_rows(wide); }),
+              HasSubstr("expected float32, found float64"));
+  writer.append_rows(rows_of(5, 6));
+  SparseMatrix second(folder / "m", Mode::write_through);
+  EXPECT_THAT(complaint(ErrorCode::io, [&] { second.append_rows(rows_of(5, 6)); }),
+              HasSubstr("expected one writer at a time"));
+  rows_of(0, 3, DType::int64, SparseLayout::csc).save(folder / "c");
+  SparseMatrix by_column(folder / "c", Mode::write_through);
+  EXPECT_THAT(complaint(ErrorCode::unsupported, [&] { by_column.append_rows(rows_of(3, 4)); }),
+              HasSubstr("rows cannot be added in layout csc: expected csr"));
+}
+
+Found which(const Path& path) {
+  const std::int64_t rows = whole_rows_at(path);
+  return rows == 5 ? Found::old_version : rows == 9 ? Found::new_version : Found::neither;
+}
+
+CrashCase append_case(bool attached_before) {
+  CrashCase crash;
+  crash.name = "AppendRows";
+  crash.file_name = "m";
+  crash.make_old = [attached_before](const Path& path) {
+    rows_of(0, 2).save(path);
+    SparseMatrix m(path, Mode::write_through);
+    m.append_rows(rows_of(2, 5));
+    // Flushed only: the page of a writer that was killed afterwards is there.
+    attached_before ? m.flush() : m.close();
+  };
+  crash.make_new = [](const Path& path, bool durable) {
+    SparseMatrix m(path, Mode::write_through);
+    if (which(path) == Found::old_version) m.append_rows(rows_of(5, 9));
+    if (durable) m.flush();
+    if (durable) m.close();
+  };
+  crash.which = which;
+  return crash;
+}
+
+class SparseGrowthCrash : public ::testing::Test {
+ protected:
+  void TearDown() override { os::set_boot_id(std::nullopt); }
+};
+
+TEST_F(SparseGrowthCrash, AppendSurvivesAKillAtEveryChange) {
+  for (const bool attached : {false, true}) {
+    for (const bool durable : {false, true}) {
+      expect_survives_kill_at_every_change(append_case(attached), durable, true);
+    }
+  }
+}
+
+TEST_F(SparseGrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+  for (const int system_errno : {ENOSPC, EIO}) {
+    expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
+    expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
+  }
+}
+
+TEST_F(SparseGrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+  CrashCase crash = append_case(false);
+  crash.which = [](const Path& path) {
+    os::set_boot_id(os::BootId{std::byte{9}});
+    return which(path);
+  };
+  constexpr int kTrials = 48;
+  expect_survives_power_loss(crash, true, kTrials, 2026);
+}
+
+}  // namespace
+}  // namespace tenfold::test
