@@ -1,5 +1,5 @@
-// Any bytes as a zip archive: refused with an Error, or every entry lies inside it and is read or
-// refused as corrupt.
+// Any bytes as a zip archive: refused with an Error, or every entry lies inside it, is found by
+// its name, and is read or refused as corrupt.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   limits.max_inflated_bytes = 1U << 20U;
   try {
     const codecs::ZipDirectory directory = codecs::read_zip_directory(input, limits);
+    if (!directory.entries.empty()) {
+      if (!codecs::zip_has_entry(input, directory.entries.back().name)) std::abort();
+    }
     for (const codecs::ZipEntry& entry : directory.entries) {
       if (!base::range_fits(entry.data_offset, entry.stored_bytes, size)) std::abort();
       try {

@@ -32,6 +32,11 @@ std::uint64_t hash_of(std::string_view name) {
   return base::xxh3_seeded(std::as_bytes(std::span(name)), seed);
 }
 
+/// What the table keeps of a hash: the bits that do not tell the slot.
+std::uint32_t tag_of(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
 std::string_view method_name(std::uint64_t method) noexcept {
   switch (method) {
     case 9:
@@ -51,29 +56,30 @@ std::string_view method_name(std::uint64_t method) noexcept {
 
 ZipDirectory ZipDirectoryReader::read() {
   ZipEnd end = read_end();
-  std::vector<ZipCentral> centrals = read_centrals(end);
   ZipDirectory directory;
-  directory.names = index_names(centrals);
-  refuse_bombs(centrals);
-  read_locals(centrals, end.directory_offset);
+  directory.entries = read_centrals(end);
+  directory.names = index_names(directory.entries);
+  refuse_bombs(directory.entries);
+  read_locals(directory.entries, end.directory_offset);
   directory.comment = std::move(end.comment);
-  directory.entries.reserve(centrals.size());
-  for (ZipCentral& central : centrals) directory.entries.push_back(std::move(central.entry));
   return directory;
 }
 
-std::vector<ZipCentral> ZipDirectoryReader::read_centrals(const ZipEnd& end) const {
+std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
   // A header takes 46 bytes at least, so the count cannot ask for more memory than the file has.
   if (end.entries > end.directory_bytes / kCentralBytes) {
     corrupt(fmt::format("directory: too short for its entries: expected {} of them, found {} bytes",
                         end.entries, end.directory_bytes));
   }
-  const std::string text =
-      bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
+  return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
+}
+
+/// Calls `use` with each central header of the directory, in order.
+template <class Use>
+void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t entries,
+                                          const Use& use) const {
   std::string_view rest = text;
-  std::vector<ZipCentral> centrals;
-  centrals.reserve(static_cast<std::size_t>(end.entries));
-  for (std::uint64_t i = 0; i < end.entries; ++i) {
+  for (std::uint64_t i = 0; i < entries; ++i) {
     if (rest.size() < kCentralBytes || little(rest, 0, 4) != kCentralSignature) {
       corrupt(
           fmt::format("directory: entry {} is no central header: expected its signature, found "
@@ -86,27 +92,46 @@ std::vector<ZipCentral> ZipDirectoryReader::read_centrals(const ZipEnd& end) con
       corrupt(fmt::format("directory: entry {} is cut: expected {} bytes, found {}", i, size,
                           rest.size()));
     }
-    centrals.push_back(parse_central(rest.substr(0, static_cast<std::size_t>(size))));
-    centrals.back().entry.central_offset = end.directory_offset + text.size() - rest.size();
+    use(rest.substr(0, static_cast<std::size_t>(size)));
     rest.remove_prefix(static_cast<std::size_t>(size));
   }
   if (!rest.empty()) {
     corrupt(
         fmt::format("directory: bytes after its last entry: expected {} entries, found {} "
                     "bytes more",
-                    end.entries, rest.size()));
+                    entries, rest.size()));
   }
-  return centrals;
 }
 
-ZipCentral ZipDirectoryReader::parse_central(std::string_view header) const {
-  ZipCentral central;
-  ZipEntry& entry = central.entry;
+std::vector<ZipEntry> ZipDirectoryReader::read_centrals(const ZipEnd& end) const {
+  const std::string text = directory_text(end);
+  std::vector<ZipEntry> entries;
+  entries.reserve(static_cast<std::size_t>(end.entries));
+  for_each_central(text, end.entries, [&](std::string_view header) {
+    entries.push_back(parse_central(header));
+    entries.back().central_offset =
+        end.directory_offset + static_cast<std::uint64_t>(header.data() - text.data());
+  });
+  return entries;
+}
+
+bool ZipDirectoryReader::has_entry(std::string_view name) const {
+  const ZipEnd end = read_end();
+  const std::string text = directory_text(end);
+  bool found = false;
+  for_each_central(text, end.entries, [&](std::string_view header) {
+    found |= header.substr(kCentralBytes, static_cast<std::size_t>(little(header, 28, 2))) == name;
+  });
+  return found;
+}
+
+ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
+  ZipEntry entry;
   const auto name_bytes = static_cast<std::size_t>(little(header, 28, 2));
   entry.name = header.substr(kCentralBytes, name_bytes);
   require_safe_name(entry);
-  central.flags = little(header, 8, 2);
-  central.method = little(header, 10, 2);
+  entry.flags = static_cast<std::uint16_t>(little(header, 8, 2));
+  const std::uint64_t method = little(header, 10, 2);
   entry.crc32 = static_cast<std::uint32_t>(little(header, 16, 4));
   entry.stored_bytes = little(header, 20, 4);
   entry.size_bytes = little(header, 24, 4);
@@ -115,20 +140,20 @@ ZipCentral ZipDirectoryReader::parse_central(std::string_view header) const {
       entry,
       header.substr(kCentralBytes + name_bytes, static_cast<std::size_t>(little(header, 30, 2))),
       little(header, 34, 2));
-  if ((central.flags & kEncryptedFlags) != 0) {
+  if ((entry.flags & kEncryptedFlags) != 0) {
     unsupported(subject(entry) + "is encrypted: expected plain bytes, found a cipher");
   }
-  if ((central.flags & kPatchFlag) != 0) {
+  if ((entry.flags & kPatchFlag) != 0) {
     unsupported(subject(entry) + "is a patch: expected plain bytes, found a difference");
   }
-  if (central.method != 0 && central.method != 8) {
+  if (method != 0 && method != 8) {
     unsupported(subject(entry) +
                 fmt::format("unknown compression method: expected 0 (stored) or 8 (deflated), "
                             "found {}{}",
-                            central.method, method_name(central.method)));
+                            method, method_name(method)));
   }
-  entry.has_descriptor = (central.flags & kDescriptorFlag) != 0;
-  entry.method = central.method == 0 ? ZipMethod::stored : ZipMethod::deflated;
+  entry.has_descriptor = (entry.flags & kDescriptorFlag) != 0;
+  entry.method = method == 0 ? ZipMethod::stored : ZipMethod::deflated;
   if (entry.method == ZipMethod::stored && entry.stored_bytes != entry.size_bytes) {
     corrupt(subject(entry) + fmt::format("is stored in another size than its own: expected {} "
                                          "bytes, found {}",
@@ -138,7 +163,7 @@ ZipCentral ZipDirectoryReader::parse_central(std::string_view header) const {
     corrupt(subject(entry) +
             fmt::format("a folder has bytes: expected 0, found {}", entry.size_bytes));
   }
-  return central;
+  return entry;
 }
 
 std::optional<std::string_view> ZipDirectoryReader::zip64_extra(const ZipEntry& entry,
@@ -194,26 +219,26 @@ void ZipDirectoryReader::require_safe_name(const ZipEntry& entry) const {
 }
 
 /// Refuses a name that is there twice.
-ZipNames ZipDirectoryReader::index_names(const std::vector<ZipCentral>& centrals) const {
-  ZipNames names(std::bit_ceil(2 * centrals.size() + 1), {0, ZipDirectory::kNone});
-  for (std::uint32_t i = 0; i < centrals.size(); ++i) {
-    const ZipEntry& entry = centrals[i].entry;
+ZipNames ZipDirectoryReader::index_names(const std::vector<ZipEntry>& entries) const {
+  ZipNames names(std::bit_ceil(2 * entries.size() + 1), {0, ZipDirectory::kNone});
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    const ZipEntry& entry = entries[i];
     const std::uint64_t hash = hash_of(entry.name);
+    const std::uint32_t tag = tag_of(hash);
     std::size_t slot = hash & (names.size() - 1);
     for (; names[slot].second != ZipDirectory::kNone; slot = (slot + 1) & (names.size() - 1)) {
-      if (names[slot].first == hash && centrals[names[slot].second].entry.name == entry.name) {
+      if (names[slot].first == tag && entries[names[slot].second].name == entry.name) {
         corrupt(subject(entry) + "its name is there twice: expected it once, found two");
       }
     }
-    names[slot] = {hash, i};
+    names[slot] = {tag, i};
   }
   return names;
 }
 
-void ZipDirectoryReader::refuse_bombs(const std::vector<ZipCentral>& centrals) const {
+void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) const {
   std::uint64_t total_bytes = 0;
-  for (const ZipCentral& central : centrals) {
-    const ZipEntry& entry = central.entry;
+  for (const ZipEntry& entry : entries) {
     if (entry.method != ZipMethod::deflated) continue;
     const auto most = base::checked_mul(entry.stored_bytes, limits_.max_ratio);
     if (most && entry.size_bytes > *most) {
@@ -254,13 +279,18 @@ const ZipEntry* ZipDirectory::find(std::string_view name) const {
   for (std::size_t slot = hash & (names.size() - 1); names[slot].second != kNone;
        slot = (slot + 1) & (names.size() - 1)) {
     const ZipEntry& entry = entries[names[slot].second];
-    if (names[slot].first == hash && entry.name == name) return &entry;
+    if (names[slot].first == tag_of(hash) && entry.name == name) return &entry;
   }
   return nullptr;
 }
 
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits) {
   return ZipDirectoryReader(input, limits).read();
+}
+
+bool zip_has_entry(const ZipInput& input, std::string_view name) {
+  const ZipLimits limits;
+  return ZipDirectoryReader(input, limits).has_entry(name);
 }
 
 }  // namespace tenfold::codecs

@@ -42,6 +42,7 @@ enum class ZipMethod : std::uint8_t { stored, deflated };
 struct ZipEntry {
   std::string name;  ///< relative, UTF-8, "/" between its parts, none of them "." or ".."
   ZipMethod method = ZipMethod::stored;
+  std::uint16_t flags = 0;  ///< general purpose bits, as the directory tells them
   std::uint32_t crc32 = 0;
   std::uint64_t stored_bytes = 0;    ///< what it takes in the archive
   std::uint64_t size_bytes = 0;      ///< what it holds
@@ -55,8 +56,8 @@ struct ZipEntry {
 struct ZipDirectory {
   std::vector<ZipEntry> entries;  ///< in the directory's order
   std::string comment;
-  /// A hash table of the names: hash and position in `entries`, or kNone.
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> names;
+  /// A hash table of the names: a part of the hash, and the position in `entries` or kNone.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
   /// The entry of that name, or null.
   const ZipEntry* find(std::string_view name) const;
@@ -67,6 +68,10 @@ struct ZipDirectory {
 /// what is valid and refused: encryption, several disks, other methods, names that leave the
 /// archive, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
+
+/// True if the directory names such an entry. Reads the directory alone: enough to tell what kind
+/// of archive it is. Throws as read_zip_directory.
+bool zip_has_entry(const ZipInput& input, std::string_view name);
 
 /// The entry's bytes, inflated; their CRC-32 is checked. Throws Error(corrupt).
 std::vector<std::byte> read_zip_entry(const ZipInput& input, const ZipEntry& entry);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,13 +17,6 @@
 // zip.cpp (the central headers) and zip_local.cpp (the local ones).
 
 namespace tenfold::codecs {
-
-/// What the central header of an entry says, beyond the entry itself.
-struct ZipCentral {
-  ZipEntry entry;
-  std::uint64_t flags = 0;
-  std::uint64_t method = 0;
-};
 
 /// Where the central headers lie.
 struct ZipEnd {
@@ -42,6 +36,7 @@ class ZipDirectoryReader {
       : input_(input), limits_(limits) {}
 
   ZipDirectory read();
+  bool has_entry(std::string_view name) const;
 
  private:
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
@@ -63,29 +58,35 @@ class ZipDirectoryReader {
 
   ZipEnd read_end() const;
   void read_zip64_end(ZipEnd& end, std::uint64_t record_at) const;
-  std::vector<ZipCentral> read_centrals(const ZipEnd& end) const;
-  ZipCentral parse_central(std::string_view header) const;
+  std::string directory_text(const ZipEnd& end) const;
+  template <class Use>
+  void for_each_central(std::string_view text, std::uint64_t entries, const Use& use) const;
+  std::vector<ZipEntry> read_centrals(const ZipEnd& end) const;
+  ZipEntry parse_central(std::string_view header) const;
   void apply_zip64(ZipEntry& entry, std::string_view extra, std::uint64_t disk) const;
   std::optional<std::string_view> zip64_extra(const ZipEntry& entry, std::string_view extra) const;
   void require_safe_name(const ZipEntry& entry) const;
-  ZipNames index_names(const std::vector<ZipCentral>& centrals) const;
-  void refuse_bombs(const std::vector<ZipCentral>& centrals) const;
-  void read_locals(std::vector<ZipCentral>& centrals, std::uint64_t limit);
+  ZipNames index_names(const std::vector<ZipEntry>& entries) const;
+  void refuse_bombs(const std::vector<ZipEntry>& entries) const;
+  void read_locals(std::vector<ZipEntry>& entries, std::uint64_t limit);
   std::string_view near_headers(std::uint64_t offset, std::size_t size);
-  void read_local(ZipCentral& central);
-  void compare_local_sizes(const ZipCentral& central, std::string_view local) const;
+  void read_window(std::uint64_t offset, std::size_t size);
+  void read_local(ZipEntry& entry);
+  void compare_local_sizes(const ZipEntry& entry, std::string_view local) const;
   std::uint64_t descriptor_bytes(const ZipEntry& entry, std::uint64_t next);
-  void require_end(const ZipCentral& central, std::uint64_t next);
+  void require_end(const ZipEntry& entry, std::uint64_t next);
 
   const ZipInput& input_;
   const ZipLimits& limits_;
 
   // Of read_locals().
-  std::uint64_t limit_ = 0;         ///< the end of all entries
-  std::vector<ZipCentral*> order_;  ///< by header_offset
-  std::size_t next_ = 0;            ///< in `order_`: the first header beyond the window
+  std::uint64_t limit_ = 0;       ///< the end of all entries
+  std::vector<ZipEntry*> order_;  ///< by header_offset
+  std::size_t next_ = 0;          ///< in `order_`: the first header beyond the window
   std::uint64_t window_at_ = 0;
-  std::string window_;
+  std::string_view window_;  ///< the part of window_memory_ that was read
+  std::unique_ptr<char[]> window_memory_;
+  std::size_t window_capacity_ = 0;
 };
 
 }  // namespace tenfold::codecs

@@ -21,16 +21,19 @@ constexpr std::uint64_t kUsualExtraBytes = 96;
 }  // namespace
 
 /// In the order of the file: what follows one entry and what precedes the next lie together.
-void ZipDirectoryReader::read_locals(std::vector<ZipCentral>& centrals, std::uint64_t limit) {
+void ZipDirectoryReader::read_locals(std::vector<ZipEntry>& entries, std::uint64_t limit) {
   limit_ = limit;
-  order_.reserve(centrals.size());
-  for (ZipCentral& central : centrals) order_.push_back(&central);
-  std::stable_sort(order_.begin(), order_.end(), [](const ZipCentral* a, const ZipCentral* b) {
-    return a->entry.header_offset < b->entry.header_offset;
-  });
+  order_.reserve(entries.size());
+  for (ZipEntry& entry : entries) order_.push_back(&entry);
+  const auto lies_before = [](const ZipEntry* a, const ZipEntry* b) {
+    return a->header_offset < b->header_offset;
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), lies_before)) {
+    std::stable_sort(order_.begin(), order_.end(), lies_before);
+  }
   for (std::size_t i = 0; i < order_.size(); ++i) {
     read_local(*order_[i]);
-    require_end(*order_[i], i + 1 < order_.size() ? order_[i + 1]->entry.header_offset : limit_);
+    require_end(*order_[i], i + 1 < order_.size() ? order_[i + 1]->header_offset : limit_);
   }
 }
 
@@ -41,20 +44,30 @@ std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::siz
   if (!inside) {
     std::uint64_t end = std::min(offset + size + kUsualExtraBytes, limit_);
     for (; next_ < order_.size(); ++next_) {
-      const ZipEntry& entry = order_[next_]->entry;
+      const ZipEntry& entry = *order_[next_];
       if (entry.header_offset > end + kMaxGapBytes || end - offset > kWindowBytes) break;
       const std::uint64_t header_bytes = kLocalBytes + entry.name.size();
       if (!base::range_fits(entry.header_offset, header_bytes, limit_)) break;
       end = std::max(end, entry.header_offset + header_bytes);
     }
-    window_ = bytes_at(offset, static_cast<std::size_t>(end - offset));
-    window_at_ = offset;
+    read_window(offset, static_cast<std::size_t>(end - offset));
   }
-  return std::string_view(window_).substr(static_cast<std::size_t>(offset - window_at_), size);
+  return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
 }
 
-void ZipDirectoryReader::read_local(ZipCentral& central) {
-  ZipEntry& entry = central.entry;
+/// Into memory that is used again and not zeroed before: most of a file of small entries comes by.
+void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
+  if (size > window_capacity_) {
+    window_capacity_ = std::max<std::size_t>(size, kWindowBytes + kMaxGapBytes);
+    window_memory_ = std::make_unique_for_overwrite<char[]>(window_capacity_);
+  }
+  window_ = {};
+  if (size > 0) input_.read(offset, std::as_writable_bytes(std::span(window_memory_.get(), size)));
+  window_ = {window_memory_.get(), size};
+  window_at_ = offset;
+}
+
+void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
     corrupt(subject(entry) + fmt::format("its header lies outside the file's entries: expected an "
                                          "offset below {}, found {}",
@@ -79,12 +92,13 @@ void ZipDirectoryReader::read_local(ZipCentral& central) {
                     base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes)))));
   }
   const std::uint64_t told = little(local, 6, 2);
-  if (little(local, 8, 2) != central.method ||
-      ((told ^ central.flags) & (kEncryptedFlags | kDescriptorFlag | kPatchFlag)) != 0) {
+  const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
+  if (little(local, 8, 2) != method ||
+      ((told ^ entry.flags) & (kEncryptedFlags | kDescriptorFlag | kPatchFlag)) != 0) {
     corrupt(subject(entry) +
             fmt::format("its local header has another method: expected method {} with flags {:#06x}"
                         ", found {} with {:#06x}",
-                        central.method, central.flags, little(local, 8, 2), told));
+                        method, entry.flags, little(local, 8, 2), told));
   }
   entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
   if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {
@@ -95,15 +109,12 @@ void ZipDirectoryReader::read_local(ZipCentral& central) {
   const bool wide = little(local, 18, 4) == kFull32 || little(local, 22, 4) == kFull32;
   entry.local_crc32 = static_cast<std::uint32_t>(little(local, 14, 4));
   compare_local_sizes(
-      central, wide
-                   ? near_headers(entry.header_offset,
-                                  static_cast<std::size_t>(entry.data_offset - entry.header_offset))
-                   : local);
+      entry, wide ? near_headers(entry.header_offset,
+                                 static_cast<std::size_t>(entry.data_offset - entry.header_offset))
+                  : local);
 }
 
-void ZipDirectoryReader::compare_local_sizes(const ZipCentral& central,
-                                             std::string_view local) const {
-  const ZipEntry& entry = central.entry;
+void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_view local) const {
   const std::string_view extra = local.substr(kLocalBytes + entry.name.size());
   std::uint64_t stored = little(local, 18, 4);
   std::uint64_t size = little(local, 22, 4);
@@ -116,7 +127,7 @@ void ZipDirectoryReader::compare_local_sizes(const ZipCentral& central,
     }
   }
   // Before a data descriptor the writer knew neither and wrote zeros, or it went back and did.
-  const bool later = (central.flags & kDescriptorFlag) != 0;
+  const bool later = (entry.flags & kDescriptorFlag) != 0;
   const auto agree = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
     if (found == expected || (later && found == 0)) return;
     corrupt(subject(entry) + fmt::format("its local header has another {}: expected {}, found {}",
@@ -150,10 +161,9 @@ std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::u
                                        offset, base::quote(text)));
 }
 
-void ZipDirectoryReader::require_end(const ZipCentral& central, std::uint64_t next) {
-  const ZipEntry& entry = central.entry;
+void ZipDirectoryReader::require_end(const ZipEntry& entry, std::uint64_t next) {
   std::uint64_t end = entry.data_offset + entry.stored_bytes;
-  if (end <= next && (central.flags & kDescriptorFlag) != 0) end += descriptor_bytes(entry, next);
+  if (end <= next && (entry.flags & kDescriptorFlag) != 0) end += descriptor_bytes(entry, next);
   if (end <= next) return;
   corrupt(subject(entry) + fmt::format("overlaps the entry after it: expected an end of at "
                                        "most {}, found {}",

@@ -1,12 +1,17 @@
 // tensordict's .tdz: a zip archive of a memory-mapped folder.
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "codecs/zip.hpp"
 #include "core/notes.hpp"
 #include "formats/format.hpp"
 #include "formats/memmap_archive.hpp"
@@ -41,10 +46,14 @@ bool probe_archive(const Path& path) {
       head[kLengthAt + 1] == '\0') {
     return true;
   }
+  codecs::ZipInput input;
+  input.where = file.display();
+  input.size_bytes = file.size_bytes();
+  input.read = [&file](std::uint64_t offset, std::span<std::byte> into) {
+    file.read_at(offset, into);
+  };
   try {
-    return memmap_folder::Archive::open(path, Mode::read)
-        ->find(memmap_folder::kMetaName)
-        .has_value();
+    return codecs::zip_has_entry(input, memmap_folder::kMetaName);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     return false;
@@ -59,14 +68,14 @@ TensorDict open_archive(const Path& path, const OpenRequest& request) {
 void check_archive(const TensorDict& tree) { static_cast<void>(memmap_folder::plan_tree(tree)); }
 
 void write_archive(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  const memmap_folder::Plan plan =
+  memmap_folder::Plan plan =
       memmap_folder::plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
          ": tensordict 0.15.3 cannot load float8 and float4 from an archive; tenfold can, and the "
          "safetensors format is read by both");
   }
-  memmap_folder::save_archive(plan, path, request);
+  memmap_folder::save_archive(std::move(plan), path, request);
 }
 
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
