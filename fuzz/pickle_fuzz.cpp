@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(graph.root);
     if (graph.size_bytes > size) std::abort();
     unsigned sum = 0;
-    for (const codecs::PickleNode& node : graph.nodes) {
+    for (const codecs::PickleNode node : graph.nodes) {
       for (const std::uint32_t id : node.items) require(id);
       for (const char byte : node.text) sum += static_cast<unsigned char>(byte);
       for (const char byte : node.name) sum += static_cast<unsigned char>(byte);

@@ -36,7 +36,7 @@ bool names(const ScanReport& report, const std::string& global) {
 void require_all_named(std::string_view bytes, const ScanReport& report) {
   std::string problem;
   const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, "input", problem);
-  for (const codecs::PickleNode& node : graph.nodes) {
+  for (const codecs::PickleNode node : graph.nodes) {
     if (node.kind != codecs::PickleKind::global) continue;
     if (!names(report, std::string(node.text) + "." + std::string(node.name))) std::abort();
   }

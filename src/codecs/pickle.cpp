@@ -27,7 +27,7 @@ bool PickleMachine::step_frequent(unsigned char opcode) {
       push_mark();
       return true;
     case ')':
-      make(tuple);
+      push_empty(tuple);
       return true;
     case 'h':
       get(unsigned_of(1));

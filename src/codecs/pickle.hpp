@@ -3,39 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "codecs/id_arena.hpp"
+#include "codecs/pickle_nodes.hpp"
 
 namespace tenfold::codecs {
-
-/// What a pickle says, protocols 0 to 5, as data. Nothing is imported and nothing is called: where
-/// Python would call, there is a node that says what with.
-enum class PickleKind : std::uint8_t {
-  none,
-  boolean,      ///< integer: 0 or 1
-  integer,      ///< integer
-  big_integer,  ///< text: decimal digits of what int64 cannot hold
-  number,       ///< number
-  text,         ///< text: UTF-8; lone surrogates in three bytes, as Python writes them
-  old_string,   ///< text: a Python 2 str, bytes of an encoding that the pickle does not tell
-  bytes,        ///< text
-  bytearray,    ///< text
-  list,         ///< items
-  tuple,        ///< items
-  dict,         ///< items: key, value, key, value; a key that comes again replaces the first
-  set,          ///< items, which may repeat
-  frozenset,    ///< items, which may repeat
-  global,       ///< text: module, name: qualified name
-  extension,    ///< integer: a code of Python's extension registry
-  reduce,       ///< items: callable, arguments; what a call would give
-  newobj,       ///< items: class, arguments[, keyword arguments]; cls.__new__(cls, *arguments)
-  instance,     ///< items: class, arguments (a tuple); an instance of Python 2 (INST, OBJ)
-  persistent,   ///< items: the persistent id
-};
 
 /// What was done to a reduce, newobj or instance node after it was made, in order.
 struct PickleChange {
@@ -44,16 +19,6 @@ struct PickleChange {
   std::uint32_t object = 0;  ///< the node that it was done to
   std::uint32_t key = 0;     ///< set_item only
   std::uint32_t value = 0;
-};
-
-struct PickleNode {
-  PickleKind kind = PickleKind::none;
-  std::uint64_t offset = 0;  ///< of the opcode that made it
-  std::int64_t integer = 0;
-  double number = 0;
-  std::string_view text;
-  std::string_view name;
-  std::span<const std::uint32_t> items;  ///< positions in PickleGraph::nodes
 };
 
 /// A graph, not a tree: what the pickle shares is one node, and lists, dicts and objects may lie in
@@ -67,13 +32,13 @@ struct PickleGraph {
   PickleGraph& operator=(const PickleGraph&) = delete;
   ~PickleGraph() = default;
 
-  std::vector<PickleNode> nodes;
+  PickleNodes nodes;
   std::vector<PickleChange> changes;
   std::uint32_t root = 0;
   std::uint64_t size_bytes = 0;   ///< up to and with STOP; another pickle may follow
   std::deque<std::string> owned;  ///< text that had to be decoded
   IdArena ids;                    ///< the items of all nodes
-  const PickleNode& at(std::uint32_t id) const { return nodes[id]; }
+  PickleNode at(std::uint32_t id) const { return nodes[id]; }
 };
 
 struct PickleLimits {

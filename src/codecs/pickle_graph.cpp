@@ -42,7 +42,7 @@ class Depth {
   };
 
   const Ids* changes_of(std::uint32_t id) const {
-    const PickleKind kind = graph_.nodes[id].kind;
+    const PickleKind kind = graph_.nodes.kind(id);
     const bool is_object =
         kind == PickleKind::reduce || kind == PickleKind::newobj || kind == PickleKind::instance;
     const auto found = is_object ? changed_.find(id) : changed_.end();
@@ -54,7 +54,7 @@ class Depth {
     for (std::uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       std::uint32_t most = 0;
       bool is_known = changes_of(id) == nullptr;
-      for (const std::uint32_t child : graph_.nodes[id].items) {
+      for (const std::uint32_t child : graph_.nodes.items(id)) {
         is_known = is_known && height_[child] != 0;
         if (!is_known) break;
         most = std::max(most, height_[child]);
@@ -73,7 +73,7 @@ class Depth {
     std::vector<Visit> path = {enter(graph_.root)};
     while (!path.empty()) {
       Visit& visit = path.back();
-      const std::span<const std::uint32_t> items = graph_.nodes[visit.id].items;
+      const std::span<const std::uint32_t> items = graph_.nodes.items(visit.id);
       const std::size_t count = items.size() + (visit.more == nullptr ? 0 : visit.more->size());
       if (visit.next == count) {
         const std::uint32_t done = visit.id;

@@ -16,13 +16,13 @@ using enum PickleKind;
 bool PickleMachine::step_container(unsigned char opcode) {
   switch (opcode) {
     case ']':
-      make(list);
+      push_empty(list);
       return true;
     case '}':
-      make(dict);
+      push_empty(dict);
       return true;
     case 0x8f:
-      make(set);
+      push_empty(set);
       return true;
     case 'l':
       push_growing(list, pop_to_mark());
@@ -70,9 +70,9 @@ bool PickleMachine::step_container(unsigned char opcode) {
 }
 
 void PickleMachine::append(std::uint32_t target, std::span<const std::uint32_t> values) {
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == list) {
-    node.items = graph_.ids.appended(node.items, values);
+  PickleNodes& nodes = graph_.nodes;
+  if (nodes.kind(target) == list) {
+    nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
   if (!is_object(target)) wrong("items for what holds none", "a list", target);
@@ -82,9 +82,9 @@ void PickleMachine::append(std::uint32_t target, std::span<const std::uint32_t> 
 }
 
 void PickleMachine::add(std::uint32_t target, std::span<const std::uint32_t> values) {
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == set) {
-    node.items = graph_.ids.appended(node.items, values);
+  PickleNodes& nodes = graph_.nodes;
+  if (nodes.kind(target) == set) {
+    nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
   if (!is_object(target)) wrong("items for what holds none", "a set", target);
@@ -100,9 +100,9 @@ void PickleMachine::require_pairs(std::span<const std::uint32_t> pairs) const {
 
 void PickleMachine::set_items(std::uint32_t target, std::span<const std::uint32_t> pairs) {
   require_pairs(pairs);
-  PickleNode& node = graph_.nodes[target];
-  if (node.kind == dict) {
-    node.items = graph_.ids.appended(node.items, pairs);
+  PickleNodes& nodes = graph_.nodes;
+  if (nodes.kind(target) == dict) {
+    nodes.set_items(target, graph_.ids.appended(nodes.items(target), pairs));
     return;
   }
   if (!is_object(target)) wrong("items for what holds none", "a dict", target);
@@ -122,13 +122,13 @@ bool PickleMachine::step_object(unsigned char opcode) {
       push_stack_global();
       return true;
     case 0x82:
-      make(extension).integer = static_cast<std::int64_t>(unsigned_of(1));
+      push_new_integer(extension, static_cast<std::int64_t>(unsigned_of(1)));
       return true;
     case 0x83:
-      make(extension).integer = static_cast<std::int64_t>(unsigned_of(2));
+      push_new_integer(extension, static_cast<std::int64_t>(unsigned_of(2)));
       return true;
     case 0x84:
-      make(extension).integer = static_cast<std::int64_t>(size_of_int32());
+      push_new_integer(extension, static_cast<std::int64_t>(size_of_int32()));
       return true;
     case 0x81:
       push_object(newobj, pop(2));
@@ -169,26 +169,25 @@ void PickleMachine::push_global(std::string_view module, std::string_view name) 
   if (module.empty() || name.empty() || !is_pickle_text(module) || !is_pickle_text(name)) {
     corrupt("no global", "a module and a name", base::quote(module) + " and " + base::quote(name));
   }
-  PickleNode& node = make(global);
-  node.text = module;
-  node.name = name;
+  push_next();
+  graph_.nodes.add_global(opcode_at_, module, name);
 }
 
 void PickleMachine::push_stack_global() {
   const auto parts = pop(2);
   for (const std::uint32_t part : parts) {
-    if (graph_.nodes[part].kind != text) wrong("no global", "text", part);
+    if (graph_.nodes.kind(part) != text) wrong("no global", "text", part);
   }
   push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
 }
 
 /// A call: of what may be called, with a tuple of arguments and, for three, a dict of named ones.
 void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> items) {
-  if (graph_.nodes[items[1]].kind != tuple) wrong("arguments of a call", "a tuple", items[1]);
-  if (items.size() > 2 && graph_.nodes[items[2]].kind != dict) {
+  if (graph_.nodes.kind(items[1]) != tuple) wrong("arguments of a call", "a tuple", items[1]);
+  if (items.size() > 2 && graph_.nodes.kind(items[2]) != dict) {
     wrong("named arguments of a call", "a dict", items[2]);
   }
-  const PickleKind callable = graph_.nodes[items[0]].kind;
+  const PickleKind callable = graph_.nodes.kind(items[0]);
   const bool is_named =
       callable == global || callable == extension || callable == persistent;  // torch's old modules
   if (!is_named && !is_object(items[0])) {
@@ -205,7 +204,7 @@ void PickleMachine::build() {
   const std::uint32_t state = pop();
   const std::uint32_t target = top();
   if (!is_object(target)) {
-    unsupported("a state for what has none", "an object", describe(graph_.nodes[target].kind));
+    unsupported("a state for what has none", "an object", describe(graph_.nodes.kind(target)));
   }
   graph_.changes.push_back({PickleChange::Kind::state, target, 0, state});
 }

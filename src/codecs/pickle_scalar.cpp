@@ -40,13 +40,13 @@ bool PickleMachine::step_number(unsigned char opcode) {
       const std::string_view written = line();
       const auto value = pickle_float(written);
       if (!value) corrupt("no number", "a float", base::quote(written));
-      make(number).number = *value;
+      push_number(*value);
       return true;
     }
     case 'G': {  // big-endian
       std::uint64_t bits = 0;
       for (const char byte : take(8)) bits = bits << 8U | static_cast<unsigned char>(byte);
-      make(number).number = std::bit_cast<double>(bits);
+      push_number(std::bit_cast<double>(bits));
       return true;
     }
     default:

@@ -89,24 +89,36 @@ class PickleState {
   }
 
   // The nodes.
-  PickleNode& make(PickleKind kind) {
+  /// Pushes the node that is added next.
+  void push_next() {
     if (graph_.nodes.size() >= limits_.max_nodes) {
       unsupported("too many values", fmt::format("at most {}", limits_.max_nodes), "more");
     }
     stack_.push_back(static_cast<std::uint32_t>(graph_.nodes.size()));
-    PickleNode& node = graph_.nodes.emplace_back();
-    node.kind = kind;
-    node.offset = opcode_at_;
-    return node;
+  }
+  void push_empty(PickleKind kind) { push_items(kind, {}); }
+  void push_items(PickleKind kind, std::span<const std::uint32_t> items) {
+    push_next();
+    graph_.nodes.add_items(kind, opcode_at_, items);
+  }
+  void push_new_integer(PickleKind kind, std::int64_t value) {
+    push_next();
+    graph_.nodes.add_integer(kind, opcode_at_, value);
+  }
+  void push_number(double value) {
+    push_next();
+    graph_.nodes.add_number(opcode_at_, value);
   }
   void push_text(PickleKind kind, std::string_view value) {
     if (kind == PickleKind::text && !is_pickle_text(value)) {
       corrupt("text is not UTF-8", "UTF-8", base::quote(value));
     }
-    make(kind).text = value;
+    push_next();
+    graph_.nodes.add_text(kind, opcode_at_, value);
   }
   void push_owned(PickleKind kind, std::string value) {
-    make(kind).text = graph_.owned.emplace_back(std::move(value));
+    push_next();
+    graph_.nodes.add_text(kind, opcode_at_, graph_.owned.emplace_back(std::move(value)));
   }
   void push_decoded(PickleKind kind, std::optional<std::string> value, std::string_view written) {
     if (!value) corrupt("text is badly written", "Python's escapes", base::quote(written));
@@ -114,7 +126,7 @@ class PickleState {
   }
   void push_integer(std::int64_t value) {
     if (value < 0 || value >= static_cast<std::int64_t>(small_integers_.size())) {
-      make(PickleKind::integer).integer = value;
+      push_new_integer(PickleKind::integer, value);
       return;
     }
     push_known(small_integers_[static_cast<std::size_t>(value)], PickleKind::integer, value);
@@ -129,7 +141,7 @@ class PickleState {
   }
   void push_known(std::uint32_t& known, PickleKind kind, std::int64_t value) {
     if (known != kNone) return push(known);
-    make(kind).integer = value;
+    push_new_integer(kind, value);
     known = stack_.back();
   }
 
@@ -173,12 +185,10 @@ class PickleState {
   }
   /// A node whose items stay as they are / to which more may be appended.
   void push_fixed(PickleKind kind, std::span<const std::uint32_t> items) {
-    const auto kept = graph_.ids.fixed(items);
-    make(kind).items = kept;
+    push_items(kind, graph_.ids.fixed(items));
   }
   void push_growing(PickleKind kind, std::span<const std::uint32_t> items) {
-    const auto kept = graph_.ids.appended({}, items);
-    make(kind).items = kept;
+    push_items(kind, graph_.ids.appended({}, items));
   }
 
   // The memo. Slots come in order from nearly every pickler.
@@ -213,12 +223,12 @@ class PickleState {
     return static_cast<std::uint64_t>(*slot->value);
   }
   bool is_object(std::uint32_t id) const {
-    const PickleKind kind = graph_.nodes[id].kind;
+    const PickleKind kind = graph_.nodes.kind(id);
     return kind == PickleKind::reduce || kind == PickleKind::newobj || kind == PickleKind::instance;
   }
   [[noreturn]] void wrong(std::string_view what, std::string_view expected,
                           std::uint32_t found) const {
-    corrupt(what, expected, describe(graph_.nodes[found].kind));
+    corrupt(what, expected, describe(graph_.nodes.kind(found)));
   }
 
   std::string_view bytes_;

@@ -59,7 +59,7 @@ class MetadataReader {
   }
 
  private:
-  const PickleNode& at(std::uint32_t id) const { return graph_.at(id); }
+  PickleNode at(std::uint32_t id) const { return graph_.at(id); }
 
   // --- errors: `<where>: key "a.b": <what>` ---
 
@@ -76,7 +76,7 @@ class MetadataReader {
   }
 
   std::string describe(std::uint32_t id) const {
-    const PickleNode& node = at(id);
+    const PickleNode node = at(id);
     const auto quoted = [](const PickleNode& global) {
       return base::quote(std::string(global.text) + "." + std::string(global.name));
     };
@@ -92,9 +92,9 @@ class MetadataReader {
   // --- parts of the pickle ---
 
   bool is_instance(std::uint32_t id, std::string_view name) const {
-    const PickleNode& node = at(id);
+    const PickleNode node = at(id);
     if (node.kind != PickleKind::newobj) return false;
-    const PickleNode& type = at(node.items[0]);
+    const PickleNode type = at(node.items[0]);
     return type.kind == PickleKind::global && type.name == name &&
            std::ranges::find(kModules, type.text) != kModules.end();
   }
@@ -103,12 +103,12 @@ class MetadataReader {
   std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
     const auto state = state_of_.find(object);
     if (state == state_of_.end()) return std::nullopt;
-    const PickleNode& fields = at(state->second);
+    const PickleNode fields = at(state->second);
     if (fields.kind != PickleKind::dict) {
       unexpected("state of " + describe(object), "a dict", state->second);
     }
     for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
-      const PickleNode& key = at(fields.items[i]);
+      const PickleNode key = at(fields.items[i]);
       if (key.kind == PickleKind::text && key.text == name) return fields.items[i + 1];
     }
     return std::nullopt;
@@ -125,7 +125,7 @@ class MetadataReader {
 
   template <class Use>
   void for_each_pair(std::uint32_t id, const std::string& subject, const Use& use) const {
-    const PickleNode& dict = at(id);
+    const PickleNode dict = at(id);
     if (dict.kind != PickleKind::dict) unexpected(subject, "a dict", id);
     for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
       use(dict.items[i], dict.items[i + 1]);
@@ -133,7 +133,7 @@ class MetadataReader {
   }
 
   std::string text(std::uint32_t id, const std::string& subject) const {
-    const PickleNode& node = at(id);
+    const PickleNode node = at(id);
     if (node.kind != PickleKind::text) unexpected(subject, "text", id);
     if (!base::is_utf8(node.text)) {
       unsupported(subject + ": expected UTF-8, found " + base::quote(node.text));
@@ -142,7 +142,7 @@ class MetadataReader {
   }
 
   std::uint64_t natural(std::uint32_t id, const std::string& subject) const {
-    const PickleNode& node = at(id);
+    const PickleNode node = at(id);
     if (node.kind != PickleKind::integer) unexpected(subject, "an integer from 0", id);
     if (node.integer < 0) {
       corrupt(subject + ": expected an integer from 0, found " + std::to_string(node.integer));
@@ -153,24 +153,24 @@ class MetadataReader {
   /// A torch.Size, tuple or list.
   Shape lengths(std::uint32_t id, const std::string& subject) const {
     constexpr std::size_t kMaxDimensions = 64;  // of torch
-    const PickleNode* node = &at(id);
-    if (node->kind == PickleKind::reduce) {
-      const PickleNode& type = at(node->items[0]);
-      const PickleNode& arguments = at(node->items[1]);
+    PickleNode node = at(id);
+    if (node.kind == PickleKind::reduce) {
+      const PickleNode type = at(node.items[0]);
+      const PickleNode arguments = at(node.items[1]);
       const bool is_size = type.kind == PickleKind::global && type.text == "torch" &&
                            type.name == "Size" && arguments.kind == PickleKind::tuple &&
                            arguments.items.size() == 1;
-      if (is_size) node = &at(arguments.items[0]);
+      if (is_size) node = at(arguments.items[0]);
     }
-    if (node->kind != PickleKind::tuple && node->kind != PickleKind::list) {
+    if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
       unexpected(subject, "a torch.Size", id);
     }
-    if (node->items.size() > kMaxDimensions) {
+    if (node.items.size() > kMaxDimensions) {
       corrupt(subject + ": too many dimensions: expected at most " +
-              std::to_string(kMaxDimensions) + ", found " + std::to_string(node->items.size()));
+              std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
     }
     Shape lengths;
-    for (const std::uint32_t item : node->items) {
+    for (const std::uint32_t item : node.items) {
       lengths.push_back(static_cast<std::int64_t>(natural(item, subject)));
     }
     return lengths;
@@ -236,8 +236,8 @@ class MetadataReader {
   void read_planner(std::optional<std::uint32_t> id) {
     if (!id || at(*id).kind != PickleKind::dict) return;
     for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {
-      const PickleNode& name = at(key);
-      const PickleNode& path = at(value);
+      const PickleNode name = at(key);
+      const PickleNode path = at(value);
       const bool is_path = path.kind == PickleKind::tuple || path.kind == PickleKind::list;
       if (name.kind == PickleKind::text && is_path) paths_.emplace(name.text, value);
     });
@@ -246,7 +246,7 @@ class MetadataReader {
   std::vector<DcpKey> path() const {
     const auto found = paths_.find(name_);
     if (found == paths_.end()) return {{name_, false}};
-    const auto& items = at(found->second).items;
+    const auto items = at(found->second).items;
     if (items.empty() || items.size() > kMaxDepth) {
       corrupt("planner_data: expected 1 to " + std::to_string(kMaxDepth) + " keys, found " +
               std::to_string(items.size()));
@@ -331,20 +331,20 @@ class MetadataReader {
     if (!is_instance(properties, "TensorProperties") || state == state_of_.end()) {
       unexpected("properties", "an object of \"TensorProperties\"", properties);
     }
-    const PickleNode& tuple = at(state->second);
+    const PickleNode tuple = at(state->second);
     if (tuple.kind != PickleKind::tuple || tuple.items.size() < 2) {
       unexpected("properties", "a tuple of dtype, layout and others", state->second);
     }
-    const PickleNode& layout = at(tuple.items[1]);
+    const PickleNode layout = at(tuple.items[1]);
     if (layout.kind == PickleKind::reduce) {
-      const PickleNode& arguments = at(layout.items[1]);
+      const PickleNode arguments = at(layout.items[1]);
       const bool is_strided = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
                               at(arguments.items[0]).text == "torch.strided";
       if (!is_strided) {
         unsupported("the layout cannot be read: expected \"torch.strided\", found another");
       }
     }
-    const PickleNode& type = at(tuple.items[0]);
+    const PickleNode type = at(tuple.items[0]);
     const auto dtype = type.kind == PickleKind::global && type.text == "torch"
                            ? dtype_from_name(type.name)
                            : std::nullopt;

@@ -116,10 +116,10 @@ class Front {
 };
 
 void check_machine(const PickleGraph& graph, const std::string& where) {
-  const PickleNode& about = graph.at(graph.root);
+  const PickleNode about = graph.at(graph.root);
   if (about.kind == PickleKind::dict) {
     for (std::size_t i = 0; i + 1 < about.items.size(); i += 2) {
-      const PickleNode& value = graph.at(about.items[i + 1]);
+      const PickleNode value = graph.at(about.items[i + 1]);
       if (graph.at(about.items[i]).text != "little_endian") continue;
       if (value.kind == PickleKind::boolean && value.integer != 0) return;
       fail(where, "byte order: expected little-endian, found another", ErrorCode::unsupported);
@@ -133,9 +133,9 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const TorchPickle& 
   std::unordered_map<std::string, std::uint64_t> sizes;
   for (const PickleNode& node : pickle.graph().nodes) {
     if (node.kind != PickleKind::persistent) continue;
-    const PickleNode& tuple = pickle.at(node.items[0]);
+    const PickleNode tuple = pickle.at(node.items[0]);
     if (tuple.kind != PickleKind::tuple || tuple.items.size() < 3) continue;
-    const PickleNode& type = pickle.at(tuple.items[1]);
+    const PickleNode type = pickle.at(tuple.items[1]);
     const auto key = pickle.text(tuple.items[2]);
     if (type.kind != PickleKind::global || !key) continue;
     const auto dtype = torch_storage_dtype(type.text, type.name);
@@ -149,7 +149,7 @@ std::vector<Extent> extents_of(const os::File& file, const TorchPickle& object,
   const std::string& where = file.display();
   const std::uint64_t file_bytes = file.size_bytes();
   const TorchPickle list(keys, where);
-  const PickleNode& root = keys.at(keys.root);
+  const PickleNode root = keys.at(keys.root);
   if (root.kind != PickleKind::list) fail(where, "storage keys: expected a list, found none");
   const auto sizes = item_bytes_of(object);
   std::vector<Extent> extents;
@@ -199,7 +199,7 @@ TensorDict open_legacy_torch_file(os::File file, const std::string& key) {
   Front pickles({reinterpret_cast<const char*>(front.data()), front.size_bytes()}, where);
   pickles.next("magic number");
   const PickleGraph protocol = pickles.next("protocol");
-  const PickleNode& number = protocol.at(protocol.root);
+  const PickleNode number = protocol.at(protocol.root);
   if (number.kind != PickleKind::integer || number.integer != kProtocol) {
     fail(where, "protocol: expected 1001, found another", ErrorCode::unsupported);
   }

@@ -48,10 +48,10 @@ Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren childre
 }
 
 std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) {
-  const PickleNode& node = pickle.at(id);
+  const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::persistent) return "persistent id";
   if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
-  const PickleNode& named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
+  const PickleNode named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
   if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
   return std::string(named.text) + "." + std::string(named.name);
 }

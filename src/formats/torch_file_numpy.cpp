@@ -52,13 +52,13 @@ bool is_multiarray(std::string_view module) {
 std::span<const std::uint32_t> state_of(const TorchPickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};
-  const PickleNode& state = pickle.at(changes[0].value);
+  const PickleNode state = pickle.at(changes[0].value);
   if (state.kind != PickleKind::tuple) return {};
   return state.items;
 }
 
 DType dtype_of(const TorchPickle& pickle, std::uint32_t id) {
-  const PickleNode& node = pickle.at(id);
+  const PickleNode node = pickle.at(id);
   if (node.kind != PickleKind::reduce || !pickle.is_global(node.items[0], "numpy", "dtype")) {
     pickle.corrupt("dtype: expected one of NumPy, found " + pickle.describe(id));
   }
@@ -140,7 +140,7 @@ std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32
   }
   const auto state = state_of(pickle, id);
   if (state.size() != 5) pickle.corrupt("array: expected a state of 5 parts, found another");
-  const PickleNode& order = pickle.at(state[3]);
+  const PickleNode order = pickle.at(state[3]);
   return leaf_of(pickle, dtype_of(pickle, state[2]), pickle.lengths(state[1], "shape"),
                  order.integer != 0, state[4]);
 }

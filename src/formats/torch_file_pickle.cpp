@@ -44,21 +44,21 @@ std::span<const PickleChange> TorchPickle::changes(std::uint32_t id) const {
 }
 
 std::optional<TorchPickle::Call> TorchPickle::call(std::uint32_t id) const {
-  const PickleNode& node = at(id);
+  const PickleNode node = at(id);
   if (node.kind != PickleKind::reduce) return std::nullopt;
-  const PickleNode& callable = at(node.items[0]);
+  const PickleNode callable = at(node.items[0]);
   if (callable.kind != PickleKind::global) return std::nullopt;
   return Call{callable.text, callable.name, at(node.items[1]).items};
 }
 
 std::optional<std::string> TorchPickle::bytes(std::uint32_t id) const {
-  const PickleNode& node = at(id);
+  const PickleNode node = at(id);
   if (node.kind == PickleKind::bytes || node.kind == PickleKind::bytearray ||
       node.kind == PickleKind::old_string) {
     return std::string(node.text);
   }
   if (node.kind != PickleKind::reduce) return std::nullopt;
-  const PickleNode& arguments = at(node.items[1]);
+  const PickleNode arguments = at(node.items[1]);
   const bool is_empty = is_global(node.items[0], "__builtin__", "bytes") ||
                         is_global(node.items[0], "builtins", "bytes");
   if (is_empty && arguments.kind == PickleKind::tuple && arguments.items.empty()) {
@@ -76,7 +76,7 @@ std::optional<std::string> TorchPickle::latin1(std::uint32_t id, std::uint32_t e
 }
 
 std::optional<std::string_view> TorchPickle::text(std::uint32_t id) const {
-  const PickleNode& node = at(id);
+  const PickleNode node = at(id);
   if (node.kind == PickleKind::text) return node.text;
   const bool is_ascii = std::ranges::all_of(
       node.text, [](char byte) { return static_cast<unsigned char>(byte) < 0x80; });
@@ -86,44 +86,44 @@ std::optional<std::string_view> TorchPickle::text(std::uint32_t id) const {
 
 bool TorchPickle::is_global(std::uint32_t id, std::string_view module,
                             std::string_view name) const {
-  const PickleNode& node = at(id);
+  const PickleNode node = at(id);
   return node.kind == PickleKind::global && node.text == module && node.name == name;
 }
 
-std::uint64_t TorchPickle::natural(std::uint32_t id, const std::string& subject) const {
-  const PickleNode& node = at(id);
+std::uint64_t TorchPickle::natural(std::uint32_t id, std::string_view subject) const {
+  const PickleNode node = at(id);
   if (node.kind == PickleKind::integer && node.integer >= 0) {
     return static_cast<std::uint64_t>(node.integer);
   }
-  corrupt(subject + ": expected an integer from 0, found " +
+  corrupt(std::string(subject) + ": expected an integer from 0, found " +
           (node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
 }
 
-Shape TorchPickle::lengths(std::uint32_t id, const std::string& subject) const {
+Shape TorchPickle::lengths(std::uint32_t id, std::string_view subject) const {
   constexpr std::size_t kMaxDimensions = 64;  // of torch
-  const PickleNode* node = &at(id);
-  if (node->kind == PickleKind::reduce && is_global(node->items[0], "torch", "Size")) {
-    const PickleNode& arguments = at(node->items[1]);
+  PickleNode node = at(id);
+  if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
+    const PickleNode arguments = at(node.items[1]);
     if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
-      node = &at(arguments.items[0]);
+      node = at(arguments.items[0]);
     }
   }
-  if (node->kind != PickleKind::tuple && node->kind != PickleKind::list) {
-    corrupt(subject + ": expected a tuple of integers, found " + describe(id));
+  if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
+    corrupt(std::string(subject) + ": expected a tuple of integers, found " + describe(id));
   }
-  if (node->items.size() > kMaxDimensions) {
-    corrupt(subject + ": too many dimensions: expected at most " + std::to_string(kMaxDimensions) +
-            ", found " + std::to_string(node->items.size()));
+  if (node.items.size() > kMaxDimensions) {
+    corrupt(std::string(subject) + ": too many dimensions: expected at most " +
+            std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
   }
-  Shape lengths;
-  for (const std::uint32_t item : node->items) {
-    lengths.push_back(static_cast<std::int64_t>(natural(item, subject)));
+  Shape lengths(node.items.size());
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] = static_cast<std::int64_t>(natural(node.items[i], subject));
   }
   return lengths;
 }
 
 std::string TorchPickle::describe(std::uint32_t id) const {
-  const PickleNode& node = at(id);
+  const PickleNode node = at(id);
   const auto quoted = [](const PickleNode& global) {
     return base::quote(std::string(global.text) + "." + std::string(global.name));
   };

@@ -20,7 +20,7 @@ class TorchPickle {
  public:
   TorchPickle(const codecs::PickleGraph& graph, std::string where);
 
-  const codecs::PickleNode& at(std::uint32_t id) const { return graph_.at(id); }
+  codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
   const std::string& where() const noexcept { return where_; }
 
@@ -48,8 +48,8 @@ class TorchPickle {
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
   /// Integers from 0: a tuple, a list or a torch.Size. `subject` starts the message.
-  Shape lengths(std::uint32_t id, const std::string& subject) const;
-  std::uint64_t natural(std::uint32_t id, const std::string& subject) const;
+  Shape lengths(std::uint32_t id, std::string_view subject) const;
+  std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
   /// "an integer", "a call of \"os.system\"": for messages.
   std::string describe(std::uint32_t id) const;

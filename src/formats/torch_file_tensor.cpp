@@ -94,7 +94,7 @@ Leaf TorchTensors::rebuild(const TorchPickle::Call& call, bool names_dtype) {
   const Storage where = storage(call.arguments[0]);
   std::optional<DType> dtype = where.dtype;
   if (names_dtype) {
-    const PickleNode& node = pickle_.at(call.arguments[6]);
+    const PickleNode node = pickle_.at(call.arguments[6]);
     dtype = node.kind == PickleKind::global && node.text == "torch" ? dtype_from_name(node.name)
                                                                     : std::nullopt;
     if (!dtype) {
@@ -136,8 +136,8 @@ std::optional<Leaf> TorchTensors::of_type(const TorchPickle::Call& call) {
       !pickle_.is_global(type, "torch.nn.parameter", "Buffer")) {
     return std::nullopt;
   }
-  const PickleNode& function = pickle_.at(call.arguments[0]);
-  const PickleNode& arguments = pickle_.at(call.arguments[2]);
+  const PickleNode function = pickle_.at(call.arguments[0]);
+  const PickleNode arguments = pickle_.at(call.arguments[2]);
   if (function.kind != PickleKind::global || arguments.kind != PickleKind::tuple) {
     pickle_.corrupt("_rebuild_from_type_v2: expected a function and a tuple, found " +
                     pickle_.describe(call.arguments[0]) + " and " +
@@ -154,7 +154,7 @@ std::optional<Leaf> TorchTensors::of_type(const TorchPickle::Call& call) {
 }
 
 void TorchTensors::warn_of_state(std::uint32_t state) const {
-  const PickleNode& node = pickle_.at(state);
+  const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
   if (node.kind == PickleKind::dict && node.items.empty()) return;
   warn(pickle_.where() + ": " + pickle_.subject() +
@@ -163,13 +163,13 @@ void TorchTensors::warn_of_state(std::uint32_t state) const {
 
 /// Of a view that stands for the conjugate or the negative of its bytes the storage tells nothing.
 void TorchTensors::require_plain(std::uint32_t metadata) const {
-  const PickleNode& node = pickle_.at(metadata);
+  const PickleNode node = pickle_.at(metadata);
   if (node.kind == PickleKind::none) return;
   if (node.kind != PickleKind::dict) {
     pickle_.corrupt("metadata: expected a dict, found " + pickle_.describe(metadata));
   }
   for (std::size_t i = 0; i + 1 < node.items.size(); i += 2) {
-    const PickleNode& value = pickle_.at(node.items[i + 1]);
+    const PickleNode value = pickle_.at(node.items[i + 1]);
     if (value.kind == PickleKind::boolean && value.integer == 0) continue;
     pickle_.unsupported("a lazy view cannot be read: expected plain bytes, found one marked " +
                         base::quote(pickle_.text(node.items[i]).value_or("")) +
@@ -178,11 +178,11 @@ void TorchTensors::require_plain(std::uint32_t metadata) const {
 }
 
 TorchTensors::Storage TorchTensors::storage(std::uint32_t id) {
-  const PickleNode& node = pickle_.at(id);
+  const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::persistent) {
     pickle_.corrupt("storage: expected a storage of the file, found " + pickle_.describe(id));
   }
-  const PickleNode& tuple = pickle_.at(node.items[0]);
+  const PickleNode tuple = pickle_.at(node.items[0]);
   const bool fits = tuple.kind == PickleKind::tuple &&
                     (tuple.items.size() == 5 || tuple.items.size() == 6) &&
                     pickle_.text(tuple.items[0]) == "storage";
@@ -195,7 +195,7 @@ TorchTensors::Storage TorchTensors::storage(std::uint32_t id) {
         "storage: a view of a storage cannot be read: expected a whole one, found " +
         pickle_.describe(tuple.items[5]));
   }
-  const PickleNode& type = pickle_.at(tuple.items[1]);
+  const PickleNode type = pickle_.at(tuple.items[1]);
   if (type.kind != PickleKind::global) {
     pickle_.corrupt("storage: expected a class, found " + pickle_.describe(tuple.items[1]));
   }

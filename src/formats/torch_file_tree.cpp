@@ -78,7 +78,7 @@ class TreeBuilder {
       pickle_.unsupported("the file names the same containers again and again: expected at most " +
                           std::to_string(kMaxRepeats) + " repeats, found more");
     }
-    const PickleNode& node = pickle_.at(id);
+    const PickleNode node = pickle_.at(id);
     switch (node.kind) {
       case PickleKind::none:
         return NonTensor{};
@@ -143,7 +143,7 @@ class TreeBuilder {
   }
 
   Slot of_global(std::uint32_t id) {
-    const PickleNode& node = pickle_.at(id);
+    const PickleNode node = pickle_.at(id);
     if (node.text == "torch" && dtype_from_name(node.name)) {
       return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
     }
@@ -177,7 +177,7 @@ class TreeBuilder {
                                     const TorchPickle::Call& call) {
     pickle_.require_arguments(call, 0, 1);
     if (call.arguments.empty()) return set_of(id, type, {});
-    const PickleNode& items = pickle_.at(call.arguments[0]);
+    const PickleNode items = pickle_.at(call.arguments[0]);
     if (items.kind != PickleKind::list && items.kind != PickleKind::tuple) return opaque(id);
     return set_of(id, type, items.items);
   }
@@ -198,7 +198,7 @@ class TreeBuilder {
 
   /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id) {
-    const PickleNode& node = pickle_.at(id);
+    const PickleNode node = pickle_.at(id);
     Slot made = container(id, NodeKind::opaque, [&](Children& to) {
       if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
       if (node.kind == PickleKind::persistent) {
@@ -294,7 +294,7 @@ class TreeBuilder {
     pickle_.require_arguments(call, 0, 1);
     Slot counts = container(id, NodeKind::dict, [&](Children& to) {
       if (!call.arguments.empty()) {
-        const PickleNode& given = pickle_.at(call.arguments[0]);
+        const PickleNode given = pickle_.at(call.arguments[0]);
         if (given.kind != PickleKind::dict) refuse(call.arguments[0], "");
         add_pairs(to, given.items);
       }
@@ -351,10 +351,10 @@ class TreeBuilder {
 
   /// [[key, value], ...], as Python 2 pickles an OrderedDict.
   void add_listed_pairs(Children& to, std::uint32_t list) {
-    const PickleNode& pairs = pickle_.at(list);
+    const PickleNode pairs = pickle_.at(list);
     if (pairs.kind != PickleKind::list) refuse(list, "");
     for (const std::uint32_t item : pairs.items) {
-      const PickleNode& pair = pickle_.at(item);
+      const PickleNode pair = pickle_.at(item);
       const bool fits = (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple) &&
                         pair.items.size() == 2;
       if (!fits) refuse(item, "");
@@ -379,7 +379,7 @@ class TreeBuilder {
   /// The state dict of a module carries `_metadata`, the versions of its layers. Other attributes
   /// of a dict are worth a warning.
   void add_attributes(Children& to, std::uint32_t id) {
-    const PickleNode& state = pickle_.at(id);
+    const PickleNode state = pickle_.at(id);
     bool others = state.kind != PickleKind::dict;
     for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
       others = pickle_.text(state.items[i]) != "_metadata";
@@ -396,7 +396,7 @@ class TreeBuilder {
   }
 
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
-    const PickleNode& node = pickle_.at(key);
+    const PickleNode node = pickle_.at(key);
     const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
     const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
     if (!to.has_keys) to.int_keys = is_int;

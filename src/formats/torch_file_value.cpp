@@ -22,7 +22,7 @@ Special of_text(Special::Type type, std::string text) {
 }
 
 double real(const TorchPickle& pickle, std::uint32_t id) {
-  const PickleNode& node = pickle.at(id);
+  const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::number) return node.number;
   if (node.kind == PickleKind::integer) return static_cast<double>(node.integer);
   pickle.corrupt("complex: expected two numbers, found " + pickle.describe(id));
@@ -86,7 +86,7 @@ std::optional<Special> torch_file_special(const TorchPickle& pickle, std::uint32
 }
 
 void check_torch_file_factory(const TorchPickle& pickle, std::uint32_t id) {
-  const PickleNode& node = pickle.at(id);
+  const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::none) return;
   const bool plain =
       node.kind == PickleKind::global &&

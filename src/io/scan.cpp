@@ -118,7 +118,7 @@ class Scanner {
 
   void add(const codecs::PickleGraph& graph, const std::string& where, std::uint64_t at) {
     std::map<std::string, bool, std::less<>> seen;
-    for (const codecs::PickleNode& node : graph.nodes) {
+    for (const codecs::PickleNode node : graph.nodes) {
       std::string global;
       ScanRisk risk = ScanRisk::suspicious;
       if (node.kind == codecs::PickleKind::global) {

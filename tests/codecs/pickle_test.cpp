@@ -59,7 +59,7 @@ std::string float_text(double value) {
 /// The value at `id` in the words of generate.py. Of what is no tree: "..." below six levels.
 std::string text_of(const PickleGraph& graph, std::uint32_t id, int depth = 6) {
   if (depth == 0) return "...";
-  const PickleNode& node = graph.at(id);
+  const PickleNode node = graph.at(id);
   std::vector<std::string> items;
   for (const std::uint32_t item : node.items) items.push_back(text_of(graph, item, depth - 1));
   const std::string joined = fmt::format("{}", fmt::join(items, ", "));
@@ -175,7 +175,7 @@ TEST(Pickle, WhatIsSharedIsOneNode) {
   // x = [1]; (x, x)
   const std::string pickle = "\x80\x02]q\x01K\x01"s + "ah\x01\x86.";
   const PickleGraph graph = read_pickle(pickle, "x");
-  const PickleNode& root = graph.at(graph.root);
+  const PickleNode root = graph.at(graph.root);
   ASSERT_EQ(root.items.size(), 2U);
   EXPECT_EQ(root.items[0], root.items[1]);
   EXPECT_EQ(text_of(graph, graph.root), "([1], [1])");
@@ -191,7 +191,7 @@ TEST(Pickle, ATupleMayLieInItsOwnList) {
   // t = ([t],) as Python writes it: made twice, the first thrown away.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
-  const PickleNode& list = graph.at(graph.at(graph.root).items[0]);
+  const PickleNode list = graph.at(graph.at(graph.root).items[0]);
   EXPECT_THAT(list.items, ElementsAre(graph.root));
 }
 

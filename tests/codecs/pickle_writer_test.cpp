@@ -132,12 +132,12 @@ TEST(PickleWriter, ContainersCallsAndWhatIsRememberedAreReadBack) {
     ASSERT_EQ(list.items.size(), 5U);
     EXPECT_EQ(graph.at(list.items[0]).kind, PickleKind::tuple);
     EXPECT_TRUE(graph.at(list.items[0]).items.empty());
-    const PickleNode& dict = graph.at(list.items[1]);
+    const PickleNode dict = graph.at(list.items[1]);
     ASSERT_EQ(dict.items.size(), 2U);
     EXPECT_EQ(graph.at(dict.items[0]).text, "key");
     EXPECT_EQ(graph.at(dict.items[1]).integer, 1);
     EXPECT_EQ(list.items[1], list.items[2]);  // one object
-    const PickleNode& ordered = graph.at(list.items[3]);
+    const PickleNode ordered = graph.at(list.items[3]);
     EXPECT_EQ(ordered.kind, PickleKind::reduce);
     EXPECT_EQ(graph.at(ordered.items[0]).name, "OrderedDict");
     ASSERT_EQ(graph.changes.size(), 1U);

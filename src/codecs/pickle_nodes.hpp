@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tenfold::codecs {
+
+/// What a pickle says, protocols 0 to 5, as data. Nothing is imported and nothing is called: where
+/// Python would call, there is a node that says what with.
+enum class PickleKind : std::uint8_t {
+  none,
+  boolean,      ///< integer: 0 or 1
+  integer,      ///< integer
+  big_integer,  ///< text: decimal digits of what int64 cannot hold
+  number,       ///< number
+  text,         ///< text: UTF-8; lone surrogates in three bytes, as Python writes them
+  old_string,   ///< text: a Python 2 str, bytes of an encoding that the pickle does not tell
+  bytes,        ///< text
+  bytearray,    ///< text
+  list,         ///< items
+  tuple,        ///< items
+  dict,         ///< items: key, value, key, value; a key that comes again replaces the first
+  set,          ///< items, which may repeat
+  frozenset,    ///< items, which may repeat
+  global,       ///< text: module, name: qualified name
+  extension,    ///< integer: a code of Python's extension registry
+  reduce,       ///< items: callable, arguments; what a call would give
+  newobj,       ///< items: class, arguments[, keyword arguments]; cls.__new__(cls, *arguments)
+  instance,     ///< items: class, arguments (a tuple); an instance of Python 2 (INST, OBJ)
+  persistent,   ///< items: the persistent id
+};
+
+/// One node, as readers see it: what its kind does not have is empty.
+struct PickleNode {
+  PickleKind kind = PickleKind::none;
+  std::uint64_t offset = 0;  ///< of the opcode that made it
+  std::int64_t integer = 0;
+  double number = 0;
+  std::string_view text;
+  std::string_view name;
+  std::span<const std::uint32_t> items;  ///< positions in PickleGraph::nodes
+};
+
+/// The nodes of a graph, each in 24 bytes: a checkpoint of 10,000 tensors has 120,000 of them, and
+/// pages that are taken from the system are most of what reading it costs.
+class PickleNodes {
+ public:
+  std::size_t size() const noexcept { return packed_.size(); }
+  void reserve(std::size_t count) { packed_.reserve(count); }
+
+  PickleKind kind(std::uint32_t id) const noexcept { return packed_[id].kind; }
+  std::span<const std::uint32_t> items(std::uint32_t id) const noexcept {
+    const Packed& node = packed_[id];
+    if (!has_items(node.kind)) return {};
+    return {node.items, static_cast<std::size_t>(node.size)};
+  }
+  PickleNode operator[](std::uint32_t id) const noexcept {
+    const Packed& packed = packed_[id];
+    const auto size = static_cast<std::size_t>(packed.size);
+    PickleNode node;
+    node.kind = packed.kind;
+    node.offset = packed.offset;
+    if (has_items(packed.kind)) {
+      node.items = {packed.items, size};
+    } else if (has_text(packed.kind)) {
+      node.text = {packed.text, size};
+    } else if (packed.kind == PickleKind::global) {
+      node.text = packed.global->module;
+      node.name = packed.global->name;
+    } else if (packed.kind == PickleKind::number) {
+      node.number = packed.number;
+    } else {
+      node.integer = packed.integer;
+    }
+    return node;
+  }
+
+  class Iterator {
+   public:
+    Iterator(const PickleNodes& nodes, std::uint32_t id) : nodes_(&nodes), id_(id) {}
+    using iterator_category = std::input_iterator_tag;
+    using value_type = PickleNode;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const PickleNode*;
+    using reference = PickleNode;
+    PickleNode operator*() const { return (*nodes_)[id_]; }
+    Iterator& operator++() {
+      ++id_;
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++id_;
+      return before;
+    }
+    bool operator==(const Iterator& other) const = default;
+
+   private:
+    const PickleNodes* nodes_;
+    std::uint32_t id_;
+  };
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, static_cast<std::uint32_t>(packed_.size())}; }
+
+  // What is added must fit the kind. Texts and items are pointed to.
+  void add_integer(PickleKind kind, std::uint64_t offset, std::int64_t value) {
+    add(kind, offset).integer = value;
+  }
+  void add_number(std::uint64_t offset, double value) {
+    add(PickleKind::number, offset).number = value;
+  }
+  void add_text(PickleKind kind, std::uint64_t offset, std::string_view text) {
+    Packed& node = add(kind, offset);
+    node.text = text.data();
+    node.size = text.size();
+  }
+  void add_items(PickleKind kind, std::uint64_t offset, std::span<const std::uint32_t> items) {
+    add(kind, offset);
+    set_items(static_cast<std::uint32_t>(packed_.size() - 1), items);
+  }
+  void add_global(std::uint64_t offset, std::string_view module, std::string_view name) {
+    const Global& global = globals_.emplace_back(Global{module, name});
+    add(PickleKind::global, offset).global = &global;
+  }
+  void set_items(std::uint32_t id, std::span<const std::uint32_t> items) {
+    packed_[id].items = items.data();
+    packed_[id].size = items.size();
+  }
+
+ private:
+  struct Global {
+    std::string_view module;
+    std::string_view name;
+  };
+  struct Packed {
+    std::uint64_t offset : 56;
+    PickleKind kind : 8;
+    union {
+      std::int64_t integer;
+      double number;
+      const char* text;
+      const std::uint32_t* items;
+      const Global* global;
+    };
+    std::uint64_t size;  ///< of text or items
+  };
+  static_assert(sizeof(Packed) == 24);
+
+  static bool has_text(PickleKind kind) noexcept {
+    return kind == PickleKind::big_integer ||
+           (kind >= PickleKind::text && kind <= PickleKind::bytearray);
+  }
+  static bool has_items(PickleKind kind) noexcept {
+    return (kind >= PickleKind::list && kind <= PickleKind::frozenset) ||
+           kind >= PickleKind::reduce;
+  }
+
+  Packed& add(PickleKind kind, std::uint64_t offset) {
+    Packed& node = packed_.emplace_back();
+    node.kind = kind;
+    node.offset = offset & ((std::uint64_t{1} << 56U) - 1);
+    return node;
+  }
+
+  std::vector<Packed> packed_;
+  std::deque<Global> globals_;
+};
+
+}  // namespace tenfold::codecs
