@@ -14,6 +14,7 @@
 
 #include "base/checked.hpp"
 #include "base/checksum.hpp"
+#include "base/claims.hpp"
 #include "codecs/zip.hpp"
 #include "core/leaf_bytes.hpp"
 #include "os/thread_pool.hpp"
@@ -34,6 +35,8 @@ constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
 /// Small runs are handed out together, so that handing out costs little.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
+/// What is checksummed at once by a thread that goes ahead of the one that writes.
+constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
 
 /// Bytes [begin, end) of the leaf of writes[index], at most one block.
 struct Run {
@@ -206,7 +209,7 @@ void write_after_its_head(LeafWrite& write, const Run& run, BlockChecksum kind, 
   const auto use = [&](std::span<const std::byte> piece) {
     PieceChecksum checksum(kind, piece.size());
     checksum.update(piece);
-    if (!write.block_checksums.empty()) checksum_of(write, run) = checksum.value();
+    if (kind != BlockChecksum::none && run.end > 0) checksum_of(write, run) = checksum.value();
     const std::string head = write.head(write);
     space.gatherer.put(*write.file, write.file_offset_bytes - head.size(),
                        std::as_bytes(std::span(head)), false);
@@ -252,6 +255,42 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum.update({bytes + run.begin, bytes + run.end});
   checksum_of(write, run) = checksum.value();
 }
+
+/// The checksums of one file's runs, taken by threads that have nothing to write. Where they stand
+/// before the bytes in the file, the writer waits for them, or takes them itself.
+class HashesApart {
+ public:
+  HashesApart(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
+              std::vector<Batch> batches)
+      : writes_(writes),
+        runs_(runs),
+        kind_(kind),
+        batches_(std::move(batches)),
+        claims_(batches_.size()) {}
+
+  std::size_t num_batches() const noexcept { return batches_.size(); }
+  void take(std::size_t batch) {
+    claims_.do_once(batch, [&] { hash(batches_[batch]); });
+  }
+  void ensure(std::size_t run) {
+    const auto after = std::ranges::upper_bound(batches_, run, {}, &Batch::first);
+    const auto batch = static_cast<std::size_t>(after - batches_.begin()) - 1;
+    claims_.ensure(batch, [&] { hash(batches_[batch]); });
+  }
+
+ private:
+  void hash(const Batch& batch) {
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+      if (runs_[i].end > 0) hash_run(writes_[runs_[i].index], runs_[i], kind_);
+    }
+  }
+
+  std::vector<LeafWrite>& writes_;
+  const std::vector<Run>& runs_;
+  BlockChecksum kind_;
+  std::vector<Batch> batches_;
+  base::Claims claims_;
+};
 
 /// The heads of leaves that were written before their checksums were known.
 void write_other_heads(const std::vector<LeafWrite>& writes) {
@@ -351,10 +390,12 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   // Threads that have no file to write take the checksums off those that have.
   std::vector<Batch> to_hash;
   if (checksums && as_they_lie && num_files < threads) {
-    to_hash = batches_of(runs.size(), kBatchBytes, size_of, [](std::size_t) { return true; });
+    to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
     if (to_hash.size() < 2) to_hash.clear();  // not worth another thread
   }
   const bool apart = !to_hash.empty();
+  const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
+  HashesApart hashes(writes, runs, checksum, std::move(to_hash));
   Workspaces workspaces;
   const std::thread::id caller = std::this_thread::get_id();
   const auto write = [&](const Batch& batch) {
@@ -362,9 +403,10 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
     for (std::size_t i = batch.first; i < batch.last; ++i) {
       LeafWrite& of = writes[runs[i].index];
       if (goes_after_its_head(of)) {
-        write_after_its_head(of, runs[i], checksum, *space, progress);
+        if (apart) hashes.ensure(i);
+        write_after_its_head(of, runs[i], written_with, *space, progress);
       } else {
-        write_run(of, runs[i], apart ? BlockChecksum::none : checksum, *space, progress);
+        write_run(of, runs[i], written_with, *space, progress);
       }
       // An item may be one file of any size: Ctrl-C must not wait for its end.
       if (std::this_thread::get_id() == caller) progress.poll();
@@ -373,19 +415,13 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
     space->gatherer.flush();
     workspaces.give_back(std::move(space));
   };
-  const auto hash = [&](const Batch& batch) {
-    for (std::size_t i = batch.first; i < batch.last; ++i) {
-      LeafWrite& of = writes[runs[i].index];
-      if (!goes_after_its_head(of)) hash_run(of, runs[i], checksum);
-    }
-  };
   os::parallel_for(
-      batches.size() + to_hash.size(), static_cast<int>(threads),
+      batches.size() + hashes.num_batches(), static_cast<int>(threads),
       [&](std::size_t item) {
         if (item < batches.size()) {
           write(batches[item]);
         } else {
-          hash(to_hash[item - batches.size()]);
+          hashes.take(item - batches.size());
         }
       },
       [&] { progress.poll(); });

@@ -70,22 +70,21 @@ void refuse_in_use(const Path& path) {
 
 }  // namespace
 
-void save_archive(const Plan& plan, const Path& path, const WriteRequest& request,
-                  int deflate_level) {
+void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level) {
   std::vector<ZipArchiveEntry> entries;
   entries.reserve(plan.files.size());
   for (const std::size_t number : Order(plan).run()) {
-    const Plan::File& planned = plan.files[number];
+    Plan::File& planned = plan.files[number];
     ZipArchiveEntry entry;
     entry.name = plan.path_of(planned);
     if (!planned.is_leaf) {
-      entry.head = planned.text;
+      entry.head = std::move(planned.text);
     } else if (request.zeros && !planned.is_sizes) {
       entry.alignment = kArchiveAlignment;
       entry.zero_bytes = planned.size_bytes;
     } else {
       entry.alignment = kArchiveAlignment;
-      entry.leaf = planned.leaf;
+      entry.leaf = std::move(planned.leaf);
       entry.deflate_level = deflate_level;
     }
     entries.push_back(std::move(entry));

@@ -19,8 +19,7 @@ inline constexpr std::uint32_t kArchiveAlignment = 64;
 /// multiples of 64, and deflated with a `deflate_level` above 0. Tied tensors are copies, as an
 /// archive has no links. Throws Error(io, EBUSY) if somebody writes through the archive that is
 /// there.
-void save_archive(const Plan& plan, const Path& path, const WriteRequest& request,
-                  int deflate_level = 0);
+void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level = 0);
 
 /// The same with entries that are made already.
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,

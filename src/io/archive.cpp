@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -37,9 +38,9 @@ WriteRequest request_of(const ArchiveOptions& options) {
 
 void write_memmap_archive(const TensorDict& tree, const Path& path, const ArchiveOptions& options) {
   const auto notes = options.all_notes ? folder::NotesUse::all : folder::NotesUse::needed;
-  const folder::Plan plan =
+  folder::Plan plan =
       folder::plan_tree(tree, {.notes = notes, .robust_names = options.robust_names});
-  folder::save_archive(plan, path, request_of(options), options.deflate_level);
+  folder::save_archive(std::move(plan), path, request_of(options), options.deflate_level);
 }
 
 void pack_memmap(const Path& folder_path, const Path& archive, const ArchiveOptions& options) {
