@@ -98,19 +98,13 @@ void untie(const std::vector<Leaf*>& leaves) {
   }
 }
 
-std::vector<Leaf> copies_of(const std::vector<Leaf*>& leaves) {
-  std::vector<Leaf> copies;
-  copies.reserve(leaves.size());
-  for (const Leaf* leaf : leaves) copies.push_back(*leaf);
-  return copies;
-}
-
 /// Maps each leaf, which checks that its file is long enough, and reads ahead.
 void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
   const bool read_ahead = ReadAhead::is_worthwhile(total_bytes, options.mode);
-  const std::vector<Leaf> on_disk = read_ahead ? copies_of(leaves) : std::vector<Leaf>();
+  std::vector<bool> was_on_disk;
+  for (const Leaf* leaf : leaves) was_on_disk.push_back(!leaf->in_memory());
   Progress progress(options.monitor, total_bytes, "load");
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
@@ -128,20 +122,20 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   if (!read_ahead) return;
   ReadAhead ahead;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!on_disk[i].in_memory()) ahead.add(on_disk[i], leaves[i]->tensor());
+    if (was_on_disk[i]) ahead.add(leaves[i]->tensor());
   }
   std::move(ahead).start();
 }
 
-/// The tree with every tensor mapped: one of its own, since what was opened may be shared.
-TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
+/// The tree with every tensor mapped. Nodes that somebody else holds, too, are copied.
+TensorDict mapped(TensorDict tree, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   if (options.aliases && is_one_mapping(tree, total_bytes)) {
     const bool read_ahead = ReadAhead::is_worthwhile(total_bytes, options.mode);
     ReadAhead ahead;
-    TensorDict loaded = map_leaves(tree, [&](const Leaf& leaf) {
+    TensorDict loaded = map_leaves(std::move(tree), [&](const Leaf& leaf) {
       Leaf mapped = over(leaf, leaf.tensor());
-      if (read_ahead && !leaf.in_memory()) ahead.add(leaf, mapped.tensor());
+      if (read_ahead && !leaf.in_memory()) ahead.add(mapped.tensor());
       return mapped;
     });
     std::move(ahead).start();
@@ -150,7 +144,7 @@ TensorDict mapped(const TensorDict& tree, const LoadOptions& options) {
     progress.finish();
     return loaded;
   }
-  TensorDict loaded = map_leaves(tree, [](const Leaf& leaf) { return leaf; });
+  TensorDict loaded = map_leaves(std::move(tree), [](const Leaf& leaf) { return leaf; });
   std::vector<Leaf*> leaves;
   collect(loaded, leaves);
   if (!options.aliases) untie(leaves);
@@ -169,14 +163,16 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   }
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
-  const TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
+  TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
   if (!options.allow_opaque) {
     refuse_opaque(tree, path.string(), "; allow_opaque=True shows what it was made of");
   }
-  const TensorDict loaded = mapped(tree, options);
+  // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
+  // then a copy.
+  const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
+  const TensorDict loaded = mapped(std::move(tree), options);
   require_sound_sparse_nodes(loaded, path.string());
-  // Written through, leaves stay tied to their files, so that flush() finds them.
-  return options.mode == Mode::write_through ? tree : loaded;
+  return options.mode == Mode::write_through ? kept : loaded;
 }
 
 }  // namespace tenfold

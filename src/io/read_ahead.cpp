@@ -10,9 +10,9 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
-/// Two keep a fast disk busy, the third covers for the time that pages are entered into the map.
-constexpr int kNumThreads = 3;
+constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
+/// Each has a piece under way, and enters pages into the map while the other waits.
+constexpr int kNumThreads = 2;
 constexpr std::uint64_t kWorthwhileBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -22,14 +22,13 @@ bool ReadAhead::is_worthwhile(std::uint64_t total_bytes, Mode mode) {
          total_bytes <= os::available_memory_bytes() / 2;
 }
 
-void ReadAhead::add(const Leaf& leaf, const Tensor& tensor) {
+void ReadAhead::add(const Tensor& tensor) {
   const std::span<std::byte> bytes = tensor.buffer().bytes();
   if (bytes.empty()) return;
   for (std::size_t offset = 0; offset < bytes.size(); offset += kPieceBytes) {
     const std::size_t length = std::min<std::size_t>(kPieceBytes, bytes.size() - offset);
-    pieces_.push_back({leaves_.size(), offset, bytes.subspan(offset, length)});
+    pieces_.push_back({owners_.size(), bytes.subspan(offset, length)});
   }
-  leaves_.push_back(leaf);
   owners_.push_back(tensor.buffer().owner());
 }
 
@@ -40,14 +39,10 @@ void ReadAhead::start() && {
   os::run_in_background(count, kNumThreads, [ahead](std::size_t i) {
     const Piece& piece = ahead->pieces_[i];
     // Keeps the pages mapped for the moment.
-    const auto owner = ahead->owners_[piece.leaf].lock();
+    const auto owner = ahead->owners_[piece.owner].lock();
     if (!owner) return;
-    if (!os::is_resident(piece.bytes)) {
-      thread_local std::vector<std::byte> scratch;
-      scratch.resize(std::max(scratch.size(), piece.bytes.size()));
-      ahead->leaves_[piece.leaf].read(piece.offset_bytes,
-                                      std::span(scratch).first(piece.bytes.size()));
-    }
+    // Asked for as one: faults alone would ask for as little as the device's read_ahead_kb.
+    os::prefetch(piece.bytes);
     os::populate(piece.bytes);
   });
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tenfold/io.hpp>
-#include <tenfold/leaf.hpp>
 #include <tenfold/tensor.hpp>
 
 #include <cstddef>
@@ -16,8 +15,9 @@ namespace tenfold {
 ///
 /// A page that is touched before it is in memory stops its reader for one request to the device,
 /// and one reader so waits for one request after the other: half of what the device can do, or
-/// less. Here a few threads read ahead with `pread`, which keeps several requests under way, and
-/// enter the pages into the map, so that whoever comes later does not even take faults.
+/// less. Here two threads ask for the pages in large pieces and enter them into the map, so that
+/// whoever comes later does not even take faults. Nothing is copied on the way: `pread` into a
+/// buffer brings pages into memory as well, and takes several times the time of the CPU.
 ///
 /// A hint: an error is met by the one who touches the leaf. Leaves whose last tensor is gone are
 /// skipped.
@@ -28,20 +28,18 @@ class ReadAhead {
   /// which people touch a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
-  /// `leaf` is still on disk; `tensor` maps it.
-  void add(const Leaf& leaf, const Tensor& tensor);
+  /// `tensor` maps a file.
+  void add(const Tensor& tensor);
 
   /// Starts and returns at once.
   void start() &&;
 
  private:
   struct Piece {
-    std::size_t leaf = 0;
-    std::uint64_t offset_bytes = 0;
+    std::size_t owner = 0;
     std::span<std::byte> bytes;
   };
 
-  std::vector<Leaf> leaves_;
   std::vector<std::weak_ptr<const void>> owners_;
   std::vector<Piece> pieces_;
 };

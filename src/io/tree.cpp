@@ -1,5 +1,6 @@
 #include "io/tree.hpp"
 
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -63,6 +64,21 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
     }
   }
   return mapped;
+}
+
+TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change) {
+  if (tree.node().use_count() > 1) return map_leaves(std::as_const(tree), change);
+  Node& node = *tree.node();
+  for (std::size_t i = 0; i < node.entries.size(); ++i) {
+    Node::Slot& slot = node.entries[i].slot;
+    if (std::holds_alternative<std::shared_ptr<LazyItem>>(slot)) static_cast<void>(node.item(i));
+    if (auto* leaf = std::get_if<Leaf>(&slot)) {
+      *leaf = change(*leaf);
+    } else if (auto* child = std::get_if<TensorDict>(&slot)) {
+      *child = map_leaves(std::move(*child), change);
+    }
+  }
+  return std::move(tree);
 }
 
 std::vector<NamedLeaf> tensors_of(const TensorDict& tree) {

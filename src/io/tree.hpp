@@ -17,6 +17,8 @@ void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
+/// As map_leaves, in place where nobody else holds the nodes.
+TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
 /// Tensors in order, with their paths.
 struct NamedLeaf {

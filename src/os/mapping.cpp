@@ -150,12 +150,18 @@ bool is_resident(std::span<const std::byte> bytes) {
   return std::all_of(in_memory.begin(), in_memory.end(), [](unsigned char p) { return p & 1; });
 }
 
+void prefetch(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty()) return;
+  const std::span<std::byte> pages = pages_of(bytes);
+  ::madvise(pages.data(), pages.size(), MADV_WILLNEED);
+}
+
 void populate(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return;
   const std::span<std::byte> pages = pages_of(bytes);
   // Linux before 5.14 does not know it.
   if (::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
-  ::madvise(pages.data(), pages.size(), MADV_WILLNEED);
+  prefetch(bytes);
 }
 
 std::uint64_t available_memory_bytes() {

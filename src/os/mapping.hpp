@@ -34,6 +34,10 @@ void sync_mapping(const Buffer& buffer);
 /// user may not write the system says so in any case.
 bool is_resident(std::span<const std::byte> bytes);
 
+/// Asks the system to read the pages of `bytes` that are not in memory. A hint; does not wait for
+/// them.
+void prefetch(std::span<const std::byte> bytes) noexcept;
+
 /// Makes the pages of `bytes` accessible without a fault, reading what is not in memory. A hint:
 /// what cannot be had is left to the one who touches it.
 void populate(std::span<const std::byte> bytes) noexcept;
