@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tensordict
 import torch
-from harness import Contender, Goal, Result, Timing, compare, drop_caches, load_raw
+from harness import Contender, Goal, Result, Timing, cold, compare, drop_caches, load_raw
 
 import tenfold
 
@@ -259,9 +259,9 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
         "frames_cold",
         f"{count} batches of 256 shuffled frames of 28 KB, page cache dropped before each",
         {
-            "BatchLoader": Contender(ours, drop_caches),
-            "DataLoader over rows, 2 workers": Contender(workers, drop_caches),
-            "tensordict td[index]": Contender(index, drop_caches),
+            "BatchLoader": Contender(ours, cold),
+            "DataLoader over rows, 2 workers": Contender(workers, cold),
+            "tensordict td[index]": Contender(index, cold),
         },
         [
             Goal("BatchLoader", "DataLoader over rows, 2 workers", 3),

@@ -14,7 +14,7 @@ import safetensors.torch
 import tensordict
 import torch
 import trees
-from harness import Blocks, Contender, Goal, Result, compare, drop_caches, load_raw
+from harness import Blocks, Contender, Goal, Result, cold, compare, drop_caches, load_raw
 from saving import upstream_folder
 
 import tenfold
@@ -250,21 +250,19 @@ def read_cold(work: Path, repetitions: int) -> Result | None:
         "Open and read all of 1.5 GB, page cache dropped before each",
         {
             "tenfold safetensors": Contender(
-                lambda: read_all(tenfold.load(one, progress=False).values()), drop_caches
+                lambda: read_all(tenfold.load(one, progress=False).values()), cold
             ),
             "tenfold folder": Contender(
-                lambda: read_all(tenfold.load(folder, progress=False).values()), drop_caches
+                lambda: read_all(tenfold.load(folder, progress=False).values()), cold
             ),
             "safetensors": Contender(
-                lambda: read_all(safetensors.torch.load_file(theirs).values()), drop_caches
+                lambda: read_all(safetensors.torch.load_file(theirs).values()), cold
             ),
             "torch.load(mmap)": Contender(
                 lambda: read_all(torch.load(pickled, mmap=True, weights_only=True).values()),
-                drop_caches,
+                cold,
             ),
-            "pread, 2 threads": Contender(
-                lambda: raw.raw_read_file(str(one).encode(), 2), drop_caches
-            ),
+            "pread, 2 threads": Contender(lambda: raw.raw_read_file(str(one).encode(), 2), cold),
         },
         [
             Goal("tenfold safetensors", "safetensors", 1.4),

@@ -11,7 +11,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 import trees
-from harness import Contender, Goal, Result, compare, drop_caches, fresh, load_raw
+from harness import Contender, Goal, Result, cold, compare, drop_caches, fresh, load_raw
 from reading import read_all
 
 import tenfold
@@ -86,13 +86,11 @@ def read_torch_file_cold(work: Path, repetitions: int) -> Result | None:
         "Open and read all of a 1.5 GB `.pt`, page cache dropped before each",
         {
             "tenfold": Contender(
-                lambda: read_all(tenfold.load(pickled, progress=False).values()), drop_caches
+                lambda: read_all(tenfold.load(pickled, progress=False).values()), cold
             ),
-            "torch.load(mmap)": Contender(
-                lambda: read_all(_load_torch(pickled).values()), drop_caches
-            ),
+            "torch.load(mmap)": Contender(lambda: read_all(_load_torch(pickled).values()), cold),
             "pread, 2 threads": Contender(
-                lambda: raw.raw_read_file(str(pickled).encode(), 2), drop_caches
+                lambda: raw.raw_read_file(str(pickled).encode(), 2), cold
             ),
         },
         [Goal("tenfold", "torch.load(mmap)", 1.4)],
