@@ -1,5 +1,6 @@
 // Any bytes as JSON lines, one array of JSON, and CSV: refused with an Error, or cut into records
-// whose types give a plan that every good record fits; in small blocks the same rows as in one.
+// whose types give a plan that every good record fits; in small blocks the same rows as in one, and
+// as many as a stream of their schema gives.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include "ingest/json_rows.hpp"
 #include "ingest/record_blocks.hpp"
 #include "ingest/row_builder.hpp"
+#include "ingest/text_stream.hpp"
 #include "ingest/type_work.hpp"
 #include "ingest/value_types.hpp"
 
@@ -77,6 +79,23 @@ Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::siz
   return rows;
 }
 
+/// Records held `count` at a time, the last of them first.
+void stream(const std::vector<SourceFile>& files, const Schema& schema, const Rows& expected) {
+  TextStream stream(files, schema);
+  std::int64_t num_records = 0;
+  std::optional<std::int64_t> count;
+  while (const std::int64_t size = stream.hold(count)) {
+    std::vector<std::int64_t> records;
+    for (std::int64_t i = size; i-- > 0;) records.push_back(i);
+    const TextRows rows = stream.rows(records, false);
+    if (rows.kept.size() + rows.bad.size() != records.size()) std::abort();
+    if (static_cast<std::size_t>(rows.batch.num_rows()) != rows.kept.size()) std::abort();
+    num_records += size;
+    count = 3;
+  }
+  if (num_records != expected.num_rows + static_cast<std::int64_t>(expected.num_bad)) std::abort();
+}
+
 RowPlan plan_for(const std::vector<SourceFile>& files) {
   ValueTypes types;
   BlockReader reader(files, 64);
@@ -103,7 +122,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         {"input", kind, [bytes] { return std::make_unique<MemoryStream>(bytes); }}};
     try {
       const RowPlan plan = plan_for(files);
-      if (rows_of(files, plan, 48) != rows_of(files, plan, std::size_t{1} << 20)) std::abort();
+      const Rows rows = rows_of(files, plan, 48);
+      if (rows != rows_of(files, plan, std::size_t{1} << 20)) std::abort();
+      stream(files, plan.schema(), rows);
     } catch (const Error& error) {
       const bool expected =
           error.code() == ErrorCode::corrupt || error.code() == ErrorCode::invalid_argument;

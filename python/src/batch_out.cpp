@@ -57,8 +57,15 @@ BatchMaker::BatchMaker(const Schema& schema, nb::object ragged) : ragged_(std::m
     std::vector<nb::object> keys;
     for (const std::string& key : column.path) keys.push_back(text(key));
     keys_.push_back(std::move(keys));
-    valid_keys_.push_back(text(column.path.back() + ".valid"));
-    length_keys_.push_back(text(column.path.back() + ".length"));
+    const auto beside = [&](const char* suffix) {
+      KeyPath path = column.path;
+      path.back() += suffix;
+      const bool is_column = std::any_of(schema.columns().begin(), schema.columns().end(),
+                                         [&](const Column& other) { return other.path == path; });
+      return is_column ? nb::object() : nb::object(text(path.back()));
+    };
+    valid_keys_.push_back(beside(".valid"));
+    length_keys_.push_back(beside(".length"));
   }
 }
 
@@ -82,10 +89,10 @@ nb::object BatchMaker::dict_of(const Batch& batch, bool is_row) const {
       into = std::move(child);
     }
     set(into, keys_[i].back(), value(column, is_row));
-    if (column.valid.dtype() == DType::bool_) {
+    if (column.valid.dtype() == DType::bool_ && valid_keys_[i].is_valid()) {
       set(into, valid_keys_[i], array(column.valid, is_row, column.column));
     }
-    if (column.is_padded) {
+    if (column.is_padded && length_keys_[i].is_valid()) {
       set(into, length_keys_[i], array(column.lengths, is_row, column.column));
     }
   }

@@ -24,6 +24,7 @@ class BatchMaker {
   nb::object dict_of(const Batch& batch, bool is_row) const;
 
   std::vector<std::vector<nb::object>> keys_;  ///< of each column: the records it lies in, its own
+  /// Of each column; none where a column has that name itself.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;

@@ -39,6 +39,12 @@ Path path_from(nb::handle path) {
   return Path(std::string(PyBytes_AS_STRING(encoded), static_cast<std::size_t>(Py_SIZE(encoded))));
 }
 
+std::vector<Path> paths_from(nb::handle sequence) {
+  std::vector<Path> paths;
+  for (const nb::handle item : sequence) paths.push_back(path_from(item));
+  return paths;
+}
+
 Mode mode_from(std::string_view mode) {
   if (mode == "r") return Mode::read;
   if (mode == "c") return Mode::copy_on_write;

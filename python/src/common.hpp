@@ -20,6 +20,7 @@ nb::str text(std::string_view utf8_bytes);
 
 /// A str, bytes or os.PathLike as a path.
 Path path_from(nb::handle path);
+std::vector<Path> paths_from(nb::handle sequence);
 
 /// "r", "c" or "r+"; anything else is Error(invalid_argument).
 Mode mode_from(std::string_view mode);
@@ -53,6 +54,7 @@ void bind_mapped_file(nb::module_& module);
 void bind_snapshot(nb::module_& module);
 void bind_ingest_sources(nb::module_& module);
 void bind_ingest(nb::module_& module);
+void bind_text_stream(nb::module_& module);
 void bind_cli(nb::module_& module);
 
 }  // namespace tenfold::python

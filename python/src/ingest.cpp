@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "call.hpp"
+#include "ingest_report.hpp"
 
 namespace tenfold::python {
 
@@ -16,19 +17,35 @@ using namespace nb::literals;
 
 namespace {
 
-std::vector<Path> paths_from(nb::handle sequence) {
-  std::vector<Path> paths;
-  for (const nb::handle item : sequence) paths.push_back(path_from(item));
-  return paths;
+nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
+                      const std::string& on_error, std::int64_t batch_rows, int num_threads,
+                      bool overwrite, bool durable, nb::object progress) {
+  const std::vector<Path> files = paths_from(sources);
+  const Path target = path_from(path);
+  IngestOptions options;
+  if (!schema.is_none()) options.schema = Schema::from_json(utf8(schema), "schema");
+  for (const nb::handle column : columns) options.columns.push_back(utf8(column));
+  options.on_error = on_error_from(on_error);
+  options.batch_rows = batch_rows;
+  options.num_threads = num_threads;
+  options.overwrite = overwrite;
+  options.durable = durable;
+  const IngestReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return tenfold::ingest(files, target, options);
+  });
+  return dict_of(report);
 }
 
-OnError on_error_of(const std::string& name) {
-  if (name == "raise") return OnError::raise;
-  if (name == "skip") return OnError::skip;
-  if (name == "collect") return OnError::collect;
-  throw Error(ErrorCode::invalid_argument,
-              "on_error: expected \"raise\", \"skip\" or \"collect\", found \"" + name + "\"");
+nb::str infer_files(nb::object sources, int num_threads) {
+  const std::vector<Path> files = paths_from(sources);
+  const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
+    return tenfold::infer_schema(files, num_threads, monitor);
+  });
+  return text(schema.to_json());
 }
+
+}  // namespace
 
 nb::dict dict_of(const IngestReport& report) {
   nb::dict made;
@@ -51,38 +68,10 @@ nb::dict dict_of(const IngestReport& report) {
   return made;
 }
 
-nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
-                      const std::string& on_error, std::int64_t batch_rows, int num_threads,
-                      bool overwrite, nb::object progress) {
-  const std::vector<Path> files = paths_from(sources);
-  const Path target = path_from(path);
-  IngestOptions options;
-  if (!schema.is_none()) options.schema = Schema::from_json(utf8(schema), "schema");
-  for (const nb::handle column : columns) options.columns.push_back(utf8(column));
-  options.on_error = on_error_of(on_error);
-  options.batch_rows = batch_rows;
-  options.num_threads = num_threads;
-  options.overwrite = overwrite;
-  const IngestReport report = monitored(std::move(progress), [&](Monitor* monitor) {
-    options.monitor = monitor;
-    return tenfold::ingest(files, target, options);
-  });
-  return dict_of(report);
-}
-
-nb::str infer_files(nb::object sources, int num_threads) {
-  const std::vector<Path> files = paths_from(sources);
-  const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
-    return tenfold::infer_schema(files, num_threads, monitor);
-  });
-  return text(schema.to_json());
-}
-
-}  // namespace
-
 void bind_ingest(nb::module_& module) {
   module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
-             "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "progress"_a.none());
+             "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
+             "progress"_a.none());
   module.def("infer_files", infer_files, "sources"_a, "num_threads"_a);
   module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
 }

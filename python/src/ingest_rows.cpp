@@ -13,6 +13,7 @@
 #include "call.hpp"
 #include "common.hpp"
 #include "ingest/arrow_stream.hpp"
+#include "ingest/bad_row.hpp"
 #include "ingest_report.hpp"
 #include "row_reader.hpp"
 
@@ -53,7 +54,7 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 class RowIngest {
  public:
   RowIngest(nb::object path, std::string where, nb::object schema, std::vector<std::string> columns,
-            const std::string& on_error, std::int64_t batch_rows, bool overwrite,
+            const std::string& on_error, std::int64_t batch_rows, bool overwrite, bool durable,
             nb::object progress)
       : where_(std::move(where)),
         on_error_(on_error_from(on_error)),
@@ -62,6 +63,7 @@ class RowIngest {
     const std::optional<Schema> wanted = selected(schema_from(schema), columns, where_);
     TableWriterOptions options;
     options.overwrite = overwrite;
+    options.durable = durable;
     options.monitor = &monitor_;
     table_.emplace(optional_path(path), wanted, columns, options);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
@@ -135,7 +137,8 @@ class RowIngest {
     if (on_error_ == OnError::collect) {
       const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest_values")
                                          .attr("row_text")(row, kMaxShownRows));
-      line = bad_row_json(position_, bad.column, bad.what, shown);
+      line =
+          to_json_line({.row = position_, .column = bad.column, .error = bad.what, .text = shown});
     }
     table_->skip_row(line);
   }
@@ -183,7 +186,7 @@ class RowIngest {
 nb::dict ingest_stream(nb::object capsule, nb::object path, const std::string& where,
                        nb::object schema, std::vector<std::string> columns,
                        const std::string& on_error, std::int64_t batch_rows, bool overwrite,
-                       std::uint64_t total_bytes, nb::object progress) {
+                       bool durable, std::uint64_t total_bytes, nb::object progress) {
   void* pointer = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
   if (pointer == nullptr) throw nb::python_error();
   ArrowIngestOptions options;
@@ -194,6 +197,7 @@ nb::dict ingest_stream(nb::object capsule, nb::object path, const std::string& w
   options.batch_rows = batch_rows;
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
+  options.table.durable = durable;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {
     options.table.monitor = monitor;
@@ -205,21 +209,7 @@ nb::dict ingest_stream(nb::object capsule, nb::object path, const std::string& w
 }  // namespace
 
 nb::dict dict_of(const SourceReport& report) {
-  nb::dict made;
-  made["num_rows"] = report.num_rows;
-  made["num_bad_rows"] = report.num_bad_rows;
-  nb::list promotions;
-  for (const Promotion& one : report.promotions) {
-    nb::dict promotion;
-    promotion["column"] = text(one.column);
-    promotion["from"] = text(one.from);
-    promotion["to"] = text(one.to);
-    promotions.append(promotion);
-  }
-  made["promotions"] = promotions;
-  nb::list ignored;
-  for (const std::string& name : report.ignored) ignored.append(text(name));
-  made["ignored"] = ignored;
+  nb::dict made = dict_of(static_cast<const IngestReport&>(report));
   made["schema"] = text(report.schema.to_json());
   return made;
 }
@@ -227,15 +217,15 @@ nb::dict dict_of(const SourceReport& report) {
 void bind_ingest_sources(nb::module_& module) {
   nb::class_<RowIngest>(module, "RowIngest")
       .def(nb::init<nb::object, std::string, nb::object, std::vector<std::string>, std::string,
-                    std::int64_t, bool, nb::object>(),
+                    std::int64_t, bool, bool, nb::object>(),
            "path"_a.none(), "where"_a, "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a,
-           "overwrite"_a, "progress"_a.none())
+           "overwrite"_a, "durable"_a, "progress"_a.none())
       .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)
       .def("add_columns", &RowIngest::add_columns, "columns"_a, "begin"_a, "end"_a, "total_rows"_a)
       .def("finish", &RowIngest::finish);
   module.def("ingest_arrow", &ingest_stream, "capsule"_a, "path"_a.none(), "where"_a,
              "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a, "overwrite"_a,
-             "total_bytes"_a, "progress"_a.none());
+             "durable"_a, "total_bytes"_a, "progress"_a.none());
 }
 
 }  // namespace tenfold::python

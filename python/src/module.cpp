@@ -78,5 +78,6 @@ NB_MODULE(_core, module) {
   bindings::bind_sparse_matrix(module);
   bindings::bind_ingest_sources(module);
   bindings::bind_ingest(module);
+  bindings::bind_text_stream(module);
   bindings::bind_cli(module);
 }

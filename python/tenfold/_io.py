@@ -102,6 +102,9 @@ def load(
     loading takes little time and memory whatever the size. Files stay mapped until the last tensor
     over them is gone.
 
+    Of a ring (``create(..., capacity=n)``) that somebody writes to it shows the slots as they are,
+    half written ones too: `Dataset` gives whole rows.
+
     Args:
         path: A file or folder in any format that `probe` knows.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
@@ -154,6 +157,8 @@ def load(
 
 def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> TensorDict:
     """Opens a tree lazily: reads the metadata of its root and no tensor byte.
+
+    A ring that somebody writes to it shows as `load` does: slots, not rows.
 
     Args:
         path: A file or folder in any format that `probe` knows.

@@ -8,10 +8,14 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/value_json.hpp"
+#include "formats/memmap_keys.hpp"
 #include "formats/progress.hpp"
 #include "ingest/arrow_array.hpp"
 #include "ingest/arrow_column.hpp"
 #include "ingest/arrow_plan.hpp"
+#include "ingest/arrow_value.hpp"
+#include "ingest/bad_row.hpp"
 #include "ingest/convert_chunk.hpp"
 #include "ingest/fit_chunk.hpp"
 
@@ -151,7 +155,7 @@ class ArrowIngest {
         chunks.push_back(read.chunk);
       }
     }
-    if (!bad.empty()) drop(bad, chunks, fitted);
+    if (!bad.empty()) drop(batch, bad, chunks, fitted);
     append(chunks);
     position_ += batch.size;
   }
@@ -188,7 +192,7 @@ class ArrowIngest {
   }
 
   /// Leaves out the rows that do not fit, or refuses the first of them.
-  void drop(std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
+  void drop(const ArrowSlice& batch, std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
             std::vector<OwnedChunk>& fitted) {
     std::stable_sort(bad.begin(), bad.end(),
                      [](const Bad& a, const Bad& b) { return a.row < b.row; });
@@ -205,7 +209,11 @@ class ArrowIngest {
                                                      one.what);
       }
       if (options_.on_error == OnError::collect && writer_) {
-        writer_->append_text(kBadRowsFile, bad_row_json(row, column, one.what, ""));
+        const std::string text = to_json(arrow_value(batch, one.row), codecs::JsonStyle::python);
+        writer_->append_text(
+            memmap_folder::kBadRowsName,
+            to_json_line(
+                {.row = row, .column = column, .error = one.what, .text = shown_text(text)}));
       }
       dropped.push_back(one.row);
     }

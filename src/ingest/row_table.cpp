@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/memmap_keys.hpp"
 #include "ingest/fit_chunk.hpp"
 
 namespace tenfold {
@@ -53,7 +54,7 @@ void RowTable::skip_row(std::string_view line) {
   ++report_.num_bad_rows;
   if (line.empty() || !path_) return;
   bad_rows_ += line;
-  if (writer_) writer_->append_text(kBadRowsFile, std::exchange(bad_rows_, {}));
+  if (writer_) writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
 }
 
 void RowTable::sort_columns() {
@@ -73,7 +74,9 @@ void RowTable::make_writer(bool is_end) {
   }
   if (known.empty() && !is_end) return;
   writer_.emplace(*path_, Schema(known), options_);
-  if (!bad_rows_.empty()) writer_->append_text(kBadRowsFile, std::exchange(bad_rows_, {}));
+  if (!bad_rows_.empty()) {
+    writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
+  }
   if (!known.empty()) write_nulls(known);
 }
 
@@ -152,6 +155,11 @@ SourceReport RowTable::finish() {
       // Nothing but nulls.
       if (!stored.index) store(stored);
     }
+    // Some stand behind others that came later, because nothing was known of them so long.
+    sort_columns();
+    std::vector<std::size_t> order;
+    for (const Stored& stored : columns_) order.push_back(*stored.index);
+    writer_->reorder(order);
     writer_->commit();
     // Rows without any column are none.
     report_.num_rows = static_cast<std::uint64_t>(writer_->num_rows());

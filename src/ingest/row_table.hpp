@@ -24,8 +24,7 @@ namespace tenfold {
 class RowTable {
  public:
   /// Without a path nothing is written: finish() tells what the data set would be. `order`: names
-  /// of columns or of records around them, by which columns lie that are known when the first block
-  /// is written.
+  /// of columns or of records around them, by which columns lie; others as they come.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options);
 
@@ -46,7 +45,7 @@ class RowTable {
   std::size_t block_bytes() const;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
-  /// A row that is left out. `line` is of bad_row_json(), or empty.
+  /// A row that is left out. `line` is of to_json_line(), or empty.
   void skip_row(std::string_view line);
   SourceReport& report() noexcept { return report_; }
 

@@ -1,14 +1,9 @@
 #include "ingest/row_work.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include <tenfold/error.hpp>
-#include <tenfold/value.hpp>
 
-#include "base/text.hpp"
-#include "core/value_json.hpp"
 #include "formats/memmap_keys.hpp"
+#include "ingest/bad_row.hpp"
 
 namespace tenfold {
 namespace {
@@ -17,22 +12,6 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// Rows between two looks at it.
 constexpr std::int64_t kLookRows = 64;
-/// Of the text of a row that is told of in bad_rows.jsonl.
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
-
-/// `text` with U+FFFD for what is no UTF-8.
-std::string repaired(std::string text) {
-  if (base::is_utf8(text)) return text;
-  std::string made;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x80) {
-      made.push_back(c);
-    } else {
-      made += "\xEF\xBF\xBD";
-    }
-  }
-  return made;
-}
 
 }  // namespace
 
@@ -58,7 +37,7 @@ void RowWork::begin(const Block& block) {
 
 bool RowWork::work() {
   rows_.clear();
-  bad_.clear();
+  unkept_.clear();
   const TextKind kind = block_->file->kind;
   Record record;
   while (cursor_.next(record)) {
@@ -71,15 +50,10 @@ bool RowWork::work() {
       return false;
     }
     if (outcome != Outcome::kept) {
-      BadRow bad;
-      bad.line = record.line;
-      bad.record = number;
-      bad.fault = kind == TextKind::csv ? csv_.fault() : json_.fault();
-      const auto length = static_cast<std::size_t>(record.end - record.begin);
-      if (sink_.on_error == OnError::collect) {
-        bad.text = repaired(std::string(record.begin, std::min(length, kMaxTextBytes)));
-      }
-      bad_.push_back(std::move(bad));
+      unkept_.push_back({.line = record.line,
+                         .record = number,
+                         .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
+                         .text = {record.begin, record.end}});
       if (sink_.on_error == OnError::raise) return false;
     }
     const std::int64_t count = rows_.num_rows();
@@ -99,7 +73,7 @@ bool RowWork::deliver() {
     sink_.needs_promotion = true;
     return false;
   }
-  for (const BadRow& bad : bad_) refuse(bad);
+  for (const Unkept& unkept : unkept_) refuse(unkept);
   write_rows();
   note_names();
   sink_.num_records += num_records_ - delivered_;
@@ -109,31 +83,18 @@ bool RowWork::deliver() {
 }
 
 /// Throws, or keeps account.
-void RowWork::refuse(const BadRow& bad) {
-  const std::uint64_t row = sink_.num_records - delivered_ + bad.record;
-  std::string message = block_->file->display + ": line " +
-                        std::to_string(sink_.first_line + bad.line) + " (row " +
-                        std::to_string(row) + ")";
-  if (!bad.fault.column.empty()) message += ", column " + base::quote(bad.fault.column);
-  message += ": " + bad.fault.message;
+void RowWork::refuse(const Unkept& unkept) {
+  const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + unkept.record);
+  const BadRow bad = bad_row_of(block_->file->display, sink_.first_line + unkept.line, row,
+                                unkept.fault, unkept.text);
   if (sink_.on_error == OnError::raise) {
-    throw Error(
-        bad.fault.outcome == Outcome::malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument,
-        message);
+    const bool is_malformed = unkept.fault.outcome == Outcome::malformed;
+    throw Error(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, bad.error);
   }
   ++sink_.num_bad_rows;
-  if (sink_.on_error == OnError::skip) return;
-  Value::Object document;
-  const auto add = [&](const char* key, Value value) {
-    document.members.emplace_back(key, std::move(value));
-  };
-  add("line", Value(static_cast<std::int64_t>(sink_.first_line + bad.line)));
-  add("row", Value(static_cast<std::int64_t>(row)));
-  add("column", bad.fault.column.empty() ? Value() : Value(bad.fault.column));
-  add("error", Value(message));
-  add("text", Value(bad.text));
-  sink_.writer.append_text(memmap_folder::kBadRowsName,
-                           to_json(Value(std::move(document)), codecs::JsonStyle::python) + "\n");
+  if (sink_.on_error == OnError::collect) {
+    sink_.writer.append_text(memmap_folder::kBadRowsName, to_json_line(bad));
+  }
 }
 
 void RowWork::write_rows() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ingest/block_pipeline.hpp"
@@ -38,13 +39,14 @@ class RowWork final : public BlockWork {
   bool deliver() override;
 
  private:
-  struct BadRow {
-    std::uint64_t line = 0;
+  /// A record that makes no row.
+  struct Unkept {
+    std::uint64_t line = 0;    ///< in the block
     std::uint64_t record = 0;  ///< in the block
     RowFault fault;
-    std::string text;
+    std::string_view text;  ///< in the block's memory
   };
-  void refuse(const BadRow& bad);
+  void refuse(const Unkept& unkept);
   void write_rows();
   void note_names();
 
@@ -58,7 +60,7 @@ class RowWork final : public BlockWork {
   std::shared_ptr<const TextFile> csv_file_;
   std::uint64_t num_records_ = 0;  ///< of the block, so far
   std::uint64_t delivered_ = 0;    ///< of these
-  std::vector<BadRow> bad_;
+  std::vector<Unkept> unkept_;
   bool at_end_ = false;  ///< of the block
   bool promote_ = false;
 };

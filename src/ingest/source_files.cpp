@@ -142,19 +142,23 @@ SourceKind kind_of_name(const std::string& file_name) {
   return SourceKind::unknown;
 }
 
+std::vector<Path> find_files(const std::vector<Path>& sources) {
+  std::vector<Path> files;
+  for (const Path& source : sources) {
+    for (Path& path : paths_of(source)) files.push_back(std::move(path));
+  }
+  return files;
+}
+
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources) {
   std::vector<SourceFile> files;
-  for (const Path& source : sources) {
-    for (const Path& path : paths_of(source)) add_file(path, files);
-  }
+  for (const Path& path : find_files(sources)) add_file(path, files);
   return files;
 }
 
 std::uint64_t total_bytes_of(const std::vector<Path>& sources) {
   std::uint64_t total = 0;
-  for (const Path& source : sources) {
-    for (const Path& path : paths_of(source)) total += os::file_info(path).size_bytes;
-  }
+  for (const Path& path : find_files(sources)) total += os::file_info(path).size_bytes;
   return total;
 }
 

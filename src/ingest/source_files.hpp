@@ -31,7 +31,12 @@ struct SourceFile {
 /// By the suffix; those of .gz and .zst come behind the one that counts.
 SourceKind kind_of_name(const std::string& name);
 
-/// The files that `sources` name, in their order; the matches of a glob, and the entries of an
+/// The files that `sources` name, archives not gone into, in their order; the matches of a glob in
+/// the order of their names. Throws Error(file_not_found) for what is not there and for globs
+/// without a match.
+std::vector<Path> find_files(const std::vector<Path>& sources);
+
+/// The texts that `sources` name, in their order; the matches of a glob, and the entries of an
 /// archive, in the order of their names. Throws Error(file_not_found) for what is not there and
 /// for globs without a match, Error(unsupported) for files of another kind.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources);

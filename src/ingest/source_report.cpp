@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <tenfold/error.hpp>
-#include <tenfold/value.hpp>
 
 #include "base/text.hpp"
 
@@ -16,17 +15,6 @@ OnError on_error_from(std::string_view name) {
   if (name == "collect") return OnError::collect;
   throw Error(ErrorCode::invalid_argument,
               "on_error: expected \"raise\", \"skip\" or \"collect\", found " + base::quote(name));
-}
-
-std::string bad_row_json(std::int64_t row, std::string_view column, std::string_view error,
-                         std::string_view text) {
-  Value::Object object;
-  object.members.emplace_back("line", Value());
-  object.members.emplace_back("row", row);
-  object.members.emplace_back("column", column.empty() ? Value() : Value(column));
-  object.members.emplace_back("error", Value(error));
-  object.members.emplace_back("text", Value(text));
-  return to_json(object) + "\n";
 }
 
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {

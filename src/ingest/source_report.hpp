@@ -19,12 +19,6 @@ struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// `{"line": null, "row": 6, "column": "x", "error": "...", "text": "..."}` and a newline.
-std::string bad_row_json(std::int64_t row, std::string_view column, std::string_view error,
-                         std::string_view text);
-
-inline constexpr std::string_view kBadRowsFile = "bad_rows.jsonl";
-
 /// Which of `columns`, in the order of a source, are wanted: the records and columns that `names`
 /// ("a", "a.b") name, in that order; all if there is no name.
 /// Throws Error(key_not_found) for a name that is none of them.

@@ -18,10 +18,10 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_plan.hpp"
 #include "formats/progress.hpp"
-#include "ingest/column_names.hpp"
 #include "ingest/column_writer.hpp"
 #include "ingest/part_file.hpp"
 #include "os/thread_pool.hpp"
+#include "stores/leaf_names.hpp"
 
 namespace tenfold {
 namespace {
@@ -34,8 +34,6 @@ constexpr std::size_t kMostGatheredBytes = std::size_t{1} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// Files that stay open while they grow; of more columns, each is opened for every write.
 constexpr std::size_t kOpenFiles = 256;
-/// Parts that a column may have.
-constexpr std::size_t kPartsOfColumn = 4;
 
 /// The leaves of the tree whose metadata is planned. A leaf's position is its number among the
 /// parts.
@@ -62,6 +60,11 @@ class Parts final : public LeafSource {
  private:
   std::vector<ColumnWriter::Stored> stored_;
 };
+
+std::size_t parts_of(const Column& column) {
+  const bool has_items = column.ragged && column.is_text();
+  return 1U + (column.has_ends() ? 1 : 0) + (has_items ? 1 : 0) + (column.nullable ? 1 : 0);
+}
 
 /// The folder that will be written, if what is there may give way to it.
 Path checked_target(const Path& path, bool overwrite) {
@@ -92,7 +95,8 @@ struct TableWriter::State {
       : options(with), replacement(checked_target(path, with.overwrite)) {
     std::vector<Column> columns = wanted.columns();
     name_leaves(columns);
-    const std::size_t num_parts = std::max<std::size_t>(columns.size() * kPartsOfColumn, 1);
+    std::size_t num_parts = 1;
+    for (const Column& column : columns) num_parts += parts_of(column);
     gathered_bytes =
         std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes);
     for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
@@ -215,6 +219,14 @@ void TableWriter::add_column(Column column) {
   state.writers.emplace_back(std::move(column), state.make_part());
   state.writers.back().append_nulls(state.num_rows);
   state.rename();
+}
+
+void TableWriter::reorder(std::span<const std::size_t> order) {
+  std::vector<ColumnWriter> sorted;
+  sorted.reserve(order.size());
+  for (const std::size_t index : order) sorted.push_back(std::move(state_->writers.at(index)));
+  state_->writers = std::move(sorted);
+  state_->rename();
 }
 
 void TableWriter::change_column(std::size_t index, Column column,

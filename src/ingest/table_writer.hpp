@@ -70,6 +70,9 @@ class TableWriter {
   /// Adds a column, nullable if there are rows already, in which it has no value.
   void add_column(Column column);
 
+  /// Puts the columns into another order: `order[i]` is the one that comes as the i-th.
+  void reorder(std::span<const std::size_t> order);
+
   /// Makes column `index` another one: of another dtype, nullable, ragged, text. `convert` gets the
   /// stored rows block by block and returns them as the new column stores them. It may be empty if
   /// the new column is the old one made nullable, which costs a byte a row.

@@ -1,5 +1,4 @@
 #include <cerrno>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -10,11 +9,11 @@
 #include "core/leaf_source.hpp"
 #include "formats/commit.hpp"
 #include "formats/memmap_commit_file.hpp"
-#include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_plan.hpp"
 #include "formats/memmap_writer.hpp"
 #include "os/file.hpp"
+#include "stores/leaf_names.hpp"
 
 namespace tenfold {
 namespace {
@@ -34,37 +33,6 @@ class Zeros final : public LeafSource {
 [[noreturn]] void refuse(const Path& path, const std::string& what) {
   throw Error(ErrorCode::invalid_argument, path.string() + ": " + what);
 }
-
-/// Names for the parts of a column that no other part has, and that every file system and
-/// tensordict's metadata can hold as they stand.
-class LeafNames {
- public:
-  explicit LeafNames(const Schema& schema) {
-    // A column keeps its own name, whatever the helpers of others would like to be called.
-    for (const Column& column : schema.columns()) columns_.insert(column.name());
-  }
-
-  void name(Column& column) {
-    name_leaves(column);
-    column.leaf = {take(column.name(), true)};
-    for (KeyPath* part : {&column.end_leaf, &column.item_end_leaf, &column.valid_leaf}) {
-      if (!part->empty()) *part = {take((*part)[0], false)};
-    }
-  }
-
- private:
-  std::string take(const std::string& wanted, bool is_column) {
-    for (int number = 0;; ++number) {
-      std::string name = number == 0 ? wanted : wanted + "." + std::to_string(number);
-      if (memmap_folder::is_reserved_key(name)) continue;
-      if ((!is_column || number > 0) && columns_.contains(name)) continue;
-      if (taken_.insert(name).second) return name;
-    }
-  }
-
-  std::set<std::string> columns_;
-  std::set<std::string> taken_;
-};
 
 Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
                    const std::shared_ptr<Zeros>& zeros) {
@@ -97,8 +65,7 @@ TensorDict tree_of(const Schema& schema, std::int64_t num_rows) {
 Schema stored_schema(const Path& path, const Schema& schema) {
   if (schema.size() == 0) refuse(path, "schema: expected at least one column, found none");
   std::vector<Column> columns = schema.columns();
-  LeafNames names(schema);
-  for (Column& column : columns) names.name(column);
+  name_leaves(columns);
   return Schema(std::move(columns));
 }
 

@@ -31,6 +31,16 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
                 "schema: column " + base::quote(column.name()) +
                     ": the name comes twice: expected one column of a name, found two");
   }
+  for (const Column& column : columns_) {
+    KeyPath record = column.path;
+    for (record.pop_back(); !record.empty(); record.pop_back()) {
+      if (!seen.contains(record)) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  "schema: column " + base::quote(dotted(record)) +
+                      ": expected a column or a record of this name, found both: " +
+                      base::quote(column.name()) + " lies in the record");
+    }
+  }
 }
 
 const Column* Schema::find(const KeyPath& path) const noexcept {

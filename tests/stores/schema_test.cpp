@@ -70,6 +70,17 @@ TEST(Schema, RefusesDocumentsThatAreNone) {
       HasSubstr(R"(s: schema: column "x": member "dtype": expected a dtype of torch)"));
 }
 
+TEST(Schema, RefusesAColumnThatIsARecordToo) {
+  const auto column = [](KeyPath path) {
+    Column made;
+    made.path = std::move(path);
+    return made;
+  };
+  EXPECT_THROW(Schema({column({"a", "b"}), column({"a"})}), Error);
+  EXPECT_THROW(Schema({column({"a"}), column({"a", "b", "c"})}), Error);
+  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // names of their own
+}
+
 TEST(Schema, RefusesTreesThatAreNoTables) {
   EXPECT_THAT(message_of([] { Schema::of(TensorDict()); }, ErrorCode::invalid_argument),
               HasSubstr("expected [N], found []"));

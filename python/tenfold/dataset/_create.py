@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 
 from tenfold import _core
-from tenfold._arrays import DTYPES, dtype_name, is_array
+from tenfold._arrays import dtype_name, is_array
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Column, Schema
+from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io import PathLike
-
-_PYTHON_TYPES: dict[type, str] = {
-    float: "float64",
-    int: "int64",
-    bool: "bool",
-    str: "string",
-    bytes: "bytes",
-}
 
 
 def create(
@@ -75,67 +67,16 @@ def create(
 
 def schema_of(given: Any) -> Schema:
     """The schema that is given, in whatever form, or that of one example row."""
-    if isinstance(given, Schema):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        with open(given, encoding="utf-8") as file:
-            return Schema.from_json(file.read())
     if hasattr(given, "batch_size") and hasattr(given, "keys"):
         given = {key: given[key] for key in given.keys()}  # noqa: SIM118 - it iterates over rows
-    if not isinstance(given, Mapping):
+    if not isinstance(given, (Schema, str, os.PathLike, Mapping)):
         raise ValueError(
             "schema: expected a Schema, the path of one, a dict of columns or an example row, "
             f"found {type(given).__name__}"
         )
-    if isinstance(given.get("columns"), Mapping) and len(given) == 1:
-        return Schema.from_dict(json.loads(json.dumps(given)))
-    read = _specified if _is_specification(given) else _example
-    return Schema({str(name): read(str(name), value) for name, value in given.items()})
-
-
-def _is_specification(given: Mapping[str, Any]) -> bool:
-    return all(
-        _is_specification(value)
-        if isinstance(value, Mapping) and "dtype" not in value
-        else _spec(value) is not None
-        for value in given.values()
-    )
-
-
-def _dtype(value: Any) -> str | None:
-    """The dtype's name, if `value` is one."""
-    if isinstance(value, type) and value in _PYTHON_TYPES:
-        return _PYTHON_TYPES[value]
-    is_of_numpy = type(value).__module__.partition(".")[0] == "numpy" and not is_array(value)
-    if not isinstance(value, (str, type)) and type(value).__name__ != "dtype" and not is_of_numpy:
-        return None
-    name = dtype_name(value)
-    return name if name in DTYPES or name in ("string", "bytes") else None
-
-
-def _spec(value: Any) -> Column | None:
-    """The column that a specification says; None if it is none."""
-    if isinstance(value, Column):
-        return value
-    if isinstance(value, Mapping):
-        dtype = _dtype(value.get("dtype"))
-        if dtype is None:
-            return None
-        return Column.from_dict({**value, "dtype": dtype})
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list)):
-        dtype = _dtype(value[0])
-        if dtype is None or not all(isinstance(length, int) for length in value[1]):
-            return None
-        return Column(dtype, tuple(value[1]))
-    dtype = _dtype(value)
-    return None if dtype is None else Column(dtype)
-
-
-def _specified(name: str, value: Any) -> Column | Schema:
-    spec = _spec(value)
-    if spec is not None:
-        return spec
-    return Schema({str(key): _specified(f"{name}.{key}", item) for key, item in value.items()})
+    if not isinstance(given, Mapping) or is_specification(given):
+        return as_schema(given)
+    return Schema({str(name): _example(str(name), value) for name, value in given.items()})
 
 
 def _example(name: str, value: Any) -> Column | Schema:
@@ -144,7 +85,7 @@ def _example(name: str, value: Any) -> Column | Schema:
         return Schema({str(key): _example(f"{name}.{key}", value[key]) for key in keys})
     if isinstance(value, bool):
         return Column("bool")
-    for kind, dtype in _PYTHON_TYPES.items():
+    for kind, dtype in PYTHON_TYPES.items():
         if isinstance(value, kind):
             return Column(dtype)
     if is_array(value) or hasattr(value, "dtype"):

@@ -11,19 +11,18 @@ from tenfold import _core
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._text_schema import as_schema
+from tenfold.dataset._schema_in import as_schema
+from tenfold.dataset._text_stream import text_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any, Literal
+    from typing import Any
 
     from tenfold._io import PathLike, Progress
-
-    OnError = Literal["raise", "skip", "collect"]
+    from tenfold.dataset._text_stream import OnError
 
 _BAD_ROWS = "bad_rows.jsonl"
-_PACKED = (".gz", ".zst")
 
 
 class Promotion(NamedTuple):
@@ -70,6 +69,7 @@ def ingest(
     num_threads: int | None = None,
     progress: Progress = None,
     overwrite: bool = True,
+    durable: bool = True,
 ) -> Dataset:
     """Writes rows as a data set, in bounded memory: `path` holds the old one or the new, whole.
 
@@ -93,6 +93,8 @@ def ingest(
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         progress: As in `tenfold.save`.
         overwrite: If false, something at `path` is an error.
+        durable: Wait until every byte is on the device. If false, a power loss soon afterwards may
+            take the data set, and the one before it.
 
     Returns:
         Dataset: Of `path`, with `report` and `bad_rows`.
@@ -113,7 +115,7 @@ def ingest(
     """
     names = [name if isinstance(name, str) else ".".join(name) for name in columns or ()]
     wanted = None if schema is None else as_schema(schema)
-    files = _text_files(source)
+    files = text_files(source)
     if files is None:
         from tenfold.dataset._ingest_sources import ingest_source
 
@@ -127,6 +129,7 @@ def ingest(
             num_threads=num_threads,
             progress=progress,
             overwrite=overwrite,
+            durable=durable,
         )
     with Shown(progress) as callback:
         report = _core.ingest_files(
@@ -138,6 +141,7 @@ def ingest(
             batch_rows or 0,
             num_threads or 0,
             overwrite,
+            durable,
             callback,
         )
     return opened(path, report, on_error)
@@ -159,7 +163,7 @@ def infer_schema(source: Any, *, num_threads: int | None = None) -> Schema:
         price: float64
         origin: string?
     """
-    files = _text_files(source)
+    files = text_files(source)
     if files is None:
         from tenfold.dataset._ingest_sources import infer_source_schema
 
@@ -193,19 +197,3 @@ def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
         return []
     with open(file, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
-
-
-def _text_files(source: Any) -> list[PathLike] | None:
-    """The paths, if all of them are text files that the engine reads itself."""
-    one = isinstance(source, (str, os.PathLike))
-    files = [source] if one else source
-    if not isinstance(files, (list, tuple)) or not files:
-        return None
-    if not all(isinstance(file, (str, os.PathLike)) for file in files):
-        return None
-    return list(files) if any(_is_text(file) for file in files) else None
-
-
-def _is_text(file: PathLike) -> bool:
-    name = os.fspath(file).lower()
-    return _core.is_ingestible(name) or name.endswith((*_PACKED, ".zip"))

@@ -35,8 +35,11 @@ _SUFFIXES = {
     ".npz": "npz",
 }
 # Rows and about how many bytes of a record batch, at most.
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 32_768
 _BATCH_BYTES = 16 << 20
+# Through which the columns of a Parquet file are read, all together, and each at least.
+_READ_BYTES = 8 << 20
+_LEAST_READ_BYTES = 64 << 10
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
@@ -224,8 +227,12 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
 def _open_parquet(pa: Any, file: str, num_threads: int | None) -> Any:
     from pyarrow import parquet
 
-    opened = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-    metadata = opened.metadata
+    metadata = parquet.read_metadata(file)
+    # Each column has a buffer, besides the page of it that is decoded.
+    buffer_bytes = min(1 << 20, max(_LEAST_READ_BYTES, _READ_BYTES // max(metadata.num_columns, 1)))
+    opened = parquet.ParquetFile(
+        file, metadata=metadata, buffer_size=buffer_bytes, pre_buffer=False
+    )
     total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     batches = opened.iter_batches(
         batch_size=_batch_rows(total, metadata.num_rows), use_threads=num_threads != 1
@@ -275,6 +282,7 @@ def run(stream: Stream, way: Any) -> dict[str, Any]:
             way.on_error,
             way.batch_rows,
             way.overwrite,
+            way.durable,
             stream.total_bytes,
             way.progress,
         )

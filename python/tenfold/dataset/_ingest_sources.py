@@ -37,6 +37,7 @@ def ingest_source(
     num_threads: int | None = None,
     progress: Callback | bool | None = None,
     overwrite: bool = True,
+    durable: bool = True,
 ) -> Dataset:
     """Writes the rows of `source` as a data set at `path`, at once or not at all.
 
@@ -52,6 +53,7 @@ def ingest_source(
         num_threads: Of pyarrow's decoding; None: its own choice.
         progress: As in `tenfold.save`.
         overwrite: False: FileExistsError if something is at `path`.
+        durable: Wait until every byte is on the device.
 
     Returns:
         The data set, opened; its `report` tells what was promoted, ignored and left out.
@@ -67,7 +69,17 @@ def ingest_source(
 
     target = os.path.abspath(os.fspath(path))
     with Shown(progress) as callback:
-        way = _way(source, target, schema, columns, on_error, batch_rows or 0, overwrite, callback)
+        way = _way(
+            source,
+            target,
+            schema,
+            columns,
+            on_error,
+            batch_rows or 0,
+            overwrite,
+            durable,
+            callback,
+        )
         report = _run(source, way, num_threads)
     return opened(target, report, on_error)
 
@@ -83,7 +95,7 @@ def infer_source_schema(source: Any, *, num_threads: int | None = None) -> Schem
             f"infer_schema: expected a source that can be read twice, found a "
             f"{type(source).__name__}; ingest it, and see the schema of the data set"
         )
-    way = _way(source, None, None, None, "raise", 0, True, None)
+    way = _way(source, None, None, None, "raise", 0, True, True, None)
     return Schema.from_json(_run(source, way, num_threads)["schema"])
 
 
@@ -95,6 +107,7 @@ def _way(
     on_error: str,
     batch_rows: int,
     overwrite: bool,
+    durable: bool,
     callback: Callback | None,
 ) -> Way:
     if isinstance(columns, (str, bytes)):
@@ -102,7 +115,7 @@ def _way(
     names = [name if isinstance(name, str) else ".".join(name) for name in columns or ()]
     document = None if schema is None else schema.to_json()
     where = _where(source)
-    return Way(path, where, document, names, on_error, batch_rows, overwrite, callback)
+    return Way(path, where, document, names, on_error, batch_rows, overwrite, durable, callback)
 
 
 def _where(source: Any) -> str:

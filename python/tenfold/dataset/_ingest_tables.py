@@ -29,6 +29,7 @@ def _rows_ingest(way: Way) -> Any:
         way.on_error,
         way.batch_rows,
         way.overwrite,
+        way.durable,
         way.progress,
     )
 

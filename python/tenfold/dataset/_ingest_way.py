@@ -20,6 +20,7 @@ class Way(NamedTuple):
     on_error: str
     batch_rows: int
     overwrite: bool
+    durable: bool
     progress: Callback | None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 
+from tenfold import _core
 from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold.dataset._dataset import Dataset
@@ -12,9 +13,8 @@ from tenfold.dataset._deal import Deal, member
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._text_records import text_files
-from tenfold.dataset._text_schema import as_schema
-from tenfold.dataset._text_stream import TextStream, piece_order, schema_of
+from tenfold.dataset._schema_in import as_schema
+from tenfold.dataset._text_stream import TextStream, piece_order, text_files
 from tenfold.dataset._workers import Workers
 
 TYPE_CHECKING = False
@@ -57,8 +57,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
     after a ``break``. All ranks must have made the same number of steps.
 
     Args:
-        source: A `Dataset`, or a path or TensorDict to make one of; or the path of a ``.jsonl``,
-            ``.json``, ``.csv`` or ``.tsv`` file (or ``.gz`` of one), a glob, or a list of them.
+        source: A `Dataset`, or a path or TensorDict to make one of; or text files as `ingest` takes
+            them: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
+            ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
         shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
             shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` says
@@ -67,7 +68,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         seed: Of the shuffle.
         rank: Of this process; None: of ``torch.distributed``, if it is initialised.
         world_size: Number of ranks; None: the same.
-        schema: Of text files; None: what the first file's records need, for which it is read once.
+        schema: Of text files, as of `ingest`; None: what `infer_schema` finds in the first file.
         transform: Called with each row; what it gives is handed out.
         on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
             ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
@@ -76,6 +77,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         FileNotFoundError: For a file that is not there, or a glob that matches nothing.
         KeyError: For a column that is not there.
         ValueError: For an argument out of range.
+        UnsupportedError: For a file of another kind among text files.
         CorruptFileError: While iterating, for text that is no record, naming file, line and row.
     """
 
@@ -117,8 +119,12 @@ class IterableDataset(_Base):  # type: ignore[misc]
         self._source: Dataset | TextStream
         files = text_files(source)
         if files is not None:
+            files = _core.find_text_files(files)
             self._schema = _chosen(
-                schema_of(files[0], on_error) if schema is None else as_schema(schema), columns
+                Schema.from_json(_core.infer_files(files[:1], 0))
+                if schema is None
+                else as_schema(schema),
+                columns,
             )
             self._source = TextStream(files, self._schema, on_error)
             if shuffle and not shuffle_buffer:
@@ -147,7 +153,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """With ``on_error="collect"``: ``{"path", "line", "row", "error", "text"}`` of each.
+        """With ``on_error="collect"``: ``{"path", "line", "row", "column", "error", "text"}``.
 
         Of the rows that were read in this process: not of those that workers read.
         """

@@ -29,6 +29,7 @@ class Columns:
 
     def __init__(self, schema: Schema) -> None:
         self.leaves = list(_leaves(schema, ()))
+        self._names = {keys for keys, _ in self.leaves}
         self._tops = {keys[0] for keys, _ in self.leaves}
 
     def take(self, rows: Any, *, some: bool = False) -> tuple[int, list[Stored], bool]:
@@ -65,7 +66,7 @@ class Columns:
 
     def _of_mapping(self, rows: Any, some: bool) -> tuple[int, list[Stored], bool]:
         values = [_value(rows, keys) for keys, _ in self.leaves]
-        shown = [_shown_valid(rows, keys) for keys, _ in self.leaves]
+        shown = [self._shown_valid(rows, keys) for keys, _ in self.leaves]
         single, size = self._shape(values)
         stored = []
         for index, ((keys, column), value) in enumerate(zip(self.leaves, values, strict=True)):
@@ -95,7 +96,7 @@ class Columns:
                     raise _missing(name, f"row {number}, ")
                 values = [None if value is _MISSING else value for value in values]
             if column.nullable:
-                flags = [_shown_valid(row, keys) for row in rows]
+                flags = [self._shown_valid(row, keys) for row in rows]
                 if any(flag is not _MISSING for flag in flags):
                     valid = _flags([True if flag is _MISSING else bool(flag) for flag in flags])
             stored.append((index, *_stored(name, column, values, valid)))
@@ -138,6 +139,11 @@ class Columns:
                 )
         return False, sizes[first]
 
+    def _shown_valid(self, rows: Any, keys: tuple[str, ...]) -> Any:
+        shown = (*keys[:-1], keys[-1] + ".valid")
+        # A column of that name is one like others.
+        return _MISSING if shown in self._names else _value(rows, shown)
+
     def _check_names(self, rows: Any, inside: tuple[str, ...], where: str) -> None:
         for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
             keys = (*inside, key)
@@ -178,10 +184,6 @@ def _value(rows: Any, keys: tuple[str, ...]) -> Any:
             return _MISSING
         rows = rows[key]
     return rows
-
-
-def _shown_valid(rows: Any, keys: tuple[str, ...]) -> Any:
-    return _value(rows, (*keys[:-1], keys[-1] + ".valid"))
 
 
 def _missing(name: str, where: str = "") -> ValueError:

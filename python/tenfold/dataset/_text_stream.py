@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import itertools
+import os
 import warnings
 
+from tenfold import _core
+from tenfold._errors import CorruptFileError
 from tenfold.dataset._permutation import permutation
+from tenfold.dataset._ragged import jagged
 from tenfold.dataset._stacking import samples_of
-from tenfold.dataset._text_records import records_of
-from tenfold.dataset._text_rows import RowMaker
-from tenfold.dataset._text_schema import inferred
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Literal
 
+    from tenfold._io import PathLike
     from tenfold.dataset._schema import Schema
-    from tenfold.dataset._text_records import Record
 
     OnError = Literal["raise", "skip", "collect"]
 
 # Rows that are made at a time: enough that a call of torch for each column costs little.
-_CHUNK_ROWS = 64
+_CHUNK_ROWS = 256
+_PACKED = (".gz", ".zst", ".zip")
 
 
-def schema_of(path: str, on_error: OnError) -> Schema:
-    """The schema of one file's records, all of them read."""
+def text_files(source: Any) -> list[PathLike] | None:
+    """The paths, if there are text files among them, which the engine reads; else None."""
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, (list, tuple)) or not files:
+        return None
+    if not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return None
+    return list(files) if any(_is_text(file) for file in files) else None
 
-    def good() -> Iterator[dict[str, Any]]:
-        for record in records_of(path):
-            try:
-                yield record.values()
-            except ValueError:  # noqa: PERF203 (each record has its own)
-                if on_error == "raise":
-                    raise
 
-    return inferred(good(), path)
+def _is_text(file: PathLike) -> bool:
+    name = os.fspath(file).lower()
+    return _core.is_ingestible(name) or name.endswith(_PACKED)
 
 
 class TextStream:
@@ -46,9 +49,9 @@ class TextStream:
         bad_rows: With ``on_error="collect"``: what was wrong with which record.
     """
 
-    def __init__(self, files: list[str], schema: Schema, on_error: OnError) -> None:
-        self._files = files
-        self._maker = RowMaker(schema)
+    def __init__(self, files: Sequence[PathLike], schema: Schema, on_error: OnError) -> None:
+        self._files = list(files)
+        self._schema = schema.to_json()
         self._on_error = on_error
         self.bad_rows: list[dict[str, Any]] = []
 
@@ -59,65 +62,42 @@ class TextStream:
 
         The place counts the numbers that were asked for, from 1: bad rows take one, too.
         """
-        wanted = self._wanted(numbers, shuffle, buffer, seed, epoch)
-        skipped = 0
-        places = itertools.count(1)
-        while chunk := list(itertools.islice(wanted, _CHUNK_ROWS)):
-            good: list[tuple[int, list[Any]]] = []
-            failure: ValueError | None = None
-            for record in chunk:
-                place = next(places)
-                try:
-                    good.append((place, self._maker.checked(record.values(), record.where)))
-                except ValueError as error:
-                    if self._on_error == "raise":
-                        failure = error
-                        break
-                    skipped += 1
-                    self._note(record, error)
-            # What came before the bad row is handed out before it is told of.
-            made = samples_of(self._maker.batch([row for _, row in good]), len(good))
-            yield from zip([place for place, _ in good], made, strict=True)
-            if failure is not None:
-                raise failure
-        if skipped and self._on_error == "skip":
-            warnings.warn(f"iterable dataset: {skipped} bad rows were skipped", stacklevel=2)
-
-    def _note(self, record: Record, error: ValueError) -> None:
-        if self._on_error != "collect":
-            return
-        text = record.raw.decode("utf-8", "replace") if isinstance(record.raw, bytes) else ""
-        self.bad_rows.append(
-            {"path": record.path, "line": record.line, "row": record.row, "error": str(error)}
-            | ({"text": text} if text else {})
-        )
-
-    def _wanted(
-        self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
-    ) -> Iterator[Record]:
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
-        records = itertools.chain.from_iterable(records_of(self._files[i]) for i in order)
-        if buffer < 2:
-            return _picked(records, numbers)
-        return _picked(_shuffled(records, buffer, seed, epoch), numbers)
+        stream = _core.TextStream([self._files[i] for i in order], self._schema)
+        is_shuffled = buffer > 1
+        begin, place, skipped = 0, 1, 0
+        wanted = next(numbers)
+        for piece in itertools.count():
+            size = stream.hold(buffer if is_shuffled else None)
+            if size == 0:
+                break
+            mine = []
+            while wanted < begin + size:
+                mine.append(wanted - begin)
+                wanted = next(numbers)
+            begin += size
+            if is_shuffled:
+                mixed = piece_order(size, piece, seed, epoch)
+                mine = [mixed[index] for index in mine]
+            for first in range(0, len(mine), _CHUNK_ROWS):
+                chunk = mine[first : first + _CHUNK_ROWS]
+                batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
+                made = samples_of(batch, len(kept))
+                yield from zip([place + index for index in kept], made, strict=True)
+                # What came before a bad row is handed out before it is told of.
+                self._refuse(bad)
+                skipped += len(bad)
+                place += len(chunk)
+        if skipped and self._on_error == "skip":
+            rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"
+            warnings.warn(f"iterable dataset: {rows} skipped", stacklevel=2)
 
-
-def _picked(records: Iterator[Record], numbers: Iterator[int]) -> Iterator[Record]:
-    wanted = next(numbers)
-    for number, record in enumerate(records):
-        if number == wanted:
-            yield record
-            wanted = next(numbers)
-
-
-def _shuffled(records: Iterator[Record], buffer: int, seed: int, epoch: int) -> Iterator[Record]:
-    """Shuffled within pieces of `buffer` records."""
-    for piece in itertools.count():
-        held = list(itertools.islice(records, buffer))
-        if not held:
-            return
-        for index in piece_order(len(held), piece, seed, epoch):
-            yield held[index]
+    def _refuse(self, bad: list[tuple[int, bool, dict[str, Any]]]) -> None:
+        for _, is_malformed, row in bad:
+            if self._on_error == "raise":
+                raise (CorruptFileError if is_malformed else ValueError)(row["error"])
+            if self._on_error == "collect":
+                self.bad_rows.append(row)
 
 
 def piece_order(size: int, piece: int, seed: int, epoch: int) -> permutation:

@@ -239,7 +239,7 @@ def test_a_null_in_a_list_of_integers_is_a_bad_row(tmp_path):
         ingest(tmp_path, array)
     ds = ingest(tmp_path, array, on_error="collect")
     assert values(ds) == [[1], [3]]
-    assert [bad["row"] for bad in ds.bad_rows] == [1]
+    assert [(bad["row"], bad["text"]) for bad in ds.bad_rows] == [(1, '{"x": [2, null]}')]
 
 
 def test_text_that_is_no_utf8_is_a_bad_row(tmp_path):

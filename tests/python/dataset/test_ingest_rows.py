@@ -222,6 +222,35 @@ def test_bad_rows_are_collected_beside_the_columns(tmp_path):
     assert [bad["row"] for bad in ds.bad_rows] == [1, 2]
 
 
+def test_columns_lie_in_the_order_in_which_their_keys_came(tmp_path):
+    rows = [{"late": None, "x": 1, "never": None}, {"late": None, "x": 2}]
+    rows += [{"late": "text", "x": 3, "new": 4.0}]
+    ds = ingest(tmp_path, rows, batch_rows=1)
+    assert ds.columns == ["late", "x", "never", "new"]
+    assert list(ds["late"]) == ["", "", "text"]
+    assert ds["x"].tolist() == [1, 2, 3]
+    assert tenfold.infer_schema(rows) == ds.schema
+    assert tenfold.verify(tmp_path / "ds").ok
+
+
+@pytest.mark.parametrize("source", ["rows", "lines"])
+def test_columns_of_any_name_are_stored_and_appended_to(tmp_path, source):
+    names = ["shape", "device", "_type", "a/b", "..", ".", "", "x", "X", "x.end", "x.valid", "é %"]
+    row = {name: i for i, name in enumerate(names)} | {"x": "text"}  # its parts have names, too
+    rows = [row, row | {"x": None}]
+    if source == "lines":
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = tmp_path / "rows.jsonl"
+    ds = ingest(tmp_path, rows)
+    assert ds.columns == names
+    ds = tenfold.Dataset(tmp_path / "ds", "r+")
+    assert ds.append(row) == 3
+    ds.close()
+    ds = tenfold.Dataset(tmp_path / "ds")
+    assert {k: plain(v) for k, v in ds[2].items() if k in names} == row | {"x.valid": 10}
+    assert tenfold.verify(tmp_path / "ds").ok
+
+
 def test_a_schema_gives_the_types_and_the_columns(tmp_path):
     schema = Schema(
         {

@@ -1,0 +1,85 @@
+#include "ingest/text_stream.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch_out.hpp"
+#include "call.hpp"
+#include "ingest/source_files.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// The rows of text files on their way to Python.
+class TextStreamHandle {
+ public:
+  TextStreamHandle(nb::object sources, nb::object schema)
+      : schema_(Schema::from_json(utf8(schema), "schema")) {
+    const std::vector<Path> paths = paths_from(sources);
+    stream_ =
+        without_gil([&] { return std::make_unique<TextStream>(find_sources(paths), schema_); });
+  }
+
+  std::int64_t hold(std::optional<std::int64_t> count) {
+    return without_gil([&] { return stream_->hold(count); });
+  }
+
+  /// (batch, kept, bad): of no rows the batch is an empty dict.
+  nb::tuple rows(const std::vector<std::int64_t>& records, bool stops_at_bad, nb::object ragged) {
+    const TextRows rows = without_gil([&] { return stream_->rows(records, stops_at_bad); });
+    nb::object batch = nb::dict();
+    if (!rows.kept.empty()) batch = BatchMaker(schema_, std::move(ragged)).batch(rows.batch);
+    nb::list bad;
+    for (const TextRows::Bad& one : rows.bad) {
+      bad.append(nb::make_tuple(one.position, one.is_malformed, dict_of(one)));
+    }
+    return nb::make_tuple(batch, rows.kept, bad);
+  }
+
+ private:
+  static nb::dict dict_of(const TextRows::Bad& bad) {
+    nb::dict made;
+    made["path"] = text(bad.file);
+    made["line"] = *bad.row.line;
+    made["row"] = bad.row.row;
+    made["column"] = bad.row.column.empty() ? nb::object(nb::none()) : text(bad.row.column);
+    made["error"] = text(bad.row.error);
+    made["text"] = text(bad.row.text);
+    return made;
+  }
+
+  Schema schema_;
+  std::unique_ptr<TextStream> stream_;
+};
+
+/// The files that globs and names mean, all of them text.
+nb::list find_text_files(nb::object sources) {
+  const std::vector<Path> paths = paths_from(sources);
+  const std::vector<Path> files = without_gil([&] {
+    static_cast<void>(find_sources(paths));
+    return find_files(paths);
+  });
+  nb::list made;
+  for (const Path& path : files) made.append(text(path.string()));
+  return made;
+}
+
+}  // namespace
+
+void bind_text_stream(nb::module_& module) {
+  nb::class_<TextStreamHandle>(module, "TextStream")
+      .def(nb::init<nb::object, nb::object>(), "sources"_a, "schema"_a)
+      .def("hold", &TextStreamHandle::hold, "count"_a.none())
+      .def("rows", &TextStreamHandle::rows, "records"_a, "stops_at_bad"_a, "ragged"_a);
+  module.def("find_text_files", find_text_files, "sources"_a);
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,56 @@
+#include "ingest/bad_row.hpp"
+
+#include <utility>
+
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/value_json.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Of the text of a row.
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+std::string shown_text(std::string_view text) {
+  text = text.substr(0, kMaxTextBytes);
+  if (base::is_utf8(text)) return std::string(text);
+  std::string made;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x80) {
+      made.push_back(c);
+    } else {
+      made += "\xEF\xBF\xBD";
+    }
+  }
+  return made;
+}
+
+std::string to_json_line(const BadRow& bad) {
+  Value::Object document;
+  const auto add = [&](const char* key, Value value) {
+    document.members.emplace_back(key, std::move(value));
+  };
+  add("line", bad.line ? Value(static_cast<std::int64_t>(*bad.line)) : Value());
+  add("row", Value(bad.row));
+  add("column", bad.column.empty() ? Value() : Value(bad.column));
+  add("error", Value(bad.error));
+  add("text", Value(bad.text));
+  return to_json(Value(std::move(document)), codecs::JsonStyle::python) + "\n";
+}
+
+BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,
+                  const RowFault& fault, std::string_view text) {
+  BadRow bad{.line = line, .row = row, .column = fault.column};
+  bad.error =
+      std::string(file) + ": line " + std::to_string(line) + " (row " + std::to_string(row) + ")";
+  if (!fault.column.empty()) bad.error += ", column " + base::quote(fault.column);
+  bad.error += ": " + fault.message;
+  bad.text = shown_text(text);
+  return bad;
+}
+
+}  // namespace tenfold
