@@ -142,6 +142,9 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   if (PyDict_Check(value)) return false;
   // Code of Python's runs from here on, and might drop it.
   const nb::object kept = nb::borrow(value);
+  if (const auto time = time_from(value)) {
+    return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
+  }
   if (const auto tensor = array_from(value)) {
     return column.add_array(tensor->dtype(), tensor->shape(), tensor->raw_data());
   }
@@ -195,6 +198,9 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
   }
   if (PyDict_Check(item) || PyList_Check(item) || PyTuple_Check(item)) return false;
   const nb::object kept = nb::borrow(item);
+  if (const auto time = time_from(kept)) {
+    return time->count ? column.put_time(*time->count, time->unit, time->clock) : column.put_null();
+  }
   if (const auto tensor = array_from(kept)) {
     if (tensor->ndim() > 0) return false;
     return column.put_array(tensor->dtype(), {}, tensor->raw_data()) ||

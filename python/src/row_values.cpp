@@ -1,5 +1,7 @@
 #include "row_values.hpp"
 
+#include <datetime.h>
+
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -185,6 +187,41 @@ Integer integer_of(PyObject* number) {
   return made;
 }
 
+namespace {
+
+bool is_time(PyObject* object) {
+  if (PyDateTimeAPI == nullptr) {
+    PyDateTime_IMPORT;
+    if (PyDateTimeAPI == nullptr) throw nb::python_error();
+  }
+  if (PyDate_Check(object) || PyTime_Check(object) || PyDelta_Check(object)) return true;
+  const std::string_view name = Py_TYPE(object)->tp_name;
+  return name == "numpy.datetime64" || name == "numpy.timedelta64";
+}
+
+}  // namespace
+
+std::optional<Time> time_from(nb::handle object) {
+  if (!is_time(object.ptr())) return std::nullopt;
+  Time time;
+  try {
+    const nb::tuple said = nb::borrow<nb::tuple>(ingest_values().attr("time_count")(object));
+    if (!said[0].is_none()) {
+      const Integer count = integer_of(nb::object(said[0]).ptr());
+      if (count.size != Integer::Size::int64) {
+        throw BadRow{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
+      }
+      time.count = count.value;
+    }
+    time.unit = utf8(said[1]);
+    time.clock = nb::cast<bool>(said[2]) ? Clock::utc : Clock::local;
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    throw BadRow{"", utf8(nb::str(error.value()))};
+  }
+  return time;
+}
+
 std::optional<Tensor> array_from(nb::handle object) {
   if (is_plain(object.ptr())) return std::nullopt;
   if (auto tensor = tensor_of_torch(object)) return tensor->contiguous();
@@ -225,6 +262,9 @@ std::string found_text(nb::handle object) {
     return text;
   }
   try {
+    if (time_from(object)) {
+      return utf8(nb::str(object)) + ", " + row_type_of(object).text();
+    }
     return row_type_of(object).text();
   } catch (const BadRow&) {
     return class_of(object);
@@ -255,6 +295,9 @@ RowType row_type_of(nb::handle value) {
   if (PyUnicode_Check(raw)) return RowType::text(ColumnKind::string);
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
   if (is_sequence(raw)) return type_of_list(raw, 0).type;
+  if (const auto time = time_from(value)) {
+    return time->count ? RowType::time(time->unit, time->clock) : RowType();
+  }
   if (const auto tensor = array_from(value)) return type_of_array(*tensor);
   return row_type_of(simple_value(value));
 }

@@ -42,6 +42,16 @@ struct Integer {
 };
 Integer integer_of(PyObject* number);
 
+/// A moment, or a span of time.
+struct Time {
+  std::optional<std::int64_t> count;  ///< nothing: "not a time" of numpy and pandas, which is null
+  std::string unit;
+  Clock clock = Clock::unknown;
+};
+/// What `tenfold.dataset._ingest_values.time_count` says of an object of the module datetime, of
+/// numpy or pandas; nothing for other objects. Throws BadRow for what no int64 counts.
+std::optional<Time> time_from(nb::handle object);
+
 /// A dense tensor or array in main memory, of any library; nothing for other objects. Arrays of
 /// text and objects are none.
 std::optional<Tensor> array_from(nb::handle object);

@@ -12,7 +12,7 @@ nb::object RowReader::simple_mapping(PyObject* value) {
   const bool is_plain = value == Py_None || PyFloat_Check(value) || PyLong_Check(value) ||
                         PyUnicode_Check(value) || PyBytes_Check(value) || PyList_Check(value) ||
                         PyTuple_Check(value);
-  if (is_plain || array_from(value)) return {};
+  if (is_plain || time_from(value) || array_from(value)) return {};
   nb::object made =
       nb::module_::import_("tenfold.dataset._ingest_values").attr("row_of")(nb::handle(value));
   return PyDict_Check(made.ptr()) ? made : nb::object();

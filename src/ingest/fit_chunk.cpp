@@ -25,6 +25,7 @@ std::string described(const Column& column) {
     }
     text += "]";
   }
+  if (!column.unit.empty()) text += " (" + column.unit + ")";
   return text;
 }
 

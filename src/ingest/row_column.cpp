@@ -17,6 +17,7 @@ RowType type_of(const Column& wanted) {
   type.has_elements = true;
   type.kind = wanted.kind;
   type.dtype = wanted.dtype;
+  type.unit = wanted.unit;
   if (wanted.ragged) type.inner = wanted.shape;
   if (!wanted.ragged && is_list) type.inner.assign(wanted.shape.begin() + 1, wanted.shape.end());
   return type;
@@ -67,7 +68,7 @@ void RowColumn::add_nulls(std::int64_t count) {
 
 bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
-  if (!type_.is_number() || !type_.has_elements) return false;
+  if (!takes_numbers()) return false;
   if (shape.empty()) return is_scalar() && put_number(dtype, elements) && end_scalar();
   if (!is_list() ||
       !std::equal(shape.begin() + 1, shape.end(), type_.inner.begin(), type_.inner.end())) {
@@ -88,8 +89,7 @@ bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
 bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
                            const std::byte* elements) {
   const auto row_shape = shape.subspan(1);
-  const bool at_once = dtype == type_.dtype && type_.is_number() && type_.has_elements &&
-                       row_shape.empty() && is_scalar();
+  const bool at_once = dtype == type_.dtype && takes_numbers() && row_shape.empty() && is_scalar();
   if (at_once) {
     put_numbers(elements, shape[0]);
     if (!valid_.empty()) valid_.insert(valid_.end(), static_cast<std::size_t>(shape[0]), 1);
@@ -144,7 +144,7 @@ void RowColumn::put_bytes(const void* bytes, std::size_t count) {
 
 bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
-  const bool fits = is_list() && type_.is_number() && type_.has_elements && dtype == type_.dtype &&
+  const bool fits = is_list() && takes_numbers() && dtype == type_.dtype &&
                     std::equal(shape.begin(), shape.end(), type_.inner.begin(), type_.inner.end());
   if (fits) put_numbers(elements, numbers_per_element());
   return fits;
@@ -184,8 +184,18 @@ bool RowColumn::put_text(ColumnKind kind, std::string_view text) {
   return true;
 }
 
+bool RowColumn::put_time(std::int64_t count, std::string_view unit, Clock clock) {
+  const bool fits = type_.dtype == DType::int64 && type_.has_elements && type_.is_number() &&
+                    type_.unit == unit && (type_.clock == Clock::unknown || type_.clock == clock);
+  if (!fits) return false;
+  type_.clock = clock;
+  put(count);
+  note(Origins::Kind::same);
+  return true;
+}
+
 bool RowColumn::put_bool(bool value) {
-  if (!type_.has_elements) return false;
+  if (!type_.has_elements || (!type_.unit.empty() && !is_locked_)) return false;
   if (!type_.is_number()) return put_digits(value ? "true" : "false");
   const auto byte = static_cast<std::byte>(value ? 1 : 0);
   if (type_.dtype == DType::bool_) {

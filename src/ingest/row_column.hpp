@@ -51,6 +51,10 @@ class RowColumn {
   bool add_text(ColumnKind kind, std::string_view text) {
     return is_scalar() && put_text(kind, text) && end_scalar();
   }
+  /// A moment or a span of time: a column of another unit or clock does not hold it.
+  bool add_time(std::int64_t count, std::string_view unit, Clock clock) {
+    return is_scalar() && put_time(count, unit, clock) && end_scalar();
+  }
   /// An array: its bytes in row-major order.
   bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
   /// A row for each index of the first dimension of an array.
@@ -71,7 +75,8 @@ class RowColumn {
 
   bool put_bool(bool value);
   bool put_int(std::int64_t value) {
-    if (type_.dtype == DType::int64 && type_.has_elements && type_.is_number()) [[likely]] {
+    if (type_.dtype == DType::int64 && type_.has_elements && type_.is_number() &&
+        type_.unit.empty()) [[likely]] {
       type_.is_negative |= value < 0;
       type_.is_inexact |= !is_exact(value);
       put(value);
@@ -90,6 +95,7 @@ class RowColumn {
     return put_other_float(value);
   }
   bool put_text(ColumnKind kind, std::string_view text);
+  bool put_time(std::int64_t count, std::string_view unit, Clock clock);
   bool put_null();
   /// An array without dimensions.
   bool put_number(DType dtype, const std::byte* element);
@@ -111,6 +117,10 @@ class RowColumn {
 
  private:
   bool is_scalar() const noexcept { return type_.form == RowForm::scalar; }
+  /// Numbers that are none of a clock's; a schema's column takes them as counts of its unit.
+  bool takes_numbers() const noexcept {
+    return type_.is_number() && type_.has_elements && (type_.unit.empty() || is_locked_);
+  }
   template <class T>
   void put(T value) {
     const std::size_t at = values_.size();

@@ -49,6 +49,7 @@ Column RowColumn::block_column() const {
   if (!type_.has_elements) return column;
   column.kind = type_.kind;
   column.dtype = type_.dtype;
+  column.unit = type_.unit;
   if (is_list()) column.shape = type_.inner;
   return column;
 }

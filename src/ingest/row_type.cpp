@@ -1,6 +1,7 @@
 #include "ingest/row_type.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "base/text.hpp"
 
@@ -34,6 +35,13 @@ RowType RowType::integer(std::uint64_t value) {
   return type;
 }
 
+RowType RowType::time(std::string unit, Clock clock) {
+  RowType type = scalar(DType::int64);
+  type.unit = std::move(unit);
+  type.clock = clock;
+  return type;
+}
+
 RowType RowType::list() {
   RowType type;
   type.form = RowForm::list;
@@ -54,6 +62,7 @@ std::string RowType::text() const {
                    : kind == ColumnKind::string ? "string"
                                                 : "bytes");
   if (!inner.empty()) name += base::list_text(inner);
+  if (!unit.empty()) name += (clock == Clock::utc ? " (UTC, " : " (") + unit + ")";
   return form == RowForm::list ? "a list of " + name : name;
 }
 
@@ -95,8 +104,13 @@ bool join_elements(const RowType& a, const RowType& b, RowType& joined) {
     const RowType& known = a.has_elements ? a : b;
     joined.kind = known.kind;
     joined.dtype = known.dtype;
+    joined.unit = known.unit;
+    joined.clock = known.clock;
     return true;
   }
+  if (a.unit != b.unit || (!a.unit.empty() && a.clock != b.clock)) return false;
+  joined.unit = a.unit;
+  joined.clock = a.clock;
   joined.kind = a.kind;
   joined.dtype = a.dtype;
   if (a.kind == b.kind && a.dtype == b.dtype) return true;
@@ -119,7 +133,7 @@ bool join_elements(const RowType& a, const RowType& b, RowType& joined) {
 /// JSON has a word for the elements.
 bool has_json(const RowType& type) {
   if (!type.has_elements) return true;
-  return type.kind != ColumnKind::bytes && !is_complex(type.dtype) &&
+  return type.kind != ColumnKind::bytes && type.unit.empty() && !is_complex(type.dtype) &&
          type.dtype != DType::float4_e2m1fn_x2;
 }
 

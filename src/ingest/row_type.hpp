@@ -17,6 +17,13 @@ enum class RowForm : std::uint8_t {
   json,    ///< lists of anything else, as text
 };
 
+/// What a moment is counted from.
+enum class Clock : std::uint8_t {
+  unknown,
+  local,  ///< a clock on some wall
+  utc,    ///< values that told their time zone
+};
+
 /// What one value is, or all values of a column so far are. The types of Python's plain values are
 /// promoted, null -> bool -> int64 -> float64 -> string (and uint64 for integers from 2^63); those
 /// of tensors and arrays stay what they are.
@@ -25,6 +32,8 @@ struct RowType {
   bool has_elements = false;  ///< false: null, or lists that are empty
   ColumnKind kind = ColumnKind::number;
   DType dtype = DType::bool_;
+  std::string unit{};  ///< of moments and spans of time, int64: "us", "days", ...
+  Clock clock = Clock::unknown;
   Shape inner{};             ///< list: of each element
   bool has_null = false;     ///< list: null among the elements, which is NaN
   bool is_negative = false;  ///< there is an integer below 0
@@ -35,6 +44,7 @@ struct RowType {
   static RowType integer(std::int64_t value);
   /// From 2^63 on.
   static RowType integer(std::uint64_t value);
+  static RowType time(std::string unit, Clock clock);
   static RowType list();
   static RowType json();
 
@@ -55,7 +65,7 @@ inline bool is_exact(std::int64_t value) noexcept {
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count);
 
 /// The least type that holds values of both. Nothing if there is none: a number beside a list, text
-/// beside bytes, a null in a list of integers, arrays of two dtypes.
+/// beside bytes, counts of two units, a null in a list of integers, arrays of two dtypes.
 std::optional<RowType> join(const RowType& a, const RowType& b);
 
 }  // namespace tenfold

@@ -5,6 +5,8 @@ The reader walks dicts, lists, numbers, text, bytes and arrays of numbers by its
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 import sys
 from collections.abc import Mapping
@@ -20,6 +22,8 @@ def simple(value: object) -> object:
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         if value.dtype.kind in "OUST":  # objects and text
             return value.tolist() if value.ndim else value.item()
+        if value.dtype.kind in "mM" and value.ndim:
+            return list(value)
         if value.dtype.kind == "b" or not value.dtype.isnative:
             return value.astype(value.dtype.newbyteorder("="))
         return value
@@ -30,7 +34,63 @@ def simple(value: object) -> object:
             return value
         plain = plain.cpu().resolve_conj().resolve_neg()
         return plain.as_subclass(torch.Tensor) if type(plain) is not torch.Tensor else plain
+    if isinstance(value, decimal.Decimal):
+        return str(value)
     return row_of(value)
+
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
+# What numpy counts in as it is, and what it is stored in.
+_NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+_LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+
+
+def time_count(value: Any) -> tuple[int | None, str, bool]:
+    """A moment or a span of time as a count, its unit, and whether the count is that of UTC.
+
+    Moments count from 1970-01-01, times of day from midnight. Python's are in microseconds, its
+    dates in days, pandas' in nanoseconds; numpy's in their own unit, or the next smaller one of
+    days, s, ms, us, ns. No count: "not a time".
+
+    Raises:
+        ValueError: For what has no count.
+    """
+    if type(value).__module__ == "numpy":
+        return _numpy_count(value)
+    if type(value).__name__ == "NaTType":
+        return None, "", False
+    if hasattr(value, "asm8"):  # pandas
+        is_utc = getattr(value, "tzinfo", None) is not None
+        # Before pandas 2 all are in nanoseconds.
+        precise = value.as_unit("ns") if hasattr(value, "as_unit") else value
+        count, unit, _ = _numpy_count(precise.asm8)
+        return count, unit, is_utc
+    if isinstance(value, datetime.datetime):
+        offset = value.utcoffset()
+        moment = value.replace(tzinfo=None) - (offset or datetime.timedelta())
+        return (moment - datetime.datetime(1970, 1, 1)) // _MICROSECOND, "us", offset is not None
+    if isinstance(value, datetime.date):
+        return (value - datetime.date(1970, 1, 1)).days, "days", False
+    if isinstance(value, datetime.timedelta):
+        return value // _MICROSECOND, "us", False
+    if value.tzinfo is not None:
+        raise ValueError(f"expected a time of day without a time zone, found {value!r}")
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond, "us", False
+
+
+def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
+    import numpy as np
+
+    if np.isnat(value):
+        return None, "", False
+    unit, step = np.datetime_data(value.dtype)
+    target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
+    if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
+        raise ValueError(f"expected a time in weeks to nanoseconds, found {value!r}")
+    if unit != target or step != 1:
+        value = value.astype(f"{value.dtype.kind}8[{target}]")
+    return int(value.view("i8")), _NUMPY_UNITS[target], False
 
 
 def row_of(value: Any) -> object:

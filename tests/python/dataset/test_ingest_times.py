@@ -1,0 +1,137 @@
+"""Ingest of dates, times and decimals in dicts: as Arrow's, which `test_ingest_arrow` looks at."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tenfold
+
+UTC = dt.timezone.utc
+ROME = dt.timezone(dt.timedelta(hours=2))
+MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456)
+
+
+def ingest(tmp_path: Path, values: list[Any], **options: Any) -> tenfold.Dataset:
+    return tenfold.ingest([{"t": value} for value in values], tmp_path / "ds", **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([MOMENT, dt.datetime(1969, 12, 31, 23, 59, 59)], pa.timestamp("us")),
+        ([dt.datetime.max, dt.datetime.min], pa.timestamp("us")),
+        ([MOMENT.replace(tzinfo=ROME), MOMENT.replace(tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+        ([dt.date(2024, 5, 6), dt.date(1, 1, 1)], pa.date32()),
+        ([dt.time(1, 2, 3, 4), dt.time.max], pa.time64("us")),
+        ([dt.timedelta(days=-1, microseconds=5)], pa.duration("us")),
+        ([np.datetime64("2024-05-06T07:08:09"), np.datetime64("1900-01-01T00:00:00")], None),
+        ([np.datetime64(5, "ns"), np.datetime64(-7, "ns")], None),
+        ([np.timedelta64(-5, "ms")], None),
+    ],
+    ids=str,
+)
+def test_times_are_counts_of_a_unit_as_of_arrow(
+    tmp_path: Path, values: list[Any], kind: Any
+) -> None:
+    ds = ingest(tmp_path, values)
+    array = pa.array(values, kind)
+    arrow = tenfold.ingest(pa.table({"t": array}), tmp_path / "arrow")
+    assert ds.schema == arrow.schema
+    assert ds["t"].tolist() == arrow["t"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "count"),
+    [
+        (np.datetime64("2024-05"), "days", 19844),
+        (np.datetime64("1970-01-02T03"), "s", 27 * 3600),
+        (np.timedelta64(2, "W"), "days", 14),
+        (np.datetime64(3, "10ns"), "ns", 30),
+    ],
+    ids=str,
+)
+def test_other_units_of_numpy_become_the_next_smaller_one(
+    tmp_path: Path, value: Any, unit: str, count: int
+) -> None:
+    ds = ingest(tmp_path, [value])
+    assert str(ds.schema["t"]) == f"int64 ({unit})"
+    assert ds["t"].tolist() == [count]
+
+
+def test_stamps_of_pandas_are_in_nanoseconds(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    ds = ingest(tmp_path, [pd.Timestamp("1970-01-01"), pd.NaT, pd.Timestamp(7)])
+    assert str(ds.schema["t"]) == "int64 (ns)?"
+    assert ds["t"].tolist() == [0, 0, 7]
+    assert ds[:]["t.valid"].tolist() == [True, False, True]
+    ds = ingest(tmp_path, [pd.Timestamp("1970-01-01 02:00", tz=ROME)])
+    assert ds["t"].tolist() == [0]
+    assert ingest(tmp_path, [pd.Timedelta(microseconds=3)])["t"].tolist() == [3000]
+
+
+def test_none_and_not_a_time_are_null(tmp_path: Path) -> None:
+    ds = ingest(tmp_path, [None, np.datetime64("NaT"), MOMENT, None])
+    assert ds[:]["t.valid"].tolist() == [False, False, True, False]
+
+
+def test_lists_and_columns_of_times(tmp_path: Path) -> None:
+    ds = ingest(tmp_path, [[dt.date(1970, 1, 2)], [], [dt.date(1970, 1, 3)] * 2])
+    assert str(ds.schema["t"]) == "int64[*] (days)"
+    assert [row["t"].tolist() for row in ds] == [[1], [], [2, 2]]
+    days = np.array(["1970-01-05", "NaT"], "datetime64[D]")
+    ds = tenfold.ingest({"x": [1, 2], "t": days}, tmp_path / "ds")
+    assert str(ds.schema["t"]) == "int64 (days)?"
+    assert ds["t"].tolist() == [4, 0]
+    ds = ingest(tmp_path, [days[:1], days[:1]])
+    assert str(ds.schema["t"]) == "int64[1] (days)"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [MOMENT, MOMENT.replace(tzinfo=UTC)],
+        [MOMENT, dt.date(2024, 5, 6)],
+        [MOMENT, 7],
+        [7, MOMENT],
+        [MOMENT, True],
+        [MOMENT, 0.5],
+        ["text", MOMENT],
+        [MOMENT, np.array([1, 2])],
+        [MOMENT, np.datetime64("2024-05-06")],
+        [dt.time(1, tzinfo=UTC)],
+        [np.timedelta64(1, "M")],
+        [MOMENT, uuid.UUID(int=7)],
+    ],
+    ids=str,
+)
+def test_a_time_beside_another_kind_is_a_bad_row(tmp_path: Path, values: list[Any]) -> None:
+    bad = len(values) - 1
+    with pytest.raises(ValueError, match=rf'row {bad}, column "t": expected .*, found '):
+        ingest(tmp_path, values)
+    ds = ingest(tmp_path, [*values, values[0] if bad else None], on_error="collect")
+    assert [row["row"] for row in ds.bad_rows] == [bad]
+
+
+def test_a_schema_says_the_unit(tmp_path: Path) -> None:
+    schema = {"t": {"dtype": "int64", "unit": "us"}}
+    ds = ingest(tmp_path, [MOMENT, 7], schema=schema)
+    assert ds["t"][1] == 7
+    days = r"found 2024-05-06, int64 \(days\)"
+    with pytest.raises(ValueError, match=rf"expected int64 \(us\), {days}"):
+        ingest(tmp_path, [MOMENT.date()], schema=schema)
+    with pytest.raises(ValueError, match=f"expected int64, {days}"):
+        ingest(tmp_path, [MOMENT.date()], schema={"t": "int64"})
+
+
+def test_decimals_are_text_with_all_their_digits(tmp_path: Path) -> None:
+    ds = ingest(tmp_path, [decimal.Decimal("1.50"), None, decimal.Decimal("-0.1")])
+    assert str(ds.schema["t"]) == "string?"
+    assert list(ds["t"]) == ["1.50", "", "-0.1"]
