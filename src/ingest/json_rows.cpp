@@ -1,5 +1,6 @@
 #include "ingest/json_rows.hpp"
 
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -38,7 +39,7 @@ JsonRows::JsonRows(const RowPlan& plan, RowBuilder& rows)
     : plan_(plan), rows_(rows), seen_(plan.num_fields, 0), others_(plan.num_fields) {}
 
 Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
-  text_ = JsonText(begin, end, lines);
+  text_.restart(begin, end, lines);
   ++row_;
   fault_.outcome = Outcome::kept;
   rows_.begin_row();
@@ -104,12 +105,43 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
   return num_seen == field.fields.size() || miss(field);
 }
 
+/// Takes the key of the field, if it follows as it is usually written.
+bool JsonRows::takes_key(const Field& field) {
+  std::uint64_t head = 0;
+  std::memcpy(&head, text_.at(), sizeof(head));
+  if ((head & field.head_mask) != field.head) return false;
+  const std::size_t size = field.quoted.size();
+  if (size > sizeof(head)) return text_.take_word(field.quoted);
+  text_.move_to(text_.at() + size);
+  return true;
+}
+
+/// A number as the column stores it, where nothing else is to be thought of; else nothing is taken.
+bool JsonRows::plain_number(ColumnBuilder& column) {
+  if (!column.is_float64() && !column.is_int64()) return false;
+  NumberText number;
+  if (!scan_number(text_.at(), NumberStyle::json, number)) return false;
+  if (column.is_float64()) {
+    if (number.is_integer) return false;
+    const double value = to_double(number);
+    std::memcpy(column.row_value(), &value, sizeof(value));
+  } else {
+    constexpr std::int32_t kDigits = 18;  // of any integers that fit
+    if (!number.is_integer || number.num_digits > kDigits) return false;
+    const auto digits = static_cast<std::int64_t>(number.digits);
+    const std::int64_t value = number.negative ? -digits : digits;
+    std::memcpy(column.row_value(), &value, sizeof(value));
+  }
+  text_.move_to(number.end);
+  return true;
+}
+
 /// The field of the key that follows, mostly the one after the last; null if there is none, whose
 /// value is then passed over.
 const Field* JsonRows::find(const Field& field, std::size_t& next) {
   if (next < field.fields.size()) {
     const Field& expected = field.fields[next];
-    if (text_.take_word(expected.quoted)) {
+    if (takes_key(expected)) {
       ++next;
       return &expected;
     }
@@ -159,7 +191,10 @@ bool JsonRows::other_member(const Field& parent, std::string_view key) {
 }
 
 bool JsonRows::member(const Field& field, std::size_t depth) {
-  if (field.target != Field::kRecord) return value(rows_.column(field.target));
+  if (field.target != Field::kRecord) {
+    ColumnBuilder& column = rows_.column(field.target);
+    return plain_number(column) || value(column);
+  }
   if (text_.peek() == '{') return object(field, depth + 1);
   if (text_.take_word("null")) return set_null(field);
   const std::string found = shown(text_.at());

@@ -35,6 +35,8 @@ class JsonRows {
   bool member(const Field& field, std::size_t depth);
   std::uint64_t& mark_of_other(const Field& parent, std::string_view key);
   bool other_member(const Field& parent, std::string_view key);
+  bool takes_key(const Field& field);
+  bool plain_number(ColumnBuilder& column);
   const Field* find(const Field& field, std::size_t& next);
   bool miss(const Field& field);
   bool set_null(const Field& field);

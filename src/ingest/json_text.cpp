@@ -176,17 +176,53 @@ bool JsonText::skip_string() {
   return true;
 }
 
+bool JsonText::skip_key() {
+  bool has_escapes = false;
+  const char* const begin = at_ + 1;
+  const char* const end = end_of_string(has_escapes);
+  if (end == nullptr) return false;
+  if (has_escapes) {
+    decoded_.emplace_back();
+    if (!decode(begin, end - 1, decoded_.back())) return false;
+    keys_.push_back(decoded_.back());
+  } else {
+    keys_.emplace_back(begin, static_cast<std::size_t>(end - 1 - begin));
+  }
+  at_ = end;
+  return true;
+}
+
+/// False if two of the keys from the `first` one on are the same. They are forgotten.
+bool JsonText::check_keys(std::size_t first) {
+  const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
+  constexpr std::ptrdiff_t kFew = 16;
+  auto twin = keys_.end();
+  if (keys_.end() - begin <= kFew) {
+    for (auto key = begin; key != keys_.end() && twin == keys_.end(); ++key) {
+      if (std::find(begin, key, *key) != key) twin = key;
+    }
+  } else {
+    std::sort(begin, keys_.end());
+    twin = std::adjacent_find(begin, keys_.end());
+  }
+  const bool are_unique = twin == keys_.end();
+  keys_.resize(first);
+  if (first == 0) decoded_.clear();
+  return are_unique || fail("keys that differ in an object");
+}
+
 bool JsonText::skip_object(std::size_t depth) {
   ++at_;
   if (take('}')) return true;
+  const std::size_t first = keys_.size();
   do {
     skip_blanks();
     if (*at_ != '"') return fail("a key in quotes");
-    if (!skip_string()) return false;
+    if (!skip_key()) return false;
     if (!take(':')) return fail("':' after a key");
     if (!skip_value(depth + 1)) return false;
   } while (take(','));
-  return take('}') || fail("',' or '}'");
+  return check_keys(first) && (take('}') || fail("',' or '}'"));
 }
 
 bool JsonText::skip_array(std::size_t depth) {
@@ -199,6 +235,7 @@ bool JsonText::skip_array(std::size_t depth) {
 }
 
 bool JsonText::skip_value(std::size_t depth) {
+  if (depth == 0) keys_.clear();  // of a value that was wrong
   if (depth > codecs::kMaxJsonDepth) return fail("values nested less deep");
   skip_blanks();
   switch (*at_) {

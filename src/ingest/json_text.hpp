@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenfold {
 
@@ -18,8 +20,14 @@ class JsonText {
   static constexpr std::size_t kSlackBytes = 64;
 
   /// `lines`: a line feed ends the text; otherwise it is a blank like others.
-  JsonText(const char* begin, const char* end, bool lines)
-      : at_(begin), begin_(begin), end_(end), lines_(lines) {}
+  JsonText(const char* begin, const char* end, bool lines) { restart(begin, end, lines); }
+  /// The same for another text.
+  void restart(const char* begin, const char* end, bool lines) noexcept {
+    at_ = begin_ = begin;
+    end_ = end;
+    lines_ = lines;
+    fault_ = nullptr;
+  }
 
   const char* at() const noexcept { return at_; }
   void move_to(const char* at) noexcept { at_ = at; }
@@ -50,7 +58,7 @@ class JsonText {
 
   /// Takes a string, decoded: a part of the text, or what `scratch` holds then.
   bool take_string(std::string_view& text, std::string& scratch);
-  /// Takes a value of any kind; nothing of it is kept.
+  /// Takes a value of any kind; nothing of it is kept. An object whose keys come twice is wrong.
   bool skip_value(std::size_t depth = 0);
 
   /// Says what was expected where the text stands; returns false.
@@ -69,16 +77,21 @@ class JsonText {
   /// escapes.
   const char* end_of_string(bool& has_escapes) noexcept;
   bool decode(const char* from, const char* to, std::string& into);
+  bool skip_key();
   bool skip_string();
+  bool check_keys(std::size_t first);
   bool skip_object(std::size_t depth);
   bool skip_array(std::size_t depth);
 
-  const char* at_;
-  const char* begin_;
-  const char* end_;
-  bool lines_;
+  const char* at_ = nullptr;
+  const char* begin_ = nullptr;
+  const char* end_ = nullptr;
+  bool lines_ = true;
   const char* fault_ = nullptr;
   const char* fault_at_ = nullptr;
+  /// Of the objects that are passed over, the outer ones first: as they stand, or `decoded_`.
+  std::vector<std::string_view> keys_;
+  std::deque<std::string> decoded_;
 };
 
 }  // namespace tenfold

@@ -5,7 +5,7 @@ namespace tenfold {
 using namespace scalar_kind;
 
 void JsonTypes::add(const char* begin, const char* end, bool lines) {
-  text_ = JsonText(begin, end, lines);
+  text_.restart(begin, end, lines);
   text_.skip_blanks();
   const char* const start = text_.at();
   if (*start != '{' || !text_.skip_value()) return;

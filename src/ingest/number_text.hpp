@@ -1,7 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace tenfold {
@@ -28,10 +33,110 @@ enum class NumberStyle : std::uint8_t {
   csv,   ///< and "1.", ".5"
 };
 
+namespace number_text {
+
+/// Any number of this many digits fits 64 bits.
+inline constexpr std::int32_t kMaxDigits = 19;
+inline constexpr std::int32_t kMaxExponent = 99'999;
+
+inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
+
+/// The number that eight digits make, whose values are in the bytes, the first in the lowest.
+inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
+  // Two digits, four, then all eight: each step joins neighbours by one multiplication.
+  values = values * 10 + (values >> 8);
+  constexpr std::uint64_t kMask = 0x000000FF000000FF;
+  constexpr std::uint64_t kFirst = 100 + (std::uint64_t{1'000'000} << 32);
+  constexpr std::uint64_t kSecond = 1 + (std::uint64_t{10'000} << 32);
+  return ((values & kMask) * kFirst + ((values >> 16) & kMask) * kSecond) >> 32;
+}
+
+/// Appends the digits at `text` to `value`, which wraps if they are too many.
+inline const char* take_digits(const char* text, std::uint64_t& value) noexcept {
+  if constexpr (std::endian::native == std::endian::little) {
+    constexpr std::array<std::uint64_t, 9> kPowers = {
+        1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
+    constexpr std::uint64_t kEach = 0x0101010101010101;
+    constexpr std::uint64_t kUpper = kEach * 0xF0;
+    while (true) {
+      std::uint64_t bytes = 0;
+      std::memcpy(&bytes, text, sizeof(bytes));
+      // '0' to '9' are 0x30 to 0x39: their upper half is 3, and stays 3 when 6 is added. What
+      // overflows from other characters changes only those behind them.
+      const std::uint64_t halves = (bytes & kUpper) | (((bytes + kEach * 0x06) & kUpper) >> 4);
+      const std::uint64_t others = halves ^ (kEach * 0x33);
+      const int count = others == 0 ? 8 : std::countr_zero(others) / 8;
+      if (count == 0) return text;
+      // Those behind the digits are shifted out, and zeros come in front.
+      const std::uint64_t values = (bytes - kEach * 0x30) << (64 - 8 * count);
+      value = value * kPowers[static_cast<std::size_t>(count)] + joined_digits(values);
+      text += count;
+      if (count < 8) return text;
+    }
+  }
+  while (is_digit(*text)) {
+    value = value * 10 + static_cast<std::uint64_t>(*text - '0');
+    ++text;
+  }
+  return text;
+}
+
+}  // namespace number_text
+
 /// Takes the number at `text` apart. It ends where no character of a number follows: there must be
 /// one that is none behind every text, and kNumberSlackBytes that may be read. False if there is no
 /// number.
-bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept;
+inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
+  using namespace number_text;
+  number.begin = text;
+  number.negative = *text == '-';
+  text += number.negative ? 1 : 0;
+  const char* const first = text;
+  std::uint64_t value = 0;
+  text = take_digits(text, value);
+  const auto num_integer = static_cast<std::int32_t>(
+      std::min<std::ptrdiff_t>(text - first, std::numeric_limits<std::int32_t>::max() / 2));
+  const bool bare_point = num_integer == 0;
+  if (bare_point && (style == NumberStyle::json || *text != '.')) return false;
+  if (num_integer > 1 && *first == '0') return false;
+  number.is_integer = true;
+  number.num_fraction = 0;
+  const char* last_digit = text;
+  if (*text == '.') {
+    const char* const fraction = ++text;
+    text = take_digits(text, value);
+    if (text == fraction && (style == NumberStyle::json || bare_point)) return false;
+    number.num_fraction = static_cast<std::int32_t>(
+        std::min<std::ptrdiff_t>(text - fraction, std::numeric_limits<std::int32_t>::max() / 2));
+    number.is_integer = false;
+    last_digit = text;
+  }
+  number.exponent = 0;
+  if (*text == 'e' || *text == 'E') {
+    ++text;
+    const bool negative = *text == '-';
+    if (negative || *text == '+') ++text;
+    if (!is_digit(*text)) return false;
+    std::int32_t exponent = 0;
+    for (; is_digit(*text); ++text) {
+      exponent = std::min(exponent * 10 + (*text - '0'), kMaxExponent);
+    }
+    number.exponent = negative ? -exponent : exponent;
+    number.is_integer = false;
+  }
+  number.end = text;
+  number.digits = value;
+  number.num_digits = num_integer + number.num_fraction;
+  if (number.num_digits > kMaxDigits) {
+    // Zeros in front count for nothing.
+    const char* significant = first;
+    while (significant < last_digit && (*significant == '0' || *significant == '.')) {
+      number.num_digits -= *significant == '0' ? 1 : 0;
+      ++significant;
+    }
+  }
+  return true;
+}
 
 /// The double nearest to the number, ties to even: bit for bit what Python's float() makes of the
 /// text. Too large ones are infinite.

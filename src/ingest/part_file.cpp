@@ -5,6 +5,13 @@
 
 namespace tenfold {
 
+namespace {
+
+/// The device begins with so many at a time, while the next rows are made.
+constexpr std::uint64_t kWritebackBytes = std::uint64_t{2} << 20;
+
+}  // namespace
+
 PartFile::PartFile(os::Directory& folder, std::string name, const Options& options)
     : folder_(&folder), name_(std::move(name)), options_(options) {
   file_ = os::File::create_at(folder, name_);
@@ -37,10 +44,10 @@ void PartFile::write(std::span<const std::byte> bytes) {
   if (opens) file_ = os::File::open_read_write_at(*folder_, name_);
   file_.write_at(written_bytes_, bytes);
   checksum(bytes);
-  const std::uint64_t blocks_before = written_bytes_ / base::kChecksumBlockBytes;
   written_bytes_ += bytes.size();
-  if (options_.will_sync && written_bytes_ / base::kChecksumBlockBytes != blocks_before) {
+  if (options_.will_sync && written_bytes_ - started_bytes_ >= kWritebackBytes) {
     file_.start_writeback();
+    started_bytes_ = written_bytes_;
   }
   if (opens) file_.close();
 }

@@ -20,7 +20,7 @@ class PartFile {
   struct Options {
     std::size_t buffer_bytes = 0;  ///< gathered before they are written
     bool stays_open = true;        ///< false: opened for each write, where there are very many
-    bool will_sync = false;        ///< the device may begin with each whole block
+    bool will_sync = false;        ///< the device may begin while more comes
   };
 
   /// Creates the file `name` in `folder`, which outlives this object.
@@ -55,6 +55,7 @@ class PartFile {
   std::vector<std::byte> gathered_;
   std::uint64_t size_bytes_ = 0;     ///< appended
   std::uint64_t written_bytes_ = 0;  ///< of these, in the file
+  std::uint64_t started_bytes_ = 0;  ///< of these, asked to be brought to the device
   base::Xxh3Stream block_;
   std::uint64_t block_bytes_ = 0;
   std::vector<std::uint64_t> checksums_;

@@ -194,7 +194,7 @@ bool BlockReader::open_next_file() {
 }
 
 /// Reads up to `size` bytes in all, behind those that are there.
-void BlockReader::fill(std::vector<char>& memory, std::size_t size) {
+void BlockReader::fill(TextMemory& memory, std::size_t size) {
   const std::size_t there = memory.size();
   memory.resize(size);
   const std::size_t count = stream_->read(std::as_writable_bytes(std::span(memory).subspan(there)));
@@ -267,7 +267,7 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
 
 /// Behind the one array of a file there is nothing but blanks.
 void BlockReader::expect_blanks(const char* begin, const char* end) {
-  std::vector<char> memory(begin, end);
+  TextMemory memory(begin, end);
   while (true) {
     if (!std::all_of(memory.begin(), memory.end(), is_blank)) {
       throw Error(ErrorCode::corrupt,
@@ -296,7 +296,7 @@ bool BlockReader::begin_file(const char*& begin, const char* end) {
 }
 
 /// Reads until there is the end of a record, or of the file: [begin, end) are whole records then.
-void BlockReader::read_records(std::vector<char>& memory, const char*& begin, const char*& end) {
+void BlockReader::read_records(TextMemory& memory, const char*& begin, const char*& end) {
   for (std::size_t size = std::max(block_bytes_, memory.size() + 1);; size *= 2) {
     if (!at_end_) fill(memory, size);
     begin = memory.data();

@@ -5,12 +5,31 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ingest/byte_stream.hpp"
 #include "ingest/source_files.hpp"
 
 namespace tenfold {
+
+/// Bytes that are not filled with zeros before something is read into them.
+template <class T>
+struct UninitializedAllocator : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = UninitializedAllocator<U>;
+  };
+  template <class U>
+  void construct(U* at) noexcept {
+    ::new (static_cast<void*>(at)) U;
+  }
+  template <class U, class... Arguments>
+  void construct(U* at, Arguments&&... arguments) {
+    ::new (static_cast<void*>(at)) U(std::forward<Arguments>(arguments)...);
+  }
+};
+using TextMemory = std::vector<char, UninitializedAllocator<char>>;
 
 /// How a file says where a record ends.
 enum class TextKind : std::uint8_t { json_lines, json_array, csv };
@@ -32,7 +51,7 @@ struct Block {
   const char* begin = nullptr;
   const char* end = nullptr;
 
-  std::vector<char> memory;
+  TextMemory memory;
 };
 
 /// One record: [begin, end), the end being a character of no record, and its line.
@@ -83,12 +102,12 @@ class BlockReader {
 
  private:
   bool open_next_file();
-  void fill(std::vector<char>& memory, std::size_t size);
+  void fill(TextMemory& memory, std::size_t size);
   const char* last_end(const char* begin, const char* end);
   void begin_array(const char*& begin, const char* end);
   void expect_blanks(const char* begin, const char* end);
   bool begin_file(const char*& begin, const char* end);
-  void read_records(std::vector<char>& memory, const char*& begin, const char*& end);
+  void read_records(TextMemory& memory, const char*& begin, const char*& end);
   bool take_header(const char*& begin, const char* end);
 
   std::vector<SourceFile> files_;

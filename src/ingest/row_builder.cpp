@@ -105,38 +105,33 @@ void GrowingBytes::grow(std::size_t count) {
   capacity_ = wanted;
 }
 
-ColumnBuilder::ColumnBuilder(const Target& target)
-    : target_(&target), item_bytes_(itemsize(target.column.dtype)) {
+ColumnBuilder::ColumnBuilder(const Target& target, const std::size_t& num_rows)
+    : target_(&target), item_bytes_(itemsize(target.column.dtype)), num_rows_(&num_rows) {
   unit_bytes_ = target.column.is_text()
                     ? 1
                     : std::max<std::size_t>(
                           1, static_cast<std::size_t>(nbytes_of(dtype(), target.column.shape)));
-  if (target.column.has_ends()) return;
+  if (has_ends()) return;
+  if (target.form == Form::scalar && target.is_typed) plain_ = dtype();
   row_items_ = static_cast<std::size_t>(numel_of(target.column.shape));
   row_bytes_ = row_items_ * item_bytes_;
 }
 
 void ColumnBuilder::set_null() {
-  valid_.resize(row_ + 1, 1);
-  valid_[row_] = 0;
-  if (!target_->column.has_ends()) fill_missing(dtype(), {row_value(), row_bytes_});
-}
-
-void ColumnBuilder::begin_row() {
-  if (!target_->column.has_ends()) values_.extend(row_bytes_);
+  valid_.resize(*num_rows_ + 1, 1);
+  valid_[*num_rows_] = 0;
+  if (!has_ends()) fill_missing(dtype(), {row_value(), row_bytes_});
 }
 
 void ColumnBuilder::end_row() {
-  ++row_;
-  if (!target_->column.has_ends()) return;
   const std::size_t end =
       target_->form == Form::text_list ? item_ends_.size() : values_.size() / unit_bytes_;
   ends_.push_back(static_cast<std::int64_t>(end));
 }
 
 void ColumnBuilder::undo_row() {
-  valid_.resize(std::min(valid_.size(), row_));
-  if (!target_->column.has_ends()) return values_.truncate(row_ * row_bytes_);
+  valid_.resize(std::min(valid_.size(), *num_rows_));
+  if (!has_ends()) return;
   const auto end = static_cast<std::size_t>(ends_.empty() ? 0 : ends_.back());
   if (target_->form != Form::text_list) return values_.truncate(end * unit_bytes_);
   item_ends_.resize(end);
@@ -144,13 +139,13 @@ void ColumnBuilder::undo_row() {
 }
 
 void ColumnBuilder::finish() {
-  valid_.resize(valid_.empty() ? 0 : row_, 1);
+  if (!has_ends()) values_.truncate(*num_rows_ * row_bytes_);
+  valid_.resize(valid_.empty() ? 0 : *num_rows_, 1);
   has_nulls_ = std::ranges::find(valid_, 0) != valid_.end();
   if (!has_nulls_) valid_.clear();
 }
 
 void ColumnBuilder::clear() {
-  row_ = 0;
   values_.truncate(0);
   ends_.clear();
   item_ends_.clear();
@@ -160,7 +155,7 @@ void ColumnBuilder::clear() {
 
 ColumnChunk ColumnBuilder::chunk() const {
   ColumnChunk chunk;
-  chunk.num_rows = static_cast<std::int64_t>(row_);
+  chunk.num_rows = static_cast<std::int64_t>(*num_rows_);
   chunk.values = values_.bytes();
   chunk.ends = ends_;
   chunk.item_ends = item_ends_;
@@ -174,22 +169,31 @@ std::size_t ColumnBuilder::size_bytes() const noexcept {
 
 RowBuilder::RowBuilder(const RowPlan& plan) {
   columns_.reserve(plan.targets.size());
-  for (const Target& target : plan.targets) columns_.emplace_back(target);
+  for (const Target& target : plan.targets) {
+    if (target.column.has_ends()) with_ends_.push_back(columns_.size());
+    columns_.emplace_back(target, num_rows_);
+  }
+  std::size_t row_bytes = 1;
+  for (const ColumnBuilder& column : columns_) row_bytes += column.row_bytes();
+  constexpr std::size_t kMostBytes = std::size_t{64} << 10;
+  constexpr std::size_t kMostRows = 64;
+  rows_at_once_ = std::clamp<std::size_t>(kMostBytes / row_bytes, 1, kMostRows);
 }
 
-void RowBuilder::begin_row() {
-  for (ColumnBuilder& column : columns_) column.begin_row();
+/// To ask every column in every row whether there is room would take longer than to fill it.
+void RowBuilder::reserve_rows() {
+  for (ColumnBuilder& column : columns_) {
+    if (!column.has_ends()) column.reserve_rows(rows_at_once_);
+  }
+  num_reserved_ += rows_at_once_;
 }
-void RowBuilder::end_row() {
-  for (ColumnBuilder& column : columns_) column.end_row();
-  ++num_rows_;
-}
+
 void RowBuilder::undo_row() {
   for (ColumnBuilder& column : columns_) column.undo_row();
 }
 void RowBuilder::clear() {
   for (ColumnBuilder& column : columns_) column.clear();
-  num_rows_ = 0;
+  num_rows_ = num_reserved_ = 0;
 }
 
 std::size_t RowBuilder::size_bytes() const noexcept {
@@ -205,6 +209,7 @@ std::vector<ColumnChunk> RowBuilder::finish() {
     column.finish();
     made.push_back(column.chunk());
   }
+  num_reserved_ = num_rows_;
   return made;
 }
 

@@ -57,15 +57,24 @@ Fit put_bool(bool value, DType dtype, std::byte* into);
 /// The values of one column in the rows of a chunk.
 class ColumnBuilder {
  public:
-  explicit ColumnBuilder(const Target& target);
+  /// `num_rows`: of all columns, the one that is being filled not counted.
+  ColumnBuilder(const Target& target, const std::size_t& num_rows);
 
   const Target& target() const noexcept { return *target_; }
   DType dtype() const noexcept { return target_->column.dtype; }
   std::size_t item_bytes() const noexcept { return item_bytes_; }
   std::size_t row_items() const noexcept { return row_items_; }
 
+  std::size_t row_bytes() const noexcept { return row_bytes_; }
+  bool has_ends() const noexcept { return target_->column.has_ends(); }
+  /// One number in each row, of these dtypes.
+  bool is_float64() const noexcept { return plain_ == DType::float64; }
+  bool is_int64() const noexcept { return plain_ == DType::int64; }
+
+  /// Makes room for `count` more rows; of columns of fixed rows, before they are filled.
+  void reserve_rows(std::size_t count) { values_.extend(count * row_bytes_); }
   /// The memory of this row's value; of columns of fixed rows.
-  std::byte* row_value() { return values_.data() + row_ * row_bytes_; }
+  std::byte* row_value() { return values_.data() + *num_rows_ * row_bytes_; }
   /// What follows in this row; of columns with ends.
   GrowingBytes& values() noexcept { return values_; }
   /// Ends an item of ragged text.
@@ -73,7 +82,7 @@ class ColumnBuilder {
   /// The row has no value.
   void set_null();
 
-  void begin_row();
+  /// Of columns with ends.
   void end_row();
   /// Takes back what was put into the row.
   void undo_row();
@@ -92,7 +101,8 @@ class ColumnBuilder {
   std::size_t row_items_ = 0;  ///< of fixed rows
   std::size_t row_bytes_ = 0;
   std::size_t unit_bytes_ = 1;  ///< that one step of an end counts
-  std::size_t row_ = 0;
+  DType plain_ = DType::bool_;  ///< that of a typed column of scalars
+  const std::size_t* num_rows_;
   GrowingBytes values_;
   std::vector<std::int64_t> ends_;
   std::vector<std::int64_t> item_ends_;
@@ -105,23 +115,35 @@ class ColumnBuilder {
 class RowBuilder {
  public:
   explicit RowBuilder(const RowPlan& plan);
+  RowBuilder(const RowBuilder&) = delete;
+  RowBuilder& operator=(const RowBuilder&) = delete;
 
   ColumnBuilder& column(std::size_t target) { return columns_[target]; }
   const ColumnBuilder& column(std::size_t target) const { return columns_[target]; }
   std::size_t num_columns() const noexcept { return columns_.size(); }
-  void begin_row();
-  void end_row();
+  void begin_row() {
+    if (num_rows_ == num_reserved_) reserve_rows();
+  }
+  void end_row() {
+    for (const std::size_t column : with_ends_) columns_[column].end_row();
+    ++num_rows_;
+  }
   void undo_row();
   void clear();
-  std::int64_t num_rows() const noexcept { return num_rows_; }
+  std::int64_t num_rows() const noexcept { return static_cast<std::int64_t>(num_rows_); }
   /// That the rows take; looked at now and then.
   std::size_t size_bytes() const noexcept;
   /// The rows, until clear().
   std::vector<ColumnChunk> finish();
 
  private:
+  void reserve_rows();
+
   std::vector<ColumnBuilder> columns_;
-  std::int64_t num_rows_ = 0;
+  std::vector<std::size_t> with_ends_;  ///< of these the columns whose rows have ends
+  std::size_t num_rows_ = 0;
+  std::size_t num_reserved_ = 0;
+  std::size_t rows_at_once_ = 1;  ///< that room is made for
 };
 
 }  // namespace tenfold

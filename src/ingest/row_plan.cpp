@@ -1,5 +1,7 @@
 #include "ingest/row_plan.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <tenfold/value.hpp>
@@ -16,6 +18,9 @@ Field& field_of(Field& parent, const std::string& name) {
     Field field;
     field.name = name;
     field.quoted = to_json(Value(name), codecs::JsonStyle::utf8_compact);
+    const std::size_t count = std::min(field.quoted.size(), sizeof(field.head));
+    std::memcpy(&field.head, field.quoted.data(), count);
+    std::memset(&field.head_mask, 0xFF, count);
     parent.fields.push_back(std::move(field));
   }
   return parent.fields[found->second];

@@ -47,6 +47,8 @@ struct Field {
 
   std::string name;
   std::string quoted;                ///< as JSON usually writes it: "name" in quotes
+  std::uint64_t head = 0;            ///< its first eight bytes, in memory's order
+  std::uint64_t head_mask = 0;       ///< of these, those that there are
   std::size_t target = kRecord;      ///< of RowPlan::targets
   std::size_t number = 0;            ///< among all fields of the plan
   std::vector<Field> fields;         ///< of a record

@@ -427,5 +427,22 @@ TEST(IngestJson, InfersTheSchemaOfTheWholeSource) {
             "\"ragged\": true}}}");
 }
 
+TEST(IngestJson, KeysThatComeTwiceMakeABadRowHoweverDeep) {
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "\"k" + std::to_string(i) + "\": 0, ";
+  for (const std::string& value :
+       {std::string("[{\"a\": 1, \"a\": 2}]"), std::string("[{\"a\": 1, \"\\u0061\": 2}]"),
+        std::string("[{\"b\": {\"a\": 1, \"a\": 2}}]"), "[{" + many + "\"k7\": 1}]"}) {
+    IngestOf of;
+    const std::string text = "{\"x\": [{\"a\": 0}]}\n{\"x\": " + value + "}\n";
+    EXPECT_THAT(of.error("a.jsonl", text, ErrorCode::corrupt),
+                HasSubstr("line 2 (row 1): expected keys that differ in an object"))
+        << value;
+  }
+  IngestOf of;
+  const Dataset ds = of.rows("a.jsonl", "{\"x\": [{\"a\": {\"a\": 1}, \"b\": {\"a\": 2}}]}\n");
+  EXPECT_EQ(ds.size(), 1);
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -65,7 +65,10 @@ TEST(NumberText, IsTheNearestDouble) {
                            "1125899906842624.125",
                            "1125899906842623.9375",
                            "4503599627370496.5",
-                           "4503599627370497.5"}) {
+                           "4503599627370497.5",
+                           "0e-25",
+                           "-0e-23",
+                           "0.0000000000000000000000000"}) {
     EXPECT_EQ(bits_of(text), expected_bits(text)) << text;
   }
   std::mt19937_64 random(7);
@@ -80,6 +83,27 @@ TEST(NumberText, IsTheNearestDouble) {
     char text[64];
     const double value = static_cast<double>(random() % 2'000'001) / 1000.0 - 1000.0;
     std::snprintf(text, sizeof(text), "%.*f", static_cast<int>(random() % 18), value);
+    ASSERT_EQ(bits_of(text), expected_bits(text)) << text;
+  }
+}
+
+TEST(NumberText, IsTheNearestDoubleOfAllQuotientsByAPowerOfTen) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 400'000; ++i) {
+    const std::uint64_t digits = (random() % 10'000'000'000'000'000'000ULL) >> (random() % 64);
+    const std::string text = std::to_string(digits) + "e-" + std::to_string(random() % 30);
+    ASSERT_EQ(bits_of(text), expected_bits(text)) << text;
+  }
+}
+
+TEST(NumberText, RoundsToEvenInTheMiddleOfTwoDoubles) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 100'000; ++i) {
+    // 54 bits, of which the last is set, times 5^k / 10^k: halves, quarters, ...
+    const int power = 1 + i % 4;
+    std::uint64_t digits = (random() >> 10) | (std::uint64_t{1} << 53) | 1;
+    for (int k = 0; k < power; ++k) digits *= 5;
+    const std::string text = std::to_string(digits) + "e-" + std::to_string(power);
     ASSERT_EQ(bits_of(text), expected_bits(text)) << text;
   }
 }
