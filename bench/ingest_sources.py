@@ -9,10 +9,12 @@ Beside wall times it tells CPU times, which other work on the machine changes le
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import random
 import resource
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -111,31 +113,93 @@ def decode_only(source: Path) -> None:
         pass
 
 
+def hugging_face_parquet(source: Path, cache: Path) -> None:
+    """Its cache is Arrow's columns on disk."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.load_dataset("parquet", data_files=str(source), split="train", cache_dir=str(cache))
+
+
+def has_datasets() -> bool:
+    if importlib.util.find_spec("datasets") is None:
+        print("ingest_parquet: without Hugging Face datasets: pip install datasets")
+        return False
+    return True
+
+
+# --- memory ---
+
+PEAK = """
+import sys, threading, tenfold, pyarrow.parquet
+
+def anonymous():
+    lines = open("/proc/self/status").read().split("\\n")
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) * 1024
+
+def watch():
+    global peak
+    while not done.wait(0.002):
+        peak = max(peak, anonymous())
+
+source, target, warm = sys.argv[1:]
+tenfold.ingest(warm, target, progress=False)  # what is imported and started once
+done, before = threading.Event(), anonymous()
+peak = before
+watcher = threading.Thread(target=watch)
+watcher.start()
+tenfold.ingest(source, target, progress=False)
+done.set()
+watcher.join()
+print(peak - before)
+"""
+
+
+def peak_bytes(source: Path, target: Path, warm: Path) -> int:
+    """Of the process's own memory, beyond what it had, while `source` is ingested."""
+    command = [sys.executable, "-c", PEAK, str(source), str(target), str(warm)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def parquet(work: Path, num_rows: int, repetitions: int) -> Result:
     source = work / "flights.parquet"
     num_bytes = write_parquet(source, num_rows)
-    ours, theirs = work / "ours", work / "theirs"
+    ours, theirs, cache = work / "ours", work / "theirs", work / "cache"
     cpu = CpuTime()
+    contenders = {
+        "tenfold": Contender(
+            cpu.of("tenfold", lambda: tenfold.ingest(source, ours, progress=False)),
+            before=lambda: fresh(ours),
+        ),
+        "tenfold, not durable": Contender(
+            lambda: tenfold.ingest(source, ours, durable=False, progress=False),
+            before=lambda: fresh(ours),
+        ),
+        "pyarrow batches -> memmap": Contender(
+            cpu.of("pyarrow", lambda: pyarrow_parquet(source, theirs)),
+            before=lambda: fresh(theirs),
+        ),
+        "pyarrow, decoding alone": Contender(cpu.of("decoding alone", lambda: decode_only(source))),
+    }
+    goals = [Goal("tenfold, not durable", "pyarrow batches -> memmap", 1.2)]
+    if has_datasets():
+        contenders["Hugging Face load_dataset"] = Contender(
+            lambda: hugging_face_parquet(source, cache), before=lambda: fresh(cache)
+        )
+        goals.append(Goal("tenfold, not durable", "Hugging Face load_dataset", 1.2))
     result = compare(
         "ingest_parquet",
         f"Parquet to columns on disk, {num_bytes / 1e6:.0f} MB of them",
-        {
-            "tenfold": Contender(
-                cpu.of("tenfold", lambda: tenfold.ingest(source, ours, progress=False)),
-                before=lambda: fresh(ours),
-            ),
-            "pyarrow batches -> memmap": Contender(
-                cpu.of("pyarrow", lambda: pyarrow_parquet(source, theirs)),
-                before=lambda: fresh(theirs),
-            ),
-            "pyarrow, decoding alone": Contender(
-                cpu.of("decoding alone", lambda: decode_only(source))
-            ),
-        },
-        [Goal("tenfold", "pyarrow batches -> memmap", 1.2)],
+        contenders,
+        goals,
         repetitions,
     )
     result.notes += cpu.notes(num_bytes / 1e6, "MB")
+    few = work / "few.parquet"
+    write_parquet(few, 1000)
+    peak = peak_bytes(source, ours, few) / 1e6
+    result.notes.append(f"tenfold: {peak:.0f} MB of memory at most, beyond what the process had")
     return result
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
+import os
 import random
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pandas
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
+import torch
 from harness import Contender, Goal, Result, compare, fresh
 
 import tenfold
@@ -131,15 +134,19 @@ def ingest_lines(work: Path, repetitions: int) -> Result:
     write_lines(few, RECORDS // PANDAS_SHARE)
     ours, theirs, parquet = work / "ours", work / "theirs", work / "theirs.parquet"
 
-    def tenfold_on(threads: int) -> Contender:
+    def tenfold_on(threads: int, durable: bool = False) -> Contender:
         return Contender(
-            lambda: tenfold.ingest(source, ours, num_threads=threads, progress=False),
+            lambda: tenfold.ingest(
+                source, ours, num_threads=threads, durable=durable, progress=False
+            ),
             lambda: fresh(ours),
         )
 
+    # Nobody else waits for the device.
     contenders = {
         "tenfold, 1 thread": tenfold_on(1),
         "tenfold, 2 threads": tenfold_on(2),
+        "tenfold, 2 threads, durable": tenfold_on(2, durable=True),
         "pyarrow, streamed -> memmap": Contender(
             lambda: pyarrow_lines(source, theirs), lambda: fresh(theirs)
         ),
@@ -183,7 +190,8 @@ def ingest_csv(work: Path, repetitions: int) -> Result:
         f"CSV to columns on disk, {num_bytes / 1e6:.0f} MB, 38 numbers and a text a record",
         {
             "tenfold": Contender(
-                lambda: tenfold.ingest(source, ours, progress=False), lambda: fresh(ours)
+                lambda: tenfold.ingest(source, ours, durable=False, progress=False),
+                lambda: fresh(ours),
             ),
             "pyarrow.csv -> memmap": Contender(
                 lambda: pyarrow_csv(source, theirs), lambda: fresh(theirs)
@@ -194,4 +202,58 @@ def ingest_csv(work: Path, repetitions: int) -> Result:
     )
 
 
-ALL = [ingest_lines, ingest_csv]
+STREAMED = 20_000
+
+
+def plain_rows(source: Path) -> int:
+    """As somebody would write it: json and a tensor for each number."""
+    count = 0
+    with source.open() as lines:
+        for line in lines:
+            record = json.loads(line)
+            row = {
+                key: value if isinstance(value, str) else torch.tensor(value)
+                for key, value in record.items()
+            }
+            count += len(row) > 0
+    return count
+
+
+def hugging_face_rows(source: Path) -> int:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import datasets
+
+    stream = datasets.load_dataset("json", data_files=str(source), split="train", streaming=True)
+    return sum(1 for _ in stream.with_format("torch"))
+
+
+def stream_lines(work: Path, repetitions: int) -> Result:
+    source = work / "rows.jsonl"
+    write_lines(source, STREAMED)
+    schema = tenfold.infer_schema(source)
+
+    def rows() -> int:
+        return sum(1 for _ in tenfold.IterableDataset(source, schema=schema))
+
+    contenders = {
+        "tenfold.IterableDataset": Contender(rows),
+        "json and torch.tensor": Contender(lambda: plain_rows(source)),
+    }
+    goals = [Goal("tenfold.IterableDataset", "json and torch.tensor", 3.0)]
+    if importlib.util.find_spec("datasets") is not None:
+        name = "Hugging Face, streaming"
+        contenders[name] = Contender(lambda: hugging_face_rows(source))
+        goals.append(Goal("tenfold.IterableDataset", name, 3.0))
+    result = compare(
+        "stream_lines",
+        f"{STREAMED:,} rows of tensors straight from JSON lines, 38 numbers and a text a record",
+        contenders,
+        goals,
+        repetitions,
+    )
+    for name, timing in result.timings.items():
+        result.notes.append(f"{name}: {STREAMED / timing.minimum:,.0f} rows a second")
+    return result
+
+
+ALL = [ingest_lines, ingest_csv, stream_lines]

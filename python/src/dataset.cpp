@@ -91,6 +91,13 @@ std::int64_t append(DatasetHandle& self, std::int64_t num_rows, nb::object colum
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
+/// The new length, or None for rows that are more than a tensor for each column.
+nb::object append_tensors(DatasetHandle& self, nb::dict rows) {
+  const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
+  if (!batch) return nb::none();
+  return nb::int_(without_gil([&] { return self.dataset.append(*batch); }));
+}
+
 void update(DatasetHandle& self, nb::object positions, std::int64_t num_rows, nb::object columns) {
   const auto values = positions_from(positions, self.dataset.size());
   const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
@@ -200,6 +207,7 @@ void bind_dataset(nb::module_& module) {
                   })
       .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
       .def("append", append, "num_rows"_a, "columns"_a)
+      .def("append_tensors", append_tensors, "rows"_a)
       .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)
       .def("flush", [](DatasetHandle& self) { without_gil([&] { self.dataset.flush(); }); })
       .def("close", [](DatasetHandle& self) { without_gil([&] { self.dataset.close(); }); })

@@ -1,5 +1,6 @@
 #include "rows_in.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -100,6 +101,34 @@ Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns
     made.push_back(std::move(column));
   }
   return {num_rows, std::move(made)};
+}
+
+std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows) {
+  const std::vector<Column>& columns = schema.columns();
+  if (static_cast<std::size_t>(PyDict_GET_SIZE(rows.ptr())) != columns.size()) return std::nullopt;
+  std::int64_t num_rows = -1;
+  std::vector<BatchColumn> made;
+  made.reserve(columns.size());
+  for (const Column& column : columns) {
+    if (column.has_ends() || column.nullable || column.path.size() != 1) return std::nullopt;
+    PyObject* found = PyDict_GetItemWithError(rows.ptr(), text(column.path[0]).ptr());
+    if (found == nullptr) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return std::nullopt;
+    }
+    std::optional<Tensor> tensor = tensor_of_torch(found);
+    const bool fits =
+        tensor && tensor->dtype() == column.dtype &&
+        tensor->shape().size() == column.shape.size() + 1 &&
+        std::equal(column.shape.begin(), column.shape.end(), tensor->shape().begin() + 1);
+    if (!fits || (num_rows >= 0 && tensor->shape()[0] != num_rows)) return std::nullopt;
+    num_rows = tensor->shape()[0];
+    BatchColumn& into = made.emplace_back();
+    into.column = column;
+    into.values = std::move(*tensor);
+  }
+  if (num_rows < 0) return std::nullopt;
+  return Batch(num_rows, std::move(made));
 }
 
 }  // namespace tenfold::python

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "common.hpp"
 
 namespace tenfold::python {
@@ -14,5 +16,9 @@ namespace tenfold::python {
 ///
 /// Raises TypeError for text of another type.
 Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns);
+
+/// The same of a dict with one torch tensor [rows, *shape] of its dtype for every column of
+/// `schema`; nothing for any other dict, and for columns that are more than one tensor.
+std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows);
 
 }  // namespace tenfold::python

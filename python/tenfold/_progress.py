@@ -52,10 +52,17 @@ class _Bar:
 
     def __init__(self) -> None:
         self._start = time.monotonic()
+        self._what = ""
+        self._part_start = self._start
         self._tqdm: Any = None
         self._drawn = False
 
     def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
+        if what != self._what:  # a part of the work that is counted by itself
+            self._what, self._part_start = what, time.monotonic()
+            if self._tqdm is not None:
+                self._tqdm.close()
+                self._tqdm = _make_tqdm(total_bytes, what)
         if not self._drawn:
             if time.monotonic() - self._start < _DELAY_SECONDS:
                 return
@@ -68,8 +75,11 @@ class _Bar:
         part = done_bytes / total_bytes if total_bytes else 1.0
         filled = int(part * 30)
         bar = "#" * filled + "-" * (30 - filled)
+        left = (time.monotonic() - self._part_start) * (1 - part) / part if part else 0.0
+        minutes, seconds = divmod(int(left), 60)
         sys.stderr.write(
-            f"\r{what} [{bar}] {part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB"
+            f"\r{what} [{bar}] {part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB "
+            f"{minutes}:{seconds:02} left\x1b[K"
         )
         sys.stderr.flush()
 

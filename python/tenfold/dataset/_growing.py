@@ -59,6 +59,8 @@ class Growing:
             OSError: If another process is appending, naming it, or the disk is full.
         """
         self._require_writer("append")
+        if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
+            return int(length)
         size, columns, _ = self._columns().take(rows)
         return int(self._native.append(size, columns))
 
