@@ -83,7 +83,10 @@ int run_ingest(const Options& options, Output& out) {
   const std::vector<Path> sources(options.paths.begin(), options.paths.end() - 1);
   const IngestReport report = ingest(sources, options.paths.back(), request);
   if (report.num_bad_rows > 0) {
-    fmt::print(stderr, "tenfold: {} left out\n", counted(report.num_bad_rows, "row"));
+    const bool collects = request.on_error == OnError::collect;
+    fmt::print(stderr, "tenfold: {} left out: {} tells which\n",
+               counted(report.num_bad_rows, "row"),
+               collects ? options.paths.back() + "/bad_rows.jsonl" : "--on-error collect");
   }
   if (options.json) {
     Value::List promotions;

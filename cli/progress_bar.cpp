@@ -18,6 +18,15 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDelay{1000};
 constexpr milliseconds kInterval{100};
 constexpr std::uint64_t kBarCells = 24;
+constexpr double kLeastSeconds = 1e-3;
+
+/// "0:07", "1:02:03"
+std::string clock_text(double seconds) {
+  constexpr double kMost = 359'999;
+  const auto whole = static_cast<int>(std::min(seconds, kMost));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
 
 }  // namespace
 
@@ -32,10 +41,15 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                          std::string_view what) {
   const Clock::time_point now = Clock::now();
+  if (what != what_) {  // a part of the work that is counted by itself
+    what_ = what;
+    part_start_ = now;
+  }
   if (!on_terminal_ || now - start_ < kDelay || now - last_draw_ < kInterval) return;
   last_draw_ = now;
   drawn_ = true;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double seconds =
+      std::max(std::chrono::duration<double>(now - part_start_).count(), kLeastSeconds);
   const double share =
       total_bytes == 0
           ? 0
@@ -45,8 +59,10 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   for (std::size_t i = 0; i < kBarCells; ++i) bar += i < full ? "█" : "░";
   const auto bytes_per_second =
       static_cast<std::uint64_t>(static_cast<double>(done_bytes) / seconds);
-  fmt::print(stderr, "\r{} {} {:3.0f} %  {} of {}  {}/s\x1b[K", what, bar, share * 100,
-             human_bytes(done_bytes), human_bytes(total_bytes), human_bytes(bytes_per_second));
+  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  fmt::print(stderr, "\r{} {} {:3.0f} %  {} of {}  {}/s  {} left\x1b[K", what, bar, share * 100,
+             human_bytes(done_bytes), human_bytes(total_bytes), human_bytes(bytes_per_second),
+             clock_text(left));
   std::fflush(stderr);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <string_view>
 
 #include <tenfold/io.hpp>
@@ -26,6 +27,8 @@ class ProgressBar : public Monitor {
   bool on_terminal_;
   bool drawn_ = false;
   Clock::time_point start_ = Clock::now();
+  std::string what_;
+  Clock::time_point part_start_ = start_;
   Clock::time_point last_draw_{};
 };
 

@@ -1,0 +1,97 @@
+"""An ingest that is killed (SIGKILL) at random moments: what was there before, or the new, whole.
+
+`TENFOLD_KILLS=1000 pytest tests/python/dataset/test_ingest_kills.py` kills a thousand times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import tenfold
+
+KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
+# Each has rows of its own, so that it shows which one was ingested last.
+SOURCES = 3
+
+
+def rows_of(number: int) -> int:
+    return 3000 + 1000 * number
+
+
+def write_sources(folder: Path) -> list[Path]:
+    paths = [folder / f"{number}.jsonl" for number in range(SOURCES)]
+    for number, path in enumerate(paths):
+        lines = (
+            f'{{"i": {i}, "x": {i * 0.5}, "source": {number}, "text": "{"t" * (i % 9)}"}}\n'
+            for i in range(rows_of(number))
+        )
+        path.write_text("".join(lines))
+    return paths
+
+
+def ingest_for_ever(sources: list[Path], target: Path, start: int, report: int) -> None:
+    number = start
+    while True:
+        tenfold.ingest(sources[number % SOURCES], target, num_threads=2, progress=False)
+        number += 1
+        os.write(report, f"{number}\n".encode())
+
+
+def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
+    """How many ingests were done when it was killed, those before `start` included."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            ingest_for_ever(sources, target, start, write)
+        finally:
+            os._exit(1)
+    os.close(write)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    with os.fdopen(read) as reported:
+        return int((reported.read().split() or [start])[-1])
+
+
+def source_in(target: Path) -> int:
+    """Which source the data set has, every row of which is right."""
+    assert tenfold.verify(target).ok
+    batch = tenfold.Dataset(target)[:]
+    source = int(batch["source"][0])
+    size = rows_of(source)
+    assert torch.equal(batch["i"], torch.arange(size))
+    assert torch.equal(batch["x"], torch.arange(size) * 0.5)
+    assert torch.equal(batch["source"], torch.full((size,), source))
+    assert batch["text"] == ["t" * (i % 9) for i in range(size)]
+    return source
+
+
+@pytest.mark.timeout(120 + 2 * KILLS)
+def test_a_killed_ingest_leaves_the_data_set_before_or_the_new_one(tmp_path: Path) -> None:
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    sources = write_sources(tmp_path)
+    target = folder / "rows"
+    generator = random.Random(5)
+    done = 0
+    for _ in range(KILLS):
+        done = killed_after(generator.uniform(0.002, 0.1), sources, target, done)
+        if not target.exists():
+            assert done == 0
+            continue
+        # The last one that was reported, or the next, which was published and not yet reported.
+        source = source_in(target)
+        assert source in ((done - 1) % SOURCES, done % SOURCES)
+        done += source == done % SOURCES
+    assert done > 0
+    tenfold.ingest(sources[0], target)
+    assert [path.name for path in folder.iterdir()] == ["rows"]
