@@ -72,6 +72,7 @@ LIBRARIES = {
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},
     "Python.h": {"python/src"},
+    "datetime.h": {"python/src"},  # Python's
     "ATen/": {"torch.hpp", "examples"},
     "c10/": {"torch.hpp", "examples"},
     "torch/": {"torch.hpp", "examples"},
