@@ -1,6 +1,8 @@
 #include "stores/residency.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include <tenfold/permutation.hpp>
 
 #include "os/page_cache.hpp"
+#include "os/paging.hpp"
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -72,6 +75,31 @@ TEST_F(ResidencyTest, AdvisesTheKernelUnlessItIsToldAnotherWay) {
   }
 }
 
+#if !defined(__SANITIZE_THREAD__)
+TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
+  auto dataset = cold();
+  if (!dataset) GTEST_SKIP() << "the file system is in memory";
+  ::setenv("TENFOLD_RESIDENCY", "pread", 1);
+  BatchLoader loader(*dataset, {.batch_size = 100, .shuffle = true, .num_threads = 1});
+  auto stream = loader.start();
+  for (int i = 0; i < 10; ++i) {
+    const std::int64_t expected = loader.next(*stream)->at("id").span<std::int64_t>()[0];
+    const std::int64_t next = Permutation(kRows, 0, 0)[(i + 1) * 100];
+    ASSERT_EQ(expected, Permutation(kRows, 0, 0)[i * 100]);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      // What is not read ahead comes when it is touched; nobody is waited for.
+      const bool same = loader.next(*stream)->at("id").span<std::int64_t>()[0] == next;
+      stream.reset();
+      ::_exit(same ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+#endif
+
 TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
   ::setenv("TENFOLD_RESIDENCY", "magic", 1);
   BatchLoader loader(Dataset(test::numbers(10)), {.batch_size = 2});
@@ -94,6 +122,7 @@ TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
   for (const StoredColumn* column : state->parts[0].columns) {
     volatile std::byte sum{};
     const auto bytes = static_cast<std::size_t>(column->values.nbytes());
+    os::expect_random_access({column->values.raw_data(), bytes}, true);  // and nothing beside them
     for (std::size_t at = 0; at < bytes / 4 * 3; at += 1024) {
       sum = column->values.raw_data()[at];
     }
