@@ -1,5 +1,5 @@
 // Any bytes as a consolidated file: refused with an Error, or opened so that every tensor can be
-// read to its last byte.
+// read to its last byte, and every jagged one checked.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "core/sparse.hpp"
 #include "formats/consolidated_tree.hpp"
 
 namespace {
@@ -41,6 +42,13 @@ class InputLeaves final : public ConsolidatedLeaves {
   std::unique_ptr<std::byte[]> data_;
 };
 
+void check_jagged(const TensorDict& tree) {
+  if (tree.kind() == NodeKind::sparse) return require_sound_sparse(tree, "input");
+  tree.for_each([](const std::string&, const TensorDict::Item& item) {
+    if (const auto* node = std::get_if<TensorDict>(&item)) check_jagged(*node);
+  });
+}
+
 void open_file(std::string_view input) {
   if (input.size() < 8) return;
   std::uint64_t length = 0;
@@ -54,6 +62,7 @@ void open_file(std::string_view input) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) leaf->tensor();
   });
+  check_jagged(tree);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Any parts as those of a sparse tensor: refused with an Error, or such that a program that trusts
-// the indices stays within the dense tensor and within the values.
+// Any parts as those of a sparse or jagged tensor: refused with an Error, or such that a program
+// that trusts the indices stays within the dense tensor and within the values.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,8 @@ namespace {
 
 using namespace tenfold;
 
-constexpr std::array<std::string_view, 5> kLayouts = {"sparse_coo", "sparse_csr", "sparse_csc",
-                                                      "sparse_bsr", "sparse_bsc"};
+constexpr std::array<std::string_view, 6> kLayouts = {"sparse_coo", "sparse_csr", "sparse_csc",
+                                                      "sparse_bsr", "sparse_bsc", kJagged};
 
 /// Bytes as small numbers; zeros once there are no more.
 class Input {
@@ -116,6 +117,24 @@ void use_compressed(const TensorDict& node) {
   }
 }
 
+/// Every row lies within the values.
+void use_jagged(const TensorDict& node) {
+  const Shape& shape = node.info().dense_shape;
+  const auto ragged = static_cast<std::size_t>(std::ranges::find(shape, -1) - shape.begin());
+  const Tensor values = node.at("values");
+  require(ragged >= 1 && ragged < shape.size() && values.shape().size() + 1 == shape.size());
+  const std::int64_t most = values.shape()[ragged - 1];
+  const std::vector<std::int64_t> offsets = numbers_of(node.at("offsets"));
+  std::vector<std::int64_t> lengths;
+  if (node.contains("lengths")) lengths = numbers_of(node.at("lengths"));
+  require(static_cast<std::int64_t>(offsets.size()) == shape[0] + 1);
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+    const std::int64_t length =
+        node.contains("lengths") ? lengths.at(i) : offsets[i + 1] - offsets[i];
+    require(offsets[i] >= 0 && length >= 0 && length <= most && offsets[i] <= most - length);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -135,6 +154,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       node.set(part, indices(input));
     }
   }
+  if (info.layout == kJagged && input.byte() % 2 != 0) node.set("lengths", indices(input));
   try {
     require_sound_sparse(node, "input");
   } catch (const Error& error) {
@@ -143,6 +163,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (info.layout == "sparse_coo") {
     use_coo(node);
+  } else if (info.layout == kJagged) {
+    use_jagged(node);
   } else {
     use_compressed(node);
   }

@@ -103,8 +103,8 @@ def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> 
         raise _refused_tensor(
             where, f"a {type(tensor).__name__}", "run the module once, so that it gets its shape"
         )
-    if tensor.is_nested:
-        return _nested_tensor(torch, tensor, where)
+    if tensor.is_nested and tensor.layout is torch.strided:
+        return _nested_tensor(torch, tensor)
     if tensor.layout in _sparse_layouts(torch):
         return _sparse_tensor(tensor)
     if tensor.layout is not torch.strided:
@@ -153,7 +153,7 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
 
 
 def _sparse_layouts(torch: Any) -> tuple[Any, ...]:
-    names = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+    names = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
     return tuple(getattr(torch, name) for name in names)
 
 
@@ -166,11 +166,7 @@ def _sparse_tensor(tensor: Any) -> tuple[Any, ...]:
     return ("node", info, list(parts), tuple(parts.values()))
 
 
-def _nested_tensor(torch: Any, tensor: Any, where: str) -> tuple[Any, ...]:
-    if tensor.layout is not torch.strided:
-        raise _refused_tensor(
-            where, "a jagged nested tensor", "store values() and offsets() of it instead"
-        )
+def _nested_tensor(torch: Any, tensor: Any) -> tuple[Any, ...]:
     plain = tensor.detach().cpu()
     if not plain.is_contiguous():
         plain = plain.clone(memory_format=torch.contiguous_format)

@@ -97,6 +97,13 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     torch = torch_or_none()
     if torch is None:
         return parts
+    if layout == "jagged":
+        return torch.nested.nested_tensor_from_jagged(
+            parts["values"],
+            parts["offsets"],
+            parts.get("lengths"),
+            jagged_dim=list(shape).index(-1),
+        )
     if layout == "sparse_coo":
         return torch.sparse_coo_tensor(
             parts["indices"],
@@ -112,8 +119,16 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
 
 
 def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any]]:
-    """Layout, shape, is_coalesced and parts of a sparse tensor of torch."""
+    """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch."""
     layout = str(tensor.layout).removeprefix("torch.")
+    if layout == "jagged":
+        # Of its shape the length that differs is no number.
+        shape = (tensor.offsets().numel() - 1, *tensor.values().shape)
+        ragged = tensor._ragged_idx
+        parts = {"values": tensor.values(), "offsets": tensor.offsets()}
+        if tensor.lengths() is not None:
+            parts["lengths"] = tensor.lengths()
+        return layout, (*shape[:ragged], -1, *shape[ragged + 1 :]), False, parts
     shape = tuple(int(length) for length in tensor.shape)
     if layout == "sparse_coo":
         # Not indices(): that demands a coalesced tensor, and coalescing would change it.

@@ -181,12 +181,30 @@ class NotesReader {
       fail(part, "unknown layout: expected \"sparse_coo\", \"sparse_csr\", ..., found " +
                      base::quote(note.layout));
     }
-    note.dense_shape = shape_of(part, DType::uint8, *shape);
+    if (note.layout == kJagged) {
+      note.dense_shape = ragged_shape(part, *shape);
+    } else {
+      note.dense_shape = shape_of(part, DType::uint8, *shape);
+    }
     if (const Value* coalesced = members.find("coalesced")) {
       const bool* flag = coalesced->get_if<bool>();
       if (flag == nullptr) fail_type(part, "bool", *coalesced);
       note.is_coalesced = *flag;
     }
+  }
+
+  /// With -1 for a dimension whose lengths differ; require_sound_sparse() says more.
+  Shape ragged_shape(const std::string& part, const Value& value) const {
+    Shape lengths;
+    for (const Value& item : list(value, part)) {
+      const auto* length = item.get_if<std::int64_t>();
+      if (length == nullptr || *length < -1) {
+        fail(part,
+             "bad shape: expected lengths of at least 0, or -1, found " + tenfold::to_json(item));
+      }
+      lengths.push_back(*length);
+    }
+    return lengths;
   }
 
   Notes::ValueNote value_note(const std::string& path, const Value& value) const {

@@ -13,6 +13,7 @@ namespace {
 
 using Parts = std::array<std::string_view, 3>;
 constexpr Parts kCoo = {"indices", "values", ""};
+constexpr Parts kOfJagged = {"values", "offsets", "lengths"};
 constexpr Parts kByRow = {"crow_indices", "col_indices", "values"};
 constexpr Parts kByColumn = {"ccol_indices", "row_indices", "values"};
 
@@ -38,6 +39,7 @@ class Checker {
       : node_(node), info_(node.info()), where_(where) {}
 
   void check() const {
+    if (info_.layout == kJagged) return check_jagged();
     for (const std::int64_t length : info_.dense_shape) {
       if (length < 0) fail("shape", "lengths from 0", base::list_text(info_.dense_shape));
     }
@@ -48,8 +50,9 @@ class Checker {
  private:
   [[noreturn]] void fail(std::string_view part, const std::string& expected,
                          const std::string& found) const {
-    throw Error(ErrorCode::corrupt, where_ + ": sparse tensor: " + std::string(part) +
-                                        ": expected " + expected + ", found " + found);
+    throw Error(ErrorCode::corrupt, where_ + (info_.layout == kJagged ? ": jagged" : ": sparse") +
+                                        " tensor: " + std::string(part) + ": expected " + expected +
+                                        ", found " + found);
   }
 
   Tensor tensor(std::string_view part) const {
@@ -102,6 +105,51 @@ class Checker {
       while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
       if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
       fail("indices", "coordinates that rise, as it is coalesced", "others at entry " + number(i));
+    }
+  }
+
+  /// offsets [rows + 1] into the lengths of values that differ, rising or with lengths [rows].
+  void check_jagged() const {
+    const Tensor values = tensor("values");
+    const Tensor offsets = indices("offsets");
+    const Shape& shape = info_.dense_shape;
+    const auto ragged = std::find(shape.begin(), shape.end(), -1);
+    const bool has_ragged =
+        ragged != shape.end() && ragged != shape.begin() &&
+        std::count_if(shape.begin(), shape.end(), [](auto n) { return n < 0; }) == 1;
+    if (!has_ragged) fail("shape", "-1 for one dimension after the first", base::list_text(shape));
+    const auto dim = static_cast<std::size_t>(ragged - shape.begin()) - 1;  // of values
+    Shape expected(shape.begin() + 1, shape.end());
+    if (values.shape().size() == expected.size()) expected[dim] = values.shape()[dim];
+    if (values.shape() != expected) {
+      fail("values", "dimensions of " + base::list_text(shape), base::list_text(values.shape()));
+    }
+    const std::int64_t rows = shape.front();
+    if (offsets.ndim() != 1 || offsets.shape()[0] - 1 != rows) {
+      fail("offsets", "one more than " + number(rows) + " rows", base::list_text(offsets.shape()));
+    }
+    const std::int64_t most = expected[dim];
+    const Indices at(offsets);
+    const bool rises = !node_.contains("lengths");
+    for (std::int64_t i = 0; i <= rows; ++i) {
+      if (at.at(i) < 0 || at.at(i) > most || (rises && i > 0 && at.at(i) < at.at(i - 1))) {
+        fail("offsets", "numbers from 0 to " + number(most) + (rises ? " that do not fall" : ""),
+             number(at.at(i)));
+      }
+    }
+    if (!rises) check_lengths(at, rows, most);
+  }
+
+  void check_lengths(const Indices& offsets, std::int64_t rows, std::int64_t most) const {
+    const Tensor lengths = indices("lengths");
+    if (lengths.shape() != Shape{rows}) {
+      fail("lengths", number(rows) + " of them", base::list_text(lengths.shape()));
+    }
+    const Indices at(lengths);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (at.at(i) < 0 || at.at(i) > most - offsets.at(i)) {
+        fail("lengths", "0 to " + number(most - offsets.at(i)), number(at.at(i)));
+      }
     }
   }
 
@@ -196,6 +244,7 @@ std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept
   if (layout == "sparse_coo") return std::span(kCoo).first(2);
   if (layout == "sparse_csr" || layout == "sparse_bsr") return kByRow;
   if (layout == "sparse_csc" || layout == "sparse_bsc") return kByColumn;
+  if (layout == kJagged) return std::span(kOfJagged).first(2);
   return {};
 }
 

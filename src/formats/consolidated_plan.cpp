@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "core/leaf_bytes.hpp"
 #include "core/notes.hpp"
+#include "core/sparse.hpp"
 #include "core/value_json.hpp"
 #include "formats/consolidated_extra.hpp"
 #include "formats/consolidated_tree.hpp"
@@ -71,6 +72,7 @@ struct Placed {
   std::size_t tensor = 0;  ///< of ConsolidatedPlan::tensors
   DType dtype = DType::float32;
   Shape shape;
+  std::int64_t ragged_dim = 0;  ///< of the offsets of a jagged tensor
 };
 
 struct Level;
@@ -97,6 +99,9 @@ class Placer {
     level.node = tree;
     level.info = &level.node.info();
     const bool is_stack = tree.kind() == NodeKind::lazy_stack;
+    if (is_jagged(tree)) {
+      refuse(path, "it cannot be a file of its own: expected a TensorDict, found a jagged tensor");
+    }
     if (tree.kind() == NodeKind::sparse && !notes_) {
       refuse(path,
              "tensordict's own file cannot hold it: expected a dense tensor, found one of layout " +
@@ -138,7 +143,12 @@ class Placer {
   int add(Level& level, const std::string& key, const TensorDict::Item& item,
           const std::string& path, std::size_t depth) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      level.leaves.push_back(place(*leaf, key, path, *level.info));
+      check_leaf(*leaf, key, path, *level.info);
+      level.leaves.push_back(place(*leaf, key));
+      return 1;
+    }
+    if (const auto* node = std::get_if<TensorDict>(&item); node != nullptr && is_jagged(*node)) {
+      place_jagged(level, *node, key, path);
       return 1;
     }
     const auto* value = std::get_if<NonTensor>(&item);
@@ -161,41 +171,69 @@ class Placer {
     return 2;
   }
 
+  static bool is_jagged(const TensorDict& node) {
+    return node.kind() == NodeKind::sparse && node.info().layout == kJagged;
+  }
+
+  void place_jagged(Level& level, const TensorDict& node, const std::string& key,
+                    const std::string& path) {
+    check_name(key, path);
+    require_sound_sparse(node, "consolidated: key " + base::quote(path));
+    const Shape& shape = node.info().dense_shape;
+    check_batch(shape, level.info->batch_size, path);
+    for (const auto& [part, prefix] : {std::pair("values", kJaggedValues),
+                                       {"lengths", kJaggedLengths},
+                                       {"offsets", kJaggedOffsets}}) {
+      if (!node.contains(part)) continue;
+      const Leaf leaf = std::get<Leaf>(node.get(part));
+      check_dtype(leaf, path);
+      level.leaves.push_back(place(leaf, std::string(prefix) + key));
+    }
+    level.leaves.back().ragged_dim = std::ranges::find(shape, -1) - shape.begin();
+  }
+
+  static void check_dtype(const Leaf& leaf, const std::string& path) {
+    if (is_readable(leaf.dtype())) return;
+    refuse(path,
+           "tensordict cannot read the dtype from such a file: expected one it has a name "
+           "for, found " +
+               std::string(name(leaf.dtype())));
+  }
+
+  static void check_name(const std::string& key, const std::string& path) {
+    if (!key.starts_with("<NJT")) return;
+    refuse(path,
+           "tensordict takes a tensor of that name for a part of a jagged one: expected a key "
+           "that does not begin with \"<NJT\", found " +
+               base::quote(key));
+  }
+
+  static void check_batch(const Shape& shape, const Shape& batch, const std::string& path) {
+    if (shape.size() >= batch.size() && std::equal(batch.begin(), batch.end(), shape.begin())) {
+      return;
+    }
+    refuse(path, "the shape does not fit: expected it to start with the batch_size " +
+                     base::list_text(batch) + ", found " + base::list_text(shape));
+  }
+
   void check_leaf(const Leaf& leaf, const std::string& key, const std::string& path,
                   const NodeInfo& info) const {
     if (leaf.is_nested()) {
       refuse(path, "a nested tensor cannot be stored: expected a dense one, found one of " +
                        std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) + " components");
     }
-    if (!is_readable(leaf.dtype())) {
-      refuse(path,
-             "tensordict cannot read the dtype from such a file: expected one it has a name "
-             "for, found " +
-                 std::string(name(leaf.dtype())));
-    }
-    if (key.starts_with("<NJT")) {
-      refuse(path,
-             "tensordict takes a tensor of that name for a part of a jagged one: expected a key "
-             "that does not begin with \"<NJT\", found " +
-                 base::quote(key));
-    }
-    const Shape& batch = info.batch_size;
-    const Shape& shape = leaf.shape();
+    check_dtype(leaf, path);
+    check_name(key, path);
     if (leaf.is_unbatched()) {
       if (notes_) return;
       refuse(path,
              "that a tensor is unbatched cannot be stored: expected a plain one, found an "
              "unbatched one");
     }
-    if (shape.size() < batch.size() || !std::equal(batch.begin(), batch.end(), shape.begin())) {
-      refuse(path, "the shape does not fit: expected it to start with the batch_size " +
-                       base::list_text(batch) + ", found " + base::list_text(shape));
-    }
+    check_batch(leaf.shape(), info.batch_size, path);
   }
 
-  Placed place(const Leaf& leaf, const std::string& key, const std::string& path,
-               const NodeInfo& info) {
-    check_leaf(leaf, key, path, info);
+  Placed place(const Leaf& leaf, const std::string& key) {
     const std::uint64_t align = std::max<std::uint64_t>(kPadding, itemsize(leaf.dtype()));
     const std::size_t next = plan_.tensors.size();
     if (notes_) {
@@ -203,7 +241,7 @@ class Placer {
       if (bytes != SharedBytes{}) {
         const auto [found, added] = stored_.try_emplace(bytes, next);
         if (!added && plan_.tensors[found->second].begin % align == 0) {
-          return {key, found->second, leaf.dtype(), leaf.shape()};
+          return {key, found->second, leaf.dtype(), leaf.shape(), 0};
         }
       }
     }
@@ -211,7 +249,7 @@ class Placer {
     tensor.stop = tensor.begin + round_up(tensor.size_bytes, kPadding);
     plan_.data_bytes = tensor.stop;
     plan_.tensors.push_back(std::move(tensor));
-    return {key, next, leaf.dtype(), leaf.shape()};
+    return {key, next, leaf.dtype(), leaf.shape(), 0};
   }
 
   void note_order(const std::vector<int>& groups, const std::string& path) {
@@ -383,6 +421,7 @@ class DocumentWriter {
     json_.integer(static_cast<std::int64_t>(tensor.begin));
     json_.integer(static_cast<std::int64_t>(tensor.stop));
     json_.integer(static_cast<std::int64_t>(tensor.stop - tensor.begin - tensor.size_bytes));
+    if (placed.ragged_dim > 0) json_.integer(placed.ragged_dim);
     json_.end_array();
   }
 
@@ -409,6 +448,8 @@ ConsolidatedPlan plan_consolidated(const TensorDict& tree, const ConsolidatedPla
   if (options.notes) {
     extra.notes = collect_notes(tree);
     extra.notes.aliases.clear();  // tied tensors have one place in the file
+    std::erase_if(extra.notes.nodes,
+                  [](const auto& entry) { return entry.second.layout == kJagged; });
     extra.notes.schema = tree.info().schema;
     extra.notes.metadata = tree.info().metadata;
   } else {

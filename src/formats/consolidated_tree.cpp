@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
+#include "core/sparse.hpp"
 
 namespace tenfold {
 namespace {
@@ -205,23 +206,106 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
+    std::optional<Jagged> jagged;  // whose offsets are still to come
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
-      add(node, path, key, leaf(item, note_path_child(path, key), key, node.info.batch_size));
+      const std::string inner = note_path_child(path, key);
+      if (key.starts_with("<NJT")) {
+        add_part(key, item, inner, jagged);
+        if (!jagged->offsets) continue;
+        const std::string name = note_path_child(path, jagged->key);
+        add(node, path, jagged->key, jagged_node(*jagged, name, node.info.batch_size));
+        jagged.reset();
+      } else {
+        if (jagged) fail_incomplete(*jagged, inner);
+        const List& items = leaf_items(item, inner, 5);
+        Leaf made = leaf(items, inner, unbatched_.contains(inner));
+        if (!made.is_unbatched()) check_batch(made.shape(), node.info.batch_size, inner);
+        add(node, path, key, std::move(made));
+      }
+    }
+    if (jagged) fail_incomplete(*jagged, path);
+  }
+
+  /// The parts of a jagged tensor, as they come.
+  struct Jagged {
+    std::string key;
+    Leaf values;
+    std::optional<Leaf> lengths, offsets;
+    std::int64_t ragged_dim = 1;
+  };
+
+  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path) const {
+    fail(path, "a jagged tensor is not complete: expected " +
+                   base::quote(std::string(kJaggedOffsets) + jagged.key) +
+                   ", found what follows it");
+  }
+
+  void add_part(const std::string& key, const Value& item, const std::string& path,
+                std::optional<Jagged>& jagged) {
+    const auto is_next = [&](std::string_view prefix) {
+      return jagged && key.starts_with(prefix) && key.substr(prefix.size()) == jagged->key;
+    };
+    if (!jagged && key.starts_with(kJaggedValues)) {
+      jagged =
+          Jagged{key.substr(kJaggedValues.size()), leaf(leaf_items(item, path, 5), path), {}, {}};
+    } else if (is_next(kJaggedLengths) && !jagged->lengths) {
+      jagged->lengths = leaf(leaf_items(item, path, 5), path);
+    } else if (is_next(kJaggedOffsets)) {
+      const List& items = leaf_items(item, path, 6);
+      jagged->offsets = leaf(items, path);
+      if (items.items.size() == 6) jagged->ragged_dim = natural(items.items[5], path, "ragged_idx");
+    } else {
+      fail(path,
+           "it is no part of a jagged tensor that could stand here: expected the values, lengths "
+           "and offsets of one key after each other, found " +
+               base::quote(key));
     }
   }
 
-  Leaf leaf(const Value& item, const std::string& path, const std::string& key,
-            const Shape& batch_size) {
-    if (key.starts_with("<NJT")) {
-      fail_unsupported(path,
-                       "a jagged nested tensor cannot be opened: expected a dense one, found "
-                       "a part of a jagged one");
+  /// A node of the kind that core/sparse.hpp describes.
+  TensorDict jagged_node(const Jagged& jagged, const std::string& path, const Shape& batch_size) {
+    const Shape& values = jagged.values.shape();
+    const Shape& offsets = jagged.offsets->shape();
+    const auto dim = static_cast<std::uint64_t>(jagged.ragged_dim);
+    if (offsets.size() != 1 || offsets[0] < 1) {
+      fail(path, "offsets of a jagged tensor: expected one dimension of at least 1, found " +
+                     base::list_text(offsets));
     }
-    const auto& items = as<List>(item, path, "its item", "an array").items;
-    if (items.size() != 5) {
-      fail(path, "its item does not fit: expected dtype, shape, start, stop and padding, found " +
-                     std::to_string(items.size()) + " items");
+    if (dim < 1 || dim > values.size()) {
+      fail(path, "the dimension whose lengths differ: expected 1 to " +
+                     std::to_string(values.size()) + ", found " + std::to_string(dim));
     }
+    auto made = new_node(path);
+    made->info.kind = NodeKind::sparse;
+    made->info.layout = kJagged;
+    Shape& shape = made->info.dense_shape;
+    shape = {offsets[0] - 1};
+    shape.insert(shape.end(), values.begin(), values.end());
+    shape[static_cast<std::size_t>(dim)] = -1;
+    check_batch(shape, batch_size, path);
+    add(*made, path, "values", jagged.values);
+    add(*made, path, "offsets", *jagged.offsets);
+    if (jagged.lengths) add(*made, path, "lengths", *jagged.lengths);
+    return TensorDict(std::move(made));
+  }
+
+  void check_batch(const Shape& lengths, const Shape& batch_size, const std::string& path) const {
+    const bool fits = lengths.size() >= batch_size.size() &&
+                      std::equal(batch_size.begin(), batch_size.end(), lengths.begin());
+    if (fits) return;
+    fail(path, "the shape does not fit: expected it to start with the batch_size " +
+                   base::list_text(batch_size) + ", found " + base::list_text(lengths));
+  }
+
+  const List& leaf_items(const Value& item, const std::string& path, std::size_t most) const {
+    const List& list = as<List>(item, path, "its item", "an array");
+    if (list.items.size() == 5 || list.items.size() == most) return list;
+    fail(path, "its item does not fit: expected dtype, shape, start, stop and padding, found " +
+                   std::to_string(list.items.size()) + " items");
+  }
+
+  Leaf leaf(const List& list, const std::string& path, bool unbatched = false) {
+    const std::vector<Value>& items = list.items;
     const std::string& dtype_text = as<std::string>(items[0], path, "dtype", "a string");
     const auto dtype = dtype_text.starts_with("torch.")
                            ? dtype_from_name(std::string_view(dtype_text).substr(6))
@@ -243,13 +327,6 @@ class TreeBuilder {
                      base::list_text(lengths));
     }
     check_range(range, padding, path);
-    const bool unbatched = unbatched_.contains(path);
-    const bool fits = lengths.size() >= batch_size.size() &&
-                      std::equal(batch_size.begin(), batch_size.end(), lengths.begin());
-    if (!fits && !unbatched) {
-      fail(path, "the shape does not fit: expected it to start with the batch_size " +
-                     base::list_text(batch_size) + ", found " + base::list_text(lengths));
-    }
     leaves_->ranges.push_back(range);
     Leaf made(*dtype, std::move(lengths), leaves_, leaves_->ranges.size() - 1);
     made.mark_unbatched(unbatched);

@@ -28,6 +28,11 @@ class ConsolidatedLeaves : public LeafSource {
   std::vector<ConsolidatedRange> ranges;  ///< by the position of the leaf
 };
 
+/// What the names of the parts of a jagged tensor begin with.
+inline constexpr std::string_view kJaggedValues = "<NJT_VALUES>";
+inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
+inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
+
 /// True for the keys that a node's own description uses: no node can have them.
 bool is_consolidated_member(std::string_view key) noexcept;
 
@@ -36,14 +41,17 @@ bool is_consolidated_member(std::string_view key) noexcept;
 ///   {"cls": "TensorDict",                       or LazyStackedTensorDict, NonTensorStack,
 ///                                               "<class 'm.C'>" of a tensorclass
 ///    "non_tensors": {key: [json, batch_size, device]},
-///    "leaves": {key: ["torch.float32", shape, start, stop, padding]},
+///    "leaves": {key: ["torch.float32", shape, start, stop, padding],
+///               and for a jagged tensor, after each other, its parts "<NJT_VALUES>key",
+///               "<NJT_LENGTHS>key" if it has lengths, and "<NJT_OFFSETS>key", of which a sixth
+///               item is the dimension whose lengths differ},
 ///    "cls_metadata": {"device", "names", "batch_size", "is_locked"}, or "stack_dim" and
 ///                    "stack_dim_name" of the two stacks,
 ///    "size": what consolidated_extra.hpp says, any other key: a node}
 ///
 /// Afterwards each range lies within `data_bytes`, holds exactly its tensor and its padding, and
 /// equals or avoids every other. Throws Error(corrupt) naming node and member, Error(unsupported)
-/// for jagged tensors and unknown classes and dtypes. `where` names the file.
+/// for unknown classes and dtypes. `where` names the file.
 struct ConsolidatedTree {
   TensorDict tree;
   ConsolidatedExtra extra;  ///< already applied to the tree

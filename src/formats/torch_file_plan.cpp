@@ -14,6 +14,7 @@
 #include "codecs/pickle_text.hpp"
 #include "codecs/pickle_writer.hpp"
 #include "core/node.hpp"
+#include "core/sparse.hpp"
 
 namespace tenfold {
 namespace {
@@ -127,6 +128,11 @@ class Pickler {
 
   void sparse(const TensorDict& tree) {
     const NodeInfo& info = tree.info();
+    if (info.layout == kJagged) {
+      refuse(
+          "a jagged nested tensor cannot be stored: expected a dense or sparse one, found one of "
+          "layout \"jagged\"; format=\"memmap\" can");
+    }
     to_.global("torch._utils", "_rebuild_sparse_tensor");
     to_.begin_tuple();
     call("torch.serialization", "_get_layout", [&] { to_.known_text("torch." + info.layout); });

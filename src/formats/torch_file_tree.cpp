@@ -253,7 +253,8 @@ class TreeBuilder {
     if (layout.starts_with("torch.")) layout.remove_prefix(6);
     const auto names = sparse_parts(layout);
     const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
-    if (names.empty() || parts.size() < names.size() + 1 || parts.size() > names.size() + 2) {
+    if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
+        parts.size() > names.size() + 2) {
       pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
                           base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
     }

@@ -73,6 +73,45 @@ TEST(Sparse, AShapeAsLongAsANumberIsIsNoReasonToCompute) {
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, kMost - 1}, {3, kMost})), "");
 }
 
+/// Values [6, 2] in three rows.
+TensorDict jagged(const std::vector<std::int64_t>& offsets, Shape shape = {3, -1, 2}) {
+  TensorDict node = node_of("jagged", std::move(shape));
+  node.set("values", Tensor::zeros(DType::float32, {6, 2}));
+  node.set("offsets", int64s(offsets, {static_cast<std::int64_t>(offsets.size())}));
+  return node;
+}
+
+TEST(Sparse, OffsetsOfJaggedTensorsLieWithinTheirValues) {
+  EXPECT_EQ(complaint(jagged({0, 2, 3, 6})), "");
+  EXPECT_EQ(complaint(jagged({1, 1, 1, 5})), "");  // a part of a longer one
+  EXPECT_EQ(complaint(jagged({0, 1, 1, 2}, {3, 6, -1})), "");
+  EXPECT_EQ(complaint(jagged({0}, {0, -1, 2})), "");
+  EXPECT_EQ(complaint(jagged({0, 2, 3, 7})),
+            "m.pt: key \"s\": jagged tensor: offsets: expected numbers from 0 to 6 that do not "
+            "fall, found 7");
+  EXPECT_THAT(complaint(jagged({0, 3, 2, 6})), HasSubstr("do not fall, found 2"));
+  EXPECT_THAT(complaint(jagged({-1, 2, 3, 6})), HasSubstr("found -1"));
+  EXPECT_THAT(complaint(jagged({0, 2, 6})), HasSubstr("expected one more than 3 rows, found [3]"));
+  for (const Shape& shape : {Shape{3, -1, 3}, Shape{3, -1}, Shape{3, -1, 2, 1}}) {
+    EXPECT_THAT(complaint(jagged({0, 2, 3, 6}, shape)), HasSubstr("values: expected dimensions"));
+  }
+  for (const Shape& shape : {Shape{3, 6, 2}, Shape{-1, 6, 2}, Shape{3, -1, -1}, Shape{}}) {
+    EXPECT_THAT(complaint(jagged({0, 2, 3, 6}, shape)), HasSubstr("shape: expected -1 for one"));
+  }
+}
+
+TEST(Sparse, LengthsOfJaggedTensorsEndWithinTheirValues) {
+  const auto with = [](const std::vector<std::int64_t>& lengths) {
+    TensorDict node = jagged({0, 2, 3, 6});
+    node.set("lengths", int64s(lengths, {static_cast<std::int64_t>(lengths.size())}));
+    return node;
+  };
+  EXPECT_EQ(complaint(with({1, 0, 3})), "");
+  EXPECT_THAT(complaint(with({1, 0, 4})), HasSubstr("lengths: expected 0 to 3, found 4"));
+  EXPECT_THAT(complaint(with({-1, 0, 3})), HasSubstr("lengths: expected 0 to 6, found -1"));
+  EXPECT_THAT(complaint(with({1, 0})), HasSubstr("lengths: expected 3 of them, found [2]"));
+}
+
 TEST(Sparse, PartsThatAreMissingOrNoTensorsAreTold) {
   TensorDict node = node_of("sparse_coo", {3});
   node.set("indices", int64s({0}, {1, 1}));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/leaf_bytes.hpp"
+#include "core/sparse.hpp"
 #include "formats/safetensors_support.hpp"
 #include "io/registry.hpp"
 
@@ -78,6 +79,32 @@ TEST(Consolidated, OpensWhatTensordictWrote) {
   EXPECT_EQ(parts.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(parts.at("1", "x").span<std::int32_t>()[2], 2);
   EXPECT_EQ(parts["0"].value("s"), Value("part 2"));
+}
+
+TEST(Consolidated, OpensJaggedTensorsByTheirParts) {
+  const TensorDict tree = opened(golden("jagged"));
+  EXPECT_EQ(tree.keys(), (std::vector<std::string>{"rows", "holes", "x", "n"}));
+  const TensorDict rows = tree["rows"];
+  EXPECT_EQ(rows.kind(), NodeKind::sparse);
+  EXPECT_EQ(rows.info().layout, "jagged");
+  EXPECT_EQ(rows.info().dense_shape, (Shape{3, -1, 2}));
+  EXPECT_EQ(rows.keys(), (std::vector<std::string>{"values", "offsets"}));
+  EXPECT_EQ(rows.at("values").shape(), (Shape{6, 2}));
+  EXPECT_EQ(rows.at("offsets").span<std::int64_t>()[3], 6);
+  EXPECT_EQ(tree["holes"].at("lengths").span<std::int64_t>()[2], 2);
+  EXPECT_EQ(tree["n"]["turned"].info().dense_shape, (Shape{3, 2, -1}));
+  for (const TensorDict& node : {rows, tree["holes"], tree["n"]["turned"]}) {
+    EXPECT_NO_THROW(require_sound_sparse(node, "golden"));
+  }
+}
+
+TEST(Consolidated, JaggedTensorsOfOlderVersionsDifferInTheSecondDimension) {
+  const TensorDict tree = opened(node(R"("<NJT_VALUES>x": ["torch.uint8", [8, 1], 0, 8, 0], )"
+                                      R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
+  EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
+  // These are no offsets: 8 and more, of 8 values.
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { require_sound_sparse(tree["x"], "x"); }),
+              HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }
 
 TEST(Consolidated, IsKnownByItsEndHoweverItBegins) {
@@ -159,6 +186,14 @@ struct Bad {
 
 std::string leaf(const std::string& item) { return node(R"("x": )" + item); }
 
+/// The values of "x" and the offsets of `key`.
+std::string jagged(const std::string& key, const std::string& values, const std::string& offsets,
+                   const std::string& batch_size, const std::string& dim) {
+  return node(R"("<NJT_VALUES>x": ["torch.uint8", )" + values + R"(, 0, 8, 0], "<NJT_OFFSETS>)" +
+                  key + R"(": ["torch.int64", )" + offsets + ", 8, 32, 0, " + dim + "]",
+              "", batch_size);
+}
+
 TEST(Consolidated, SaysWhatIsWrongAndWhere) {
   using enum ErrorCode;
   const std::vector<Bad> cases = {
@@ -190,8 +225,26 @@ TEST(Consolidated, SaysWhatIsWrongAndWhere) {
        R"(node "x": shape is too large: expected a size of at most 63 bits, found [4294967296, 4294967296])"},
       {leaf(R"(["torch.uint8", [1.5], 0, 8, 0])"), corrupt,
        R"(node "x": shape has the wrong type: expected an integer from 0, found float)"},
-      {node(R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0])"), unsupported,
-       R"(node "<NJT_VALUES>x": a jagged nested tensor cannot be opened: expected a dense one, found a part of a jagged one)"},
+      {node(R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
+       R"(node "": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found what follows it)"},
+      {node(
+           R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0], "y": ["torch.uint8", [8], 0, 8, 0])"),
+       corrupt,
+       R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found what follows it)"},
+      {node(R"("<NJT_OFFSETS>x": ["torch.int64", [1], 0, 8, 0])"), corrupt,
+       R"(node "<NJT_OFFSETS>x": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>x")"},
+      {node(R"("<NJT>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
+       R"(node "<NJT>x": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT>x")"},
+      {jagged("x", "[8, 1]", "[3]", "", "3"), corrupt,
+       R"(node "x": the dimension whose lengths differ: expected 1 to 2, found 3)"},
+      {jagged("x", "[8, 1]", "[3]", "", "0"), corrupt,
+       R"(node "x": the dimension whose lengths differ: expected 1 to 2, found 0)"},
+      {jagged("x", "[8, 1]", "[1, 3]", "", "1"), corrupt,
+       R"(node "x": offsets of a jagged tensor: expected one dimension of at least 1, found [1, 3])"},
+      {jagged("x", "[8, 1]", "[3]", "3", "1"), corrupt,
+       R"(node "x": the shape does not fit: expected it to start with the batch_size [3], found [2, -1, 1])"},
+      {jagged("y", "[8, 1]", "[3]", "", "1"), corrupt,
+       R"(node "<NJT_OFFSETS>y": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>y")"},
       {node(R"("x": ["torch.uint8", [8], 0, 8, 0], "y": ["torch.uint8", [8], 4, 12, 0])"), corrupt,
        "leaves: two tensors overlap: expected one that begins at byte 8 or later, found one at "
        "byte 4"},

@@ -63,6 +63,20 @@ TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
   EXPECT_EQ(bytes.substr(26, 6), std::string(6, '\0'));
 }
 
+TEST(ConsolidatedWrite, JaggedTensorsAreWhatTensordictWritesToTheByte) {
+  const Path golden = Path(TENFOLD_TEST_DATA) / "consolidated/ok-jagged.consolidated";
+  const TensorDict tree = kConsolidated.open(golden, {});
+  TensorDict in_order(tree.info());  // as the program had them, which the document does not say
+  for (const char* key : {"rows", "holes", "n", "x"}) in_order.set(key, tree.get(key));
+  EXPECT_EQ(consolidated(in_order), bytes_of(golden));
+  const TemporaryFolder folder;
+  kConsolidated.write(in_order, folder / "file", request());
+  const TensorDict found = kConsolidated.open(folder / "file", {});
+  EXPECT_EQ(text_of(found), text_of(in_order));
+  EXPECT_EQ(found["n"]["turned"].info().dense_shape, (Shape{3, 2, -1}));
+  EXPECT_TRUE(kConsolidated.verify(folder / "file", {}).ok());
+}
+
 TEST(ConsolidatedWrite, StacksOfValuesAreNodes) {
   TensorDict tree(batch({2, 2}));
   tree.info().device = "cpu";
@@ -215,6 +229,16 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   expect(unsupported, with("leaves", TensorDict()), "key \"leaves\": a node of that name");
   expect(unsupported, with("size", TensorDict()), "key \"size\": a node of that name");
   expect(unsupported, with("<NJT_VALUES>x", Leaf(bytes)), "a part of a jagged one");
+  NodeInfo jagged = kind(NodeKind::sparse);
+  jagged.layout = "jagged";
+  jagged.dense_shape = {1, -1};
+  TensorDict rows(jagged);
+  expect(unsupported, rows, "the root: it cannot be a file of its own");
+  expect(corrupt, with("x", rows), "key \"x\": jagged tensor: values: expected a tensor");
+  rows.set("values", bytes);
+  rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
+  expect(unsupported, with("x", rows, batch({2})), "the shape does not fit");
+  expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged one");
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is no text");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
   expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");

@@ -17,17 +17,12 @@ class Point:
     x: int = 0
 
 
-def nested_jagged():
-    return torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
-
-
 REFUSED = {
     "memoryview": (lambda: memoryview(b"x"), "found memoryview; store bytes"),
     "set of tensors": (lambda: {torch.zeros(1)}, "expected no tensor in it"),
     "enum": (lambda: Color.RED, "Color; store its value"),
     "dataclass": (Point, "Point"),
     "function": (lambda: len, "found builtin_function_or_method"),
-    "jagged": (nested_jagged, "found a jagged nested tensor"),
     "meta": (lambda: torch.zeros(1, device="meta"), "found a tensor on the meta device"),
     "quantized": (
         lambda: torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.quint8),

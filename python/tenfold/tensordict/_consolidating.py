@@ -7,7 +7,6 @@ import warnings
 from collections import namedtuple
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
 from tenfold.tensordict._entry import LEAF, VALUE, class_kind, node_of
 from tenfold.tensordict._torch import need_torch
 from tenfold.tensordict._unbatched import UnbatchedTensor
@@ -267,7 +266,8 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
     tensors, places, size = planned(tree)
     in_file = options.filename is not None and not options.use_buffer
     if options.filename is not None:
-        _write(torch, tree, places, options)
+        native = _core.tree(tree, options.filename)
+        _core.consolidate(native, options.filename, options.num_threads, bool(tree._locked))
     if in_file:
         storage = mapped(torch, options.filename, size)
     else:
@@ -297,16 +297,6 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
             made._set_device("cpu")
     elif device is not None and was is not None and str(device) != was:
         made._set_device(str(device))
-
-
-def _write(torch: Any, tree: Any, places: list[Any], options: Options) -> None:
-    if any(isinstance(place, JaggedPlace) for place in places):
-        raise UnsupportedError(
-            f"{options.filename}: jagged nested tensors cannot be stored in a file yet: expected "
-            "dense ones; consolidate them in memory"
-        )
-    native = _core.tree(tree, options.filename)
-    _core.consolidate(native, options.filename, options.num_threads, bool(tree._locked))
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:

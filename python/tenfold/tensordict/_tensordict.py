@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from tenfold.tensordict._primitives import Key
 
 
+def _is_jagged(node: Any) -> bool:
+    if type(node) is not TensorDict:
+        return False
+    kind = node._kind
+    return kind.name == "sparse" and kind.more[0] == "jagged"
+
+
 class TensorDict(TensorDictBase):
     """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
@@ -194,8 +201,16 @@ class TensorDict(TensorDictBase):
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
         """The entry for what the engine gave."""
         if isinstance(value, _core.Node):
-            return self._child(key, value)
+            child = self._child(key, value)
+            return self._jagged(value, child) if _is_jagged(child) else child
         return read_entry(value, mark, self._batch_size, self.device)
+
+    def _jagged(self, native: Any, child: TensorDict) -> Any:
+        """The tensor of these parts, which the engine checks; the node without torch."""
+        disk = self._disk
+        assert disk is not None
+        made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
+        return child if isinstance(made, dict) else made
 
     def _fetch(self, key: str) -> Any:
         """Reads one entry of the engine's node."""
@@ -320,8 +335,9 @@ class TensorDict(TensorDictBase):
             if value is ON_DISK:
                 kind, *rest = described[key]
                 if kind == "node":
-                    value = self._items[key] = self._child(key, rest[0])
-                    yield key, "node", node_of(value)
+                    value = self._items[key] = self._adopted(key, rest[0], None)
+                    node = node_of(value)
+                    yield key, "tensor" if node is None else "node", node
                 else:
                     yield key, str(kind), tuple(rest)
             elif KINDS[type(value)] == LEAF:

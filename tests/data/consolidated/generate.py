@@ -30,8 +30,27 @@ def trees() -> dict:
     batched = TensorDict(
         {"x": numbers.reshape(2, 3).bfloat16()}, [2, 3], names=["time", None], device="cpu"
     )
+    values = torch.arange(12.0).reshape(6, 2)
+    offsets = torch.tensor([0, 2, 3, 6])
+    rows = torch.nested.nested_tensor_from_jagged(values, offsets)
+    jagged = TensorDict(
+        {
+            "rows": rows,
+            "holes": torch.nested.nested_tensor_from_jagged(
+                values.to(torch.int16), offsets, torch.tensor([1, 0, 2])
+            ),
+            "n": {"turned": rows.transpose(1, 2)},
+            "x": torch.arange(3),
+        },
+        [3],
+    )
     parts = [TensorDict({"x": numbers[:n].to(torch.int32), "s": f"part {n}"}, []) for n in (2, 3)]
-    return {"nested": nested, "batched": batched, "lazy-stack": lazy_stack(parts)}
+    return {
+        "nested": nested,
+        "batched": batched,
+        "jagged": jagged,
+        "lazy-stack": lazy_stack(parts),
+    }
 
 
 def main() -> None:

@@ -90,11 +90,79 @@ def test_tensordict_still_cannot_write(name, tmp_path):
         trees.build(name).consolidate(tmp_path / "t")
 
 
-def test_jagged_tensors_are_refused_by_name(tmp_path):
-    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
-    TensorDict({"x": jagged}, []).consolidate(tmp_path / "t")
-    with pytest.raises(tenfold.UnsupportedError, match='"<NJT_VALUES>x": a jagged nested tensor'):
-        tenfold.open(tmp_path / "t")
+def jagged_entries():
+    values = torch.arange(24.0).reshape(6, 4)
+    offsets = torch.tensor([0, 2, 2, 6])
+    jagged = torch.nested.nested_tensor_from_jagged
+    return {
+        "rows": jagged(values, offsets),
+        "holes": jagged(values.to(torch.int16), offsets, torch.tensor([1, 0, 3])),
+        "turned": jagged(values, offsets).transpose(1, 2),
+        "flat": jagged(torch.arange(6), offsets.to(torch.int64)),
+        "x": torch.zeros(3),
+    }
+
+
+def assert_same_jagged(found, expected):
+    assert found.layout is torch.jagged
+    assert found._ragged_idx == expected._ragged_idx
+    for part in ("_values", "_offsets", "_lengths"):
+        one, other = getattr(found, part), getattr(expected, part)
+        assert (one is None) == (other is None)
+        assert one is None or (torch.equal(one, other) and one.dtype == other.dtype)
+    assert [row.tolist() for row in found.unbind()] == [row.tolist() for row in expected.unbind()]
+
+
+def test_jagged_tensors_of_tensordict_are_read_and_saved_again(tmp_path):
+    TensorDict({"n": jagged_entries()}, [3]).consolidate(tmp_path / "t")
+    assert tenfold.verify(tmp_path / "t").ok
+    for td in (
+        tenfold.open(tmp_path / "t"),
+        tenfold.load(tmp_path / "t"),
+        tenfold.TensorDict.from_consolidated(tmp_path / "t"),
+    ):
+        for key, expected in jagged_entries().items():
+            if key != "x":
+                assert_same_jagged(td["n", key], expected)
+    for name in ("folder", "x.tdz", "again.td"):
+        fmt = "consolidated" if name == "again.td" else None
+        tenfold.save(tenfold.load(tmp_path / "t"), tmp_path / name, format=fmt)
+        assert_same_jagged(tenfold.load(tmp_path / name)["n"]["holes"], jagged_entries()["holes"])
+        assert tenfold.diff(tmp_path / "t", tmp_path / name).same
+        tenfold.convert(tmp_path / "t", tmp_path / f"c-{name}", format=fmt)
+        assert tenfold.diff(tmp_path / name, tmp_path / f"c-{name}").same
+
+
+@pytest.mark.parametrize("how", ["consolidate", "save"])
+def test_tensordict_reads_jagged_tensors(tmp_path, how):
+    td = tenfold.TensorDict({"n": jagged_entries(), "a": jagged_entries()["rows"]}, [3])
+    if how == "save":
+        tenfold.save(td, tmp_path / "t", format="consolidated")
+    else:
+        made = td.consolidate(tmp_path / "t")
+        assert_same_jagged(made["n", "turned"], jagged_entries()["turned"])
+        td.to_tensordict().consolidate(tmp_path / "theirs")
+        assert (tmp_path / "t").read_bytes() == (tmp_path / "theirs").read_bytes()
+    found = TensorDict.from_consolidated(tmp_path / "t")
+    for key, expected in jagged_entries().items():
+        if key != "x":
+            assert_same_jagged(found["n", key], expected)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_other_formats_refuse_jagged_tensors_by_key(tmp_path, suffix):
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "n\.rows": .*jagged'):
+        tenfold.save({"n": {"rows": jagged_entries()["rows"]}}, tmp_path / f"x{suffix}")
+    assert not any(tmp_path.iterdir())
+
+
+def test_offsets_beyond_the_values_never_reach_torch(tmp_path):
+    jagged = torch.nested.nested_tensor_from_jagged(torch.arange(6.0), torch.tensor([0, 2, 6]))
+    jagged._offsets[-1] = 7_000_000
+    TensorDict({"x": jagged}, [2]).consolidate(tmp_path / "t")
+    for read in (tenfold.load, lambda path: tenfold.open(path)["x"]):
+        with pytest.raises(tenfold.CorruptFileError, match="offsets: expected numbers from 0 to 6"):
+            read(tmp_path / "t")
 
 
 def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):

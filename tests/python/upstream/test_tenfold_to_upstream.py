@@ -240,14 +240,23 @@ def test_int_keys_and_tuples_of_a_value_are_kept_which_tensordict_would_pickle(t
     assert TensorDict.load_memmap(tmp_path / "t")["v"] == {"1": [2, 3]}
 
 
-def test_a_jagged_tensor_is_refused_by_key(tmp_path):
+def test_a_jagged_tensor_is_a_node_of_its_parts(tmp_path):
+    """tensordict itself writes none into a folder."""
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
-    td = TensorDict({"x": trees.numbers(2), "bad": jagged}, batch_size=[2])
-    with pytest.raises(NotImplementedError, match="bad"):
+    td = TensorDict({"x": trees.numbers(2), "rows": jagged}, batch_size=[2])
+    with pytest.raises(NotImplementedError, match="rows"):
         td.memmap(tmp_path / "theirs")
-    with pytest.raises(tenfold.UnsupportedError, match='"bad"'):
-        tenfold.save(td, tmp_path / "t")
-    assert not (tmp_path / "t").exists()
+    tenfold.save(td, tmp_path / "t")
+    tenfold.TensorDict({"rows": jagged}, [2]).memmap(tmp_path / "ours")
+    for loaded in (
+        tenfold.load(tmp_path / "t"),
+        tenfold.open(tmp_path / "t"),
+        tenfold.TensorDict.load_memmap(tmp_path / "ours"),
+    ):
+        assert loaded["rows"].layout is torch.jagged
+        assert [row.tolist() for row in loaded["rows"].unbind()] == [[1, 1], [1, 1, 1]]
+    parts = TensorDict.load_memmap(tmp_path / "t")["rows"]
+    assert parts["offsets"].tolist() == [0, 2, 5]
 
 
 def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
