@@ -312,17 +312,4 @@ bool recover_folder(const Path& path) {
   return settle_set_aside(parent.directory, parent.name);
 }
 
-os::Directory lock_for_writing_through(const Path& path) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    os::Directory folder = os::Directory::open(path);
-    if (!folder.try_lock_shared()) break;
-    // Replaced between open and lock: what we hold is the old folder, about to be removed.
-    if (os::file_info(path).same_file(folder.info())) return folder;
-  }
-  throw Error::io(EBUSY, path.string(),
-                  path.string() +
-                      ": the folder is being replaced: expected no save under way; "
-                      "open it again");
-}
-
 }  // namespace tenfold

@@ -79,8 +79,4 @@ class FolderReplacement {
 /// something.
 bool recover_folder(const Path& path);
 
-/// The lock that a write-through handle holds on the root folder (shared flock); an Error(io) if a
-/// replacement is under way.
-os::Directory lock_for_writing_through(const Path& path);
-
 }  // namespace tenfold

@@ -9,8 +9,10 @@
 #include "formats/commit.hpp"
 #include "formats/format.hpp"
 #include "formats/memmap_checksums.hpp"
+#include "formats/memmap_handle.hpp"
 #include "formats/memmap_inventory.hpp"
 #include "formats/memmap_keys.hpp"
+#include "formats/memmap_lock.hpp"
 #include "formats/memmap_plan.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_verify.hpp"
@@ -34,9 +36,11 @@ TensorDict open_folder(const Path& path, const OpenRequest& request) {
   if (request.mode != Mode::write_through) {
     return memmap_folder::open_tree(os::Directory::open(path), path, request.mode);
   }
-  os::Directory folder = lock_for_writing_through(path);
-  const os::Directory same = folder.duplicate();
-  TensorDict tree = memmap_folder::open_tree(std::move(folder), path, request.mode);
+  memmap_folder::WriteThroughLock lock = memmap_folder::lock_for_writing_through(path);
+  const os::Directory same = lock.folder.duplicate();
+  TensorDict tree = memmap_folder::open_tree(
+      memmap_folder::FolderHandle::root(std::move(lock.folder), path, std::move(lock.above)),
+      request.mode);
   memmap_folder::drop_leaf_checksums(same, path);
   return tree;
 }

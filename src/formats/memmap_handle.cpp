@@ -52,9 +52,11 @@ class DiskFile final : public StoredFile {
 
 }  // namespace
 
-std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const os::Path& path) {
+std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const os::Path& path,
+                                                 std::vector<os::Directory> locks) {
   const std::shared_ptr<FolderHandle> handle(new FolderHandle());
   handle->pool_ = std::make_shared<Pool>();
+  handle->pool_->locks = std::move(locks);
   handle->display_ = directory.display();
   handle->info_ = directory.info();
   handle->pool_->root = std::make_shared<const os::Directory>(std::move(directory));

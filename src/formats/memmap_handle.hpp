@@ -20,7 +20,9 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   /// Folders below the root that are kept open at once.
   static constexpr std::size_t kMaxOpen = 64;
 
-  static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path);
+  /// `locks`: what is to be held as long as anything of the tree is.
+  static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path,
+                                            std::vector<os::Directory> locks = {});
 
   std::shared_ptr<const os::Directory> directory();
 
@@ -44,6 +46,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
     std::shared_ptr<const os::Directory> root;
     os::Path root_path;
     os::FileInfo root_info;
+    std::vector<os::Directory> locks;
   };
 
   FolderHandle() = default;

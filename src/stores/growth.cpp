@@ -8,9 +8,9 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "formats/commit.hpp"
 #include "formats/memmap_checksums.hpp"
 #include "formats/memmap_handle.hpp"
+#include "formats/memmap_lock.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
 #include "stores/ring_guard.hpp"
@@ -66,7 +66,9 @@ std::uint64_t last_end(const Tensor& ends) {
 
 Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(path)), mode_(mode) {
   if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    lock_ = lock_for_writing_through(path_);
+    folder::WriteThroughLock lock = folder::lock_for_writing_through(path_);
+    lock_ = std::move(lock.folder);
+    locks_above_ = std::move(lock.above);
   }
   const Lock lock(mutex_);
   current();

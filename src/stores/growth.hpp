@@ -53,7 +53,8 @@ class Growth {
   const Path path_;
   const Mode mode_;
   os::Directory lock_;  ///< of a folder that is written through: against being replaced
-  std::mutex mutex_;    ///< guards what follows
+  std::vector<os::Directory> locks_above_;     ///< the same of the trees that it is a node of
+  std::mutex mutex_;                           ///< guards what follows
   std::shared_ptr<const DatasetState> state_;  ///< null: rows were added since
   std::int64_t size_ = -1;                     ///< below 0: that of the next state_
   Schema schema_;                              ///< stays the same

@@ -12,9 +12,9 @@
 
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
-#include "formats/commit.hpp"
 #include "formats/memmap_handle.hpp"
 #include "formats/memmap_keys.hpp"
+#include "formats/memmap_lock.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
 
@@ -113,7 +113,9 @@ SparseMatrix by_row(const SparseMatrix& rows) {
 SparseGrowth::SparseGrowth(const Path& path, Mode mode)
     : path_(std::filesystem::absolute(path)), mode_(mode) {
   if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    lock_ = lock_for_writing_through(path_);
+    folder::WriteThroughLock lock = folder::lock_for_writing_through(path_);
+    lock_ = std::move(lock.folder);
+    locks_above_ = std::move(lock.above);
   }
   const Lock lock(mutex_);
   current();

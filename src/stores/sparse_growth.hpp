@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <tenfold/sparse_matrix.hpp>
 
@@ -35,8 +36,9 @@ class SparseGrowth {
 
   const Path path_;
   const Mode mode_;
-  os::Directory lock_;  ///< of a folder that is written: against being replaced
-  std::mutex mutex_;    ///< guards what follows
+  os::Directory lock_;                      ///< of a folder that is written: against being replaced
+  std::vector<os::Directory> locks_above_;  ///< the same of the trees that it is a node of
+  std::mutex mutex_;                        ///< guards what follows
   std::shared_ptr<const SparseState> state_;  ///< null: rows were added since
   std::unique_ptr<memmap_folder::GrowingFolder> writer_;
   bool closed_ = false;

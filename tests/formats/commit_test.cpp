@@ -20,6 +20,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "formats/memmap_lock.hpp"
 #include "os/fault.hpp"
 #include "os/mapping.hpp"
 #include "support/temporary_folder.hpp"
@@ -237,8 +238,10 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
   EXPECT_EQ(error_of([&] { FolderReplacement replacement(folder / "f"); }).system_errno(), ENOTDIR);
   save_folder(folder / "x", "old");
   {
-    const os::Directory held = lock_for_writing_through(folder / "x");
-    const os::Directory held_too = lock_for_writing_through(folder / "x");
+    const memmap_folder::WriteThroughLock held =
+        memmap_folder::lock_for_writing_through(folder / "x");
+    const memmap_folder::WriteThroughLock held_too =
+        memmap_folder::lock_for_writing_through(folder / "x");
     const Error error = error_of([&] { FolderReplacement replacement(folder / "x"); });
     EXPECT_EQ(error.system_errno(), EBUSY);
     EXPECT_THAT(error.what(), HasSubstr("the folder is in use"));
@@ -252,9 +255,10 @@ TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   FolderReplacement replacement(folder / "x");
-  EXPECT_EQ(error_of([&] { lock_for_writing_through(folder / "x"); }).system_errno(), EBUSY);
+  EXPECT_EQ(error_of([&] { memmap_folder::lock_for_writing_through(folder / "x"); }).system_errno(),
+            EBUSY);
   replacement.publish(false);
-  EXPECT_TRUE(lock_for_writing_through(folder / "x").valid());
+  EXPECT_TRUE(memmap_folder::lock_for_writing_through(folder / "x").folder.valid());
 }
 
 TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {

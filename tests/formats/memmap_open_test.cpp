@@ -15,6 +15,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "formats/commit.hpp"
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
@@ -227,6 +228,22 @@ TEST(MemmapOpen, AFolderThatIsWrittenThroughIsNotReplaced) {
     EXPECT_EQ(thrown.system_errno, EBUSY);
   }
   save_folder(sample(), folder / "tree");
+}
+
+TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
+  const TemporaryFolder folder;
+  save_folder(sample(), folder / "tree");
+  for (const char* node : {"tree/n", "tree/n/../n/."}) {
+    const TensorDict tree = open_folder(folder / node, Mode::write_through);
+    const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
+    EXPECT_EQ(thrown.system_errno, EBUSY);
+    save_folder(sample(), folder / "other");  // beside it
+  }
+  save_folder(sample(), folder / "tree");
+  const FolderReplacement replacement(folder / "tree");
+  const auto thrown =
+      thrown_by([&] { static_cast<void>(open_folder(folder / "tree/n", Mode::write_through)); });
+  EXPECT_EQ(thrown.system_errno, EBUSY);
 }
 
 TEST(MemmapOpen, SaysThatTheFolderWasReplaced) {
