@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "core/aliases.hpp"
+#include "core/depth.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
 
@@ -51,6 +52,7 @@ class Collector {
   explicit Collector(bool of_leaves) : of_leaves_(of_leaves) {}
 
   void node(const TensorDict& tree, const std::string& path) {
+    const Depth depth(depth_);
     const NodeInfo& info = tree.info();
     if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(info));
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -79,6 +81,7 @@ class Collector {
   }
 
   const bool of_leaves_;
+  std::size_t depth_ = 0;
   Notes notes_;
   AliasFinder finder_;
   std::vector<std::string> paths_;

@@ -5,6 +5,7 @@
 
 #include <tenfold/value.hpp>
 
+#include "core/depth.hpp"
 #include "core/notes.hpp"
 
 // The writer. tree_notes_apply.cpp is the reader.
@@ -17,6 +18,7 @@ class Collector {
   explicit Collector(ModuleVersions kept) : keeps_versions_(kept != ModuleVersions::elsewhere) {}
 
   void node(const TensorDict& tree, const std::string& path) {
+    const Depth depth(depth_);
     const NodeInfo& info = tree.info();
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     if (batched || info.kind == NodeKind::lazy_stack) {
@@ -70,6 +72,7 @@ class Collector {
   }
 
   bool keeps_versions_;
+  std::size_t depth_ = 0;
 };
 
 }  // namespace

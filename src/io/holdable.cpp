@@ -5,6 +5,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/depth.hpp"
 
 namespace tenfold {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 using Visit = std::function<void(const KeyPath& path, const NodeInfo& info)>;
 
 void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
+  std::size_t levels = path.size();
+  const Depth depth(levels);
   visit(path, node.info());
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     const auto* child = std::get_if<TensorDict>(&item);

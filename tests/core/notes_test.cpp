@@ -278,6 +278,19 @@ TEST_F(NotesTest, ABadDocumentIsCorruptAndNamesItsPart) {
   }
 }
 
+TEST_F(NotesTest, ATreeThatContainsItselfIsRefused) {
+  TensorDict endless;
+  endless.set("self", endless);
+  try {
+    collect_notes(endless);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("expected at most 512 levels"), std::string::npos);
+  }
+  endless.set("self", Value());  // or it would keep itself alive
+}
+
 TEST_F(NotesTest, EveryPrefixIsRefusedAndFlippedBytesAreReadOrRefused) {
   const std::string text = kFull;
   for (std::size_t size = 0; size < text.size(); ++size) {

@@ -109,6 +109,14 @@ TEST(TreeNotes, WhatDoesNotFitTheTreeIsIgnoredWithAWarning) {
   }
 }
 
+TEST(TreeNotes, ATreeThatContainsItselfIsRefused) {
+  TensorDict endless;
+  endless.set("self", endless);
+  EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { tree_notes_of(endless); }),
+              HasSubstr("a node may contain itself"));
+  endless.set("self", Value());  // or it would keep itself alive
+}
+
 TEST(TreeNotes, WhatIsNoDocumentIsRefused) {
   for (const char* text : {
            "",
