@@ -92,6 +92,17 @@ bool is_damaged_folder(const Path& path) {
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }
 
+/// True if the file may be what its suffix says, damaged. Many programs call what they write
+/// ".bin": there the first bytes must say so, too.
+bool may_be_of(const Format& format, const Path& path) {
+  if (!path.filename().string().ends_with(".bin")) return true;
+  const os::File file = os::File::open_read(path);
+  std::array<std::byte, 2> head{};
+  const std::size_t size = file.read_some_at(0, head);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
+  return &format != &kTorchFile || text == "PK" || text.starts_with('\x80');
+}
+
 std::string known_names() {
   std::string text;
   std::string_view last;
@@ -166,7 +177,8 @@ const Format& format_of_content(const Path& path, std::string_view name) {
     if (is_damaged_folder(path)) return kMemmapFolder;
     unsupported(path, "not a known format", kReadable, describe_folder(path));
   }
-  if (const Format* format = format_by_suffix(path)) return *format;
+  const Format* format = format_by_suffix(path);
+  if (format != nullptr && may_be_of(*format, path)) return *format;
   unsupported(path, "not a known format", kReadable, describe_file(path));
 }
 

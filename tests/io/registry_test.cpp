@@ -92,6 +92,23 @@ TEST(Registry, SaysWhatIsWrongWithAFileOfAKnownSuffix) {
   EXPECT_EQ(thrown.code, ErrorCode::corrupt);
 }
 
+TEST(Registry, KnowsThatManyProgramsCallTheirFilesBin) {
+  const test::TemporaryFolder folder;
+  for (const char* text : {"", "hello\n",
+                           "\x7f"
+                           "ELF...."}) {
+    write_file(folder / "m.bin", text);
+    const auto thrown = thrown_by([&] { open(folder / "m.bin"); });
+    EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+    EXPECT_THAT(thrown.message, HasSubstr("m.bin: not a known format: expected \"memmap\""));
+  }
+  for (const char* text : {"PK\x03\x04....", "\x80\x02}q"}) {
+    write_file(folder / "m.bin", text);
+    EXPECT_THAT(thrown_by([&] { open(folder / "m.bin"); }).message,
+                testing::Not(HasSubstr("not a known format")));
+  }
+}
+
 TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
   const auto thrown = thrown_by([] { probe("/nowhere/at/all"); });
   EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
