@@ -1,5 +1,6 @@
 #include "formats/dcp_source.hpp"
 
+#include <cerrno>
 #include <utility>
 #include <variant>
 
@@ -7,7 +8,6 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "formats/object_file.hpp"
 
 namespace tenfold {
 namespace {
@@ -28,27 +28,53 @@ std::string DcpFiles::where(const DcpItem& item) const {
   return folder_.display_of(names_[item.file]) + ": item at byte " + std::to_string(item.begin);
 }
 
+FileOpener DcpFiles::opener(const DcpItem& item) {
+  return [self = shared_from_this(), item] { return self->open(item); };
+}
+
 std::shared_ptr<const os::File> DcpFiles::open(const DcpItem& item) {
-  File& file = files_[item.file];
-  const std::lock_guard lock(file.mutex);
-  if (!file.file) {
-    os::File opened = os::File::try_open_read_at(folder_, names_[item.file]);
-    if (!opened.valid()) {
-      throw Error(ErrorCode::corrupt, folder_.display_of(names_[item.file]) +
-                                          ": missing: expected a file that the metadata names, "
-                                          "found none");
-    }
-    file.size_bytes = opened.size_bytes();
-    file.file = std::make_shared<const os::File>(std::move(opened));
-  }
-  if (!base::range_fits(item.begin, item.size_bytes, file.size_bytes)) {
+  std::shared_ptr<const os::File> file = opened(item.file);
+  const std::uint64_t size_bytes = file->info_at_open().size_bytes;
+  if (!base::range_fits(item.begin, item.size_bytes, size_bytes)) {
     throw Error(ErrorCode::corrupt,
                 where(item) + ": it reaches past the end of the file: expected at most " +
-                    std::to_string(file.size_bytes) + " bytes, found " +
-                    std::to_string(item.begin) + " + " + std::to_string(item.size_bytes) +
-                    "; the file may be truncated");
+                    std::to_string(size_bytes) + " bytes, found " + std::to_string(item.begin) +
+                    " + " + std::to_string(item.size_bytes) + "; the file may be truncated");
   }
-  return file.file;
+  return file;
+}
+
+std::shared_ptr<const os::File> DcpFiles::opened(std::uint32_t number) {
+  File& file = files_[number];
+  const std::lock_guard lock(file.mutex);
+  if (auto open = file.file.lock()) return open;
+  os::File again = os::File::try_open_read_at(folder_, names_[number]);
+  if (!again.valid()) {
+    throw Error(ErrorCode::corrupt, folder_.display_of(names_[number]) +
+                                        ": missing: expected a file that the metadata names, "
+                                        "found none");
+  }
+  const os::FileInfo& info = again.info_at_open();
+  if (file.info && !file.info->same_file(info)) {
+    throw Error::io(
+        ESTALE, again.display(),
+        again.display() + ": the file was replaced since it was opened; open the folder again");
+  }
+  file.info = info;
+  auto made = std::make_shared<const os::File>(std::move(again));
+  file.file = made;
+  remember(made);
+  return made;
+}
+
+void DcpFiles::remember(std::shared_ptr<const os::File> file) {
+  const std::lock_guard lock(recent_mutex_);
+  if (recent_.size() < kMaxOpen) {
+    recent_.push_back(std::move(file));
+    return;
+  }
+  recent_[next_] = std::move(file);
+  next_ = (next_ + 1) % kMaxOpen;
 }
 
 Leaf DcpSource::add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
@@ -70,7 +96,7 @@ const Leaf& DcpSource::find(const Leaf& leaf) {
   std::call_once(stored_tensor.looked, [&] {
     const DcpItem& item = stored_tensor.item;
     const TensorDict::Item object =
-        read_object_item(files_->open(item), item.begin, item.size_bytes);
+        read_object_item(files_->opener(item), item.begin, item.size_bytes);
     if (const auto* found = std::get_if<Leaf>(&object)) stored_tensor.leaf = *found;
   });
   const std::optional<Leaf>& found = stored_tensor.leaf;

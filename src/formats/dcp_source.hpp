@@ -15,31 +15,43 @@
 
 #include "core/leaf_source.hpp"
 #include "formats/dcp_metadata.hpp"
+#include "formats/object_file.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
 
 namespace tenfold {
 
-/// The data files of a folder, each opened when it is first asked for and then kept open.
-class DcpFiles {
+/// The data files of a folder, each opened when it is first asked for. The last few stay open, so
+/// that a checkpoint of any number of ranks gets by with few descriptors. A file that is opened
+/// again is the same one as before, or it is an error. Thread-safe.
+class DcpFiles : public std::enable_shared_from_this<DcpFiles> {
  public:
+  static constexpr std::size_t kMaxOpen = 64;
+
   DcpFiles(os::Directory folder, std::vector<std::string> names);
 
   /// The file, known to hold the item. Throws Error(corrupt) if it is missing or too short.
   std::shared_ptr<const os::File> open(const DcpItem& item);
+  /// open() of that item, for those who keep it.
+  FileOpener opener(const DcpItem& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   std::string where(const DcpItem& item) const;
 
  private:
   struct File {
     std::mutex mutex;
-    std::shared_ptr<const os::File> file;
-    std::uint64_t size_bytes = 0;
+    std::weak_ptr<const os::File> file;
+    std::optional<os::FileInfo> info;  ///< when it was first opened
   };
+  std::shared_ptr<const os::File> opened(std::uint32_t number);
+  void remember(std::shared_ptr<const os::File> file);
 
   os::Directory folder_;
   std::vector<std::string> names_;
   std::vector<File> files_;
+  std::mutex recent_mutex_;
+  std::vector<std::shared_ptr<const os::File>> recent_;  ///< a ring: the oldest goes first
+  std::size_t next_ = 0;
 };
 
 /// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt

@@ -184,7 +184,7 @@ TensorDict::Item Plan::read(std::uint32_t id) {
   const Branch& branch = branches_[id];
   if (branch.entry != nullptr) {
     const auto& item = std::get<DcpItem>(branch.entry->what);
-    return read_object_item(files_->open(item), item.begin, item.size_bytes);
+    return read_object_item(files_->opener(item), item.begin, item.size_bytes);
   }
   auto node = std::make_shared<Node>();
   node->info = info_of(branch);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,9 +18,12 @@ namespace tenfold {
 /// Throws Error(corrupt), Error(unsupported). Defined in torch_file.cpp.
 TensorDict::Item read_object_file(os::File file);
 
-/// The same of such a file that lies within another one, which reaches at least as far.
-TensorDict::Item read_object_item(std::shared_ptr<const os::File> file, std::uint64_t begin,
-                                  std::uint64_t size_bytes);
+/// Gives a file that is open, always the same one. Thread-safe.
+using FileOpener = std::function<std::shared_ptr<const os::File>()>;
+
+/// The same of such a file that lies within another one, which reaches at least as far. That is
+/// asked for whenever it is needed, and kept by nobody.
+TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes);
 
 /// The records of a file that read_object_file() and torch.load(weights_only=True) make `item` of,
 /// for write_zip_archive(). Throws Error(unsupported) as writing a file of torch.save does. Reads

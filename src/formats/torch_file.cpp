@@ -39,33 +39,32 @@ constexpr std::size_t kTarMagicOffset = 257;
 
 /// An archive that is a file, or lies within one.
 struct ArchiveFile {
-  std::shared_ptr<const os::File> file;
+  FileOpener file;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::string where;  ///< for messages
 
-  explicit ArchiveFile(os::File whole)
-      : file(std::make_shared<const os::File>(std::move(whole))),
-        size_bytes(file->size_bytes()),
-        where(file->display()) {}
-  ArchiveFile(std::shared_ptr<const os::File> outer, std::uint64_t begin_bytes, std::uint64_t size)
+  explicit ArchiveFile(os::File whole) : size_bytes(whole.size_bytes()), where(whole.display()) {
+    file = [kept = std::make_shared<const os::File>(std::move(whole))] { return kept; };
+  }
+  ArchiveFile(FileOpener outer, std::uint64_t begin_bytes, std::uint64_t size)
       : file(std::move(outer)),
         begin(begin_bytes),
         size_bytes(size),
-        where(file->display() + ": item at byte " + std::to_string(begin)) {}
+        where(file()->display() + ": item at byte " + std::to_string(begin)) {}
 
   codecs::ZipInput input() const {
     codecs::ZipInput input;
     input.where = where;
     input.size_bytes = size_bytes;
     input.read = [this](std::uint64_t offset, std::span<std::byte> into) {
-      file->read_at(begin + offset, into);
+      file()->read_at(begin + offset, into);
     };
     return input;
   }
   std::string head(std::size_t most) const {
     std::string head(static_cast<std::size_t>(std::min<std::uint64_t>(most, size_bytes)), '\0');
-    head.resize(file->read_some_at(begin, std::as_writable_bytes(std::span(head))));
+    head.resize(file()->read_some_at(begin, std::as_writable_bytes(std::span(head))));
     return head;
   }
 };
@@ -75,7 +74,7 @@ class ArchiveStorages final : public TorchStorages {
  public:
   ArchiveStorages(ArchiveFile file, TorchArchive archive)
       : file_(std::move(file)),
-        info_(file_.file->info()),
+        info_(file_.file()->info()),
         archive_(std::move(archive)),
         copies_(archive_.directory.entries.size()) {}
 
@@ -94,7 +93,7 @@ class ArchiveStorages final : public TorchStorages {
     if (!lies_in_place(found)) return copy_of(storage);
     std::call_once(mapped_, [this] {
       mapping_ =
-          os::map_file(*file_.file, file_.begin, file_.size_bytes, os::MapKind::private_copy);
+          os::map_file(*file_.file(), file_.begin, file_.size_bytes, os::MapKind::private_copy);
     });
     return mapping_.slice(static_cast<std::size_t>(found.data_offset),
                           static_cast<std::size_t>(found.size_bytes));
@@ -103,7 +102,7 @@ class ArchiveStorages final : public TorchStorages {
     const TorchRange& range = range_of(leaf);
     const codecs::ZipEntry& found = entry(range.storage);
     if (found.method == codecs::ZipMethod::stored) {
-      file_.file->read_at(file_.begin + found.data_offset + range.begin + offset_bytes, into);
+      file_.file()->read_at(file_.begin + found.data_offset + range.begin + offset_bytes, into);
       return;
     }
     const Buffer copy = copy_of(range.storage);
@@ -113,7 +112,7 @@ class ArchiveStorages final : public TorchStorages {
     const TorchRange& range = range_of(leaf);
     const codecs::ZipEntry& found = entry(range.storage);
     if (found.method != codecs::ZipMethod::stored) return;
-    file_.file->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
+    file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   Identity identity(const Leaf& leaf) override {
@@ -146,7 +145,7 @@ class ArchiveStorages final : public TorchStorages {
     const codecs::ZipEntry& found = entry(storage);
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(found.size_bytes));
     if (found.method == codecs::ZipMethod::stored) {
-      file_.file->read_at(file_.begin + found.data_offset, filled.bytes());
+      file_.file()->read_at(file_.begin + found.data_offset, filled.bytes());
     } else {
       const std::vector<std::byte> inflated = codecs::read_zip_entry(file_.input(), found);
       std::memcpy(filled.data(), inflated.data(), inflated.size());
@@ -325,8 +324,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 TensorDict::Item read_object_file(os::File file) { return object_in(ArchiveFile(std::move(file))); }
 
-TensorDict::Item read_object_item(std::shared_ptr<const os::File> file, std::uint64_t begin,
-                                  std::uint64_t size_bytes) {
+TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
   return object_in(ArchiveFile(std::move(file), begin, size_bytes));
 }
 

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "formats/dcp_source.hpp"
 #include "formats/safetensors_support.hpp"
 
 namespace tenfold::test {
@@ -103,6 +105,25 @@ TEST(Dcp, ReadsOnlyTheFilesThatAreAskedFor) {
   EXPECT_EQ(first[7], std::byte{0x3F});
   const std::string expected = "__1_0.distcp: missing: expected a file that the metadata names";
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { rows.tensor(); }), HasSubstr(expected));
+}
+
+TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  const DcpItem item{0, 0, 1};
+  const auto files = std::make_shared<DcpFiles>(
+      os::Directory::open(path), std::vector<std::string>(1 + DcpFiles::kMaxOpen, "__1_0.distcp"));
+  std::weak_ptr<const os::File> first = files->open(item);
+  EXPECT_FALSE(first.expired());
+  // Of more files than are kept open each is still there, and the first is closed.
+  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  EXPECT_TRUE(first.expired());
+  const FileOpener again = files->opener(item);
+  EXPECT_EQ(again()->size_bytes(), std::filesystem::file_size(path / "__1_0.distcp"));
+  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  std::filesystem::copy(path / "__1_0.distcp", path / "other");
+  std::filesystem::rename(path / "other", path / "__1_0.distcp");
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { again(); }), HasSubstr("was replaced since"));
 }
 
 TEST(Dcp, NeedsTheFilesOfNoOtherEntryForAnObject) {
