@@ -50,6 +50,7 @@ SHARED_FORMAT_HEADERS = {
     "tree_notes.hpp",
     "verify_filter.hpp",
     "zip_archive.hpp",
+    "zip_check.hpp",
 }
 FORMAT_FAMILIES = (
     "consolidated",

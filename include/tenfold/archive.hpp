@@ -40,7 +40,7 @@ void unpack_memmap(const Path& archive, const Path& folder, const ArchiveOptions
 
 /// Makes the CRC-32s of all stored entries right, which programs that write through an archive
 /// leave behind. Only what changed is written. tenfold does this itself on flush() and when the
-/// last tensor of a tree opened write_through is gone.
+/// last tensor of a tree opened write_through is gone. Holes are not read.
 void refresh_archive_checksums(const Path& path);
 
 }  // namespace tenfold

@@ -11,6 +11,7 @@
 
 #include "base/text.hpp"
 #include "codecs/zip.hpp"
+#include "codecs/zip_crc.hpp"
 #include "codecs/zip_start.hpp"
 
 // The bytes of one entry: read, inflated, compared with their CRC-32.
@@ -22,13 +23,6 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
 
 [[noreturn]] void fail(const ZipInput& input, const ZipEntry& entry, const std::string& what) {
   throw Error(ErrorCode::corrupt, input.where + ": entry " + base::quote(entry.name) + ": " + what);
-}
-
-void require_crc(const ZipInput& input, const ZipEntry& entry, std::uint32_t found) {
-  if (found == entry.crc32) return;
-  fail(input, entry,
-       fmt::format("its bytes are damaged: expected CRC-32 {:08x}, found {:08x}", entry.crc32,
-                   found));
 }
 
 void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::byte> deflated,
@@ -101,7 +95,7 @@ std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const Zip
 
 void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std::byte> into) {
   read_unchecked(input, entry, into);
-  require_crc(input, entry, crc32(into));
+  require_crc32(input, entry, crc32(into));
 }
 
 std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntry& entry,
@@ -138,6 +132,13 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
   return start;
 }
 
+void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t found) {
+  if (found == entry.crc32) return;
+  fail(input, entry,
+       fmt::format("its bytes are damaged: expected CRC-32 {:08x}, found {:08x}", entry.crc32,
+                   found));
+}
+
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry) {
   if (entry.method == ZipMethod::deflated) {
     read_zip_entry(input, entry);
@@ -153,7 +154,7 @@ void check_zip_entry(const ZipInput& input, const ZipEntry& entry) {
     input.read(entry.data_offset + at, part);
     found = crc32(part, found);
   }
-  require_crc(input, entry, found);
+  require_crc32(input, entry, found);
 }
 
 }  // namespace tenfold::codecs

@@ -213,7 +213,7 @@ void Archive::refresh(std::span<const std::size_t> numbers, bool durable) {
                                     static_cast<std::size_t>(entry.size_bytes)));
     }
   }
-  refresh_crc32s(file_, *this, written, durable);
+  refresh_crc32s(file_, *this, written, {.durable = durable});
 }
 
 }  // namespace tenfold::memmap_folder

@@ -1,6 +1,5 @@
 #include "formats/memmap_archive_refresh.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -12,28 +11,14 @@
 #include "formats/folder_checksums.hpp"
 #include "formats/memmap_archive.hpp"
 #include "formats/memmap_keys.hpp"
+#include "formats/zip_check.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 // Where a CRC-32 stands in a local header, and in one of the directory.
 constexpr std::uint64_t kLocalCrcAt = 14;
 constexpr std::uint64_t kCentralCrcAt = 16;
-
-std::uint32_t crc32_of(const os::File& file, const codecs::ZipEntry& entry) {
-  std::vector<std::byte> scratch(
-      static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, entry.stored_bytes)));
-  std::uint32_t crc = 0;
-  for (std::uint64_t done = 0; done < entry.stored_bytes; done += scratch.size()) {
-    const auto count = static_cast<std::size_t>(
-        std::min<std::uint64_t>(scratch.size(), entry.stored_bytes - done));
-    const auto piece = std::span(scratch).first(count);
-    file.read_at(entry.data_offset + done, piece);
-    crc = codecs::crc32(piece, crc);
-  }
-  return crc;
-}
 
 /// True if the header said something else.
 bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
@@ -50,16 +35,24 @@ bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
 
 }  // namespace
 
-void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> entries,
-                    bool durable) {
-  bool changed = false;
-  for (const std::size_t number : entries) {
-    const codecs::ZipEntry& entry = archive.entries()[number];
-    const std::uint32_t crc = crc32_of(file, entry);
-    changed |= patch(file, entry.header_offset + kLocalCrcAt, crc);
-    changed |= patch(file, entry.central_offset + kCentralCrcAt, crc);
+void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> numbers,
+                    const RefreshOptions& options) {
+  std::vector<const codecs::ZipEntry*> entries;
+  std::uint64_t total_bytes = 0;
+  for (const std::size_t number : numbers) {
+    entries.push_back(&archive.entries()[number]);
+    total_bytes += entries.back()->stored_bytes;
   }
-  if (changed && durable) file.sync();
+  Progress progress(options.monitor, total_bytes, "checksums");
+  const std::vector<std::uint32_t> crcs =
+      stored_crc32s(file, entries, options.num_threads, progress);
+  bool changed = false;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    changed |= patch(file, entries[i]->header_offset + kLocalCrcAt, crcs[i]);
+    changed |= patch(file, entries[i]->central_offset + kCentralCrcAt, crcs[i]);
+  }
+  progress.finish();
+  if (changed && options.durable) file.sync();
 }
 
 void drop_leaf_checksums(os::File& file, const Archive& archive) {
@@ -86,7 +79,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
     return;
   }
   file.write_at(entry.data_offset, std::as_bytes(std::span(text)));
-  refresh_crc32s(file, archive, std::span(&*number, 1), true);
+  refresh_crc32s(file, archive, std::span(&*number, 1), {.durable = true});
 }
 
 }  // namespace tenfold::memmap_folder

@@ -1,4 +1,5 @@
 #include <array>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "formats/npz_source.hpp"
 #include "formats/progress.hpp"
 #include "formats/zip_archive.hpp"
+#include "formats/zip_check.hpp"
 
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors, whose keys
 // are the members' names without ".npy", folders of the archive included ("a/b"). What is written
@@ -160,12 +162,21 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     const auto source = std::make_shared<NpzSource>(os::File::open_read(path));
     const codecs::ZipInput input = source->input();
     const auto& entries = source->directory().entries;
+    std::vector<std::size_t> wanted;
+    std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      const std::string part = "member " + base::quote(entries[i].name);
       // Not skips(): a member that is no tensor is no leaf, and no reason to refuse the others.
       if (request.filter != nullptr && !request.filter->wants(source->where(i))) continue;
+      wanted.push_back(i);
+      checked.push_back(&entries[i]);
+    }
+    const std::vector<std::exception_ptr> errors =
+        check_zip_entries(input, checked, request.num_threads, progress);
+    for (std::size_t at = 0; at < wanted.size(); ++at) {
+      const std::size_t i = wanted[at];
+      const std::string part = "member " + base::quote(entries[i].name);
       try {
-        codecs::check_zip_entry(input, entries[i]);
+        if (errors[at]) std::rethrow_exception(errors[at]);
         ++report.num_checksums;
         const Node::Slot slot = source->slot(i);
         if (const auto* lazy = std::get_if<std::shared_ptr<LazyItem>>(&slot)) (*lazy)->load();
@@ -174,8 +185,6 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       } catch (const Error& error) {
         add_problem(report, path, part, error);
       }
-      progress.add(entries[i].stored_bytes);
-      progress.poll();
     }
   } catch (const Error& error) {
     add_problem(report, path, "directory", error);

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -22,6 +24,7 @@
 #include "formats/torch_file_tree.hpp"
 #include "formats/torch_file_write.hpp"
 #include "formats/tree_notes.hpp"
+#include "formats/zip_check.hpp"
 #include "os/file.hpp"
 #include "os/mapping.hpp"
 
@@ -284,18 +287,20 @@ void count_leaves(VerifyReport& report, const TensorDict& tree) {
 void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress& progress,
                     os::File file, const Path& path) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(ArchiveFile(std::move(file)));
-  const codecs::ZipInput input = storages->file().input();
+  std::vector<const codecs::ZipEntry*> entries;
   for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
-    if (request.skips(storages->record(entry))) continue;
+    if (!request.skips(storages->record(entry))) entries.push_back(&entry);
+  }
+  const std::vector<std::exception_ptr> errors =
+      check_zip_entries(storages->file().input(), entries, request.num_threads, progress);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
     try {
-      codecs::check_zip_entry(input, entry);
+      if (errors[i]) std::rethrow_exception(errors[i]);
       ++report.num_checksums;
-      report.num_bytes += entry.size_bytes;
+      report.num_bytes += entries[i]->size_bytes;
     } catch (const Error& error) {
-      add_problem(report, path, entry.name, error);
+      add_problem(report, path, entries[i]->name, error);
     }
-    progress.add(entry.stored_bytes);
-    progress.poll();
   }
   if (report.problems.empty()) count_leaves(report, tree_of(storages, path));
 }

@@ -66,7 +66,7 @@ void refresh_archive_checksums(const Path& path) {
     if (entry.method == codecs::ZipMethod::stored && !entry.has_descriptor) stored.push_back(i);
   }
   os::File file = os::File::open_read_write(path);
-  folder::refresh_crc32s(file, *archive, stored, true);
+  folder::refresh_crc32s(file, *archive, stored, {.durable = true});
 }
 
 }  // namespace tenfold

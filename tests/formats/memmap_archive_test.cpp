@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/archive.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
@@ -170,6 +171,27 @@ TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
   const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").span<float>()[0], 9);
   EXPECT_EQ(tree.at("n", "x").span<std::int64_t>()[2], -1);
+}
+
+TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three blocks
+  TensorDict like;
+  like.set("x", Tensor::zeros(DType::uint8, {kCount}));
+  like.set("y", Tensor::zeros(DType::uint8, {kCount}));
+  write_memmap_archive(like, folder / "m.tdz", {.zeros = true});
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  for (const bool flush : {true, false}) {
+    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    tree.at("x").mutable_data<std::uint8_t>()[kCount / 2 + (flush ? 0 : 7'000'000)] = 1;
+    tree.at("x").mutable_data<std::uint8_t>()[kCount - 1] = flush ? 2 : 3;
+    static_cast<void>(tree.at("y"));
+    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    if (!flush) continue;
+    tree.flush();
+    EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  }
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
 }
 
 TEST(MemmapArchive, MakesTheChecksumsRightWhenTheLastTensorGoes) {

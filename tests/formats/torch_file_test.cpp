@@ -74,8 +74,8 @@ std::string text_of_item(const Path& folder, const std::string& name, std::size_
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
   write_bytes(path, std::string(before, 'x') + whole + "more");
-  auto file = std::make_shared<const os::File>(os::File::open_read(path));
-  const TensorDict::Item item = read_object_item(std::move(file), before, whole.size());
+  const auto file = std::make_shared<const os::File>(os::File::open_read(path));
+  const TensorDict::Item item = read_object_item([file] { return file; }, before, whole.size());
   const auto* tree = std::get_if<TensorDict>(&item);
   if (tree == nullptr) return "";
   read_all(*tree);
@@ -279,6 +279,32 @@ TEST(TorchFile, FindsAFlippedBitOfATensorByItsChecksum) {
   const VerifyReport report = kTorchFile.verify(path, {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "archive/data/0");
+}
+
+TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  TensorDict tree(kind(NodeKind::dict));
+  constexpr std::int64_t kCount = std::int64_t{9} << 20;  // 36 MiB: three blocks
+  tree.set("a", Tensor::zeros(DType::float32, {kCount}));
+  tree.set("b", Tensor::zeros(DType::uint8, {3}));
+  tree.set("c", Tensor::zeros(DType::float32, {kCount}));
+  WriteRequest request;
+  request.durable = false;
+  kTorchFile.write(tree, path, request);
+  for (const int num_threads : {1, 3}) {
+    const VerifyReport report = kTorchFile.verify(path, {.num_threads = num_threads});
+    EXPECT_TRUE(report.ok());
+    EXPECT_GE(report.num_checksums, 5U);
+    EXPECT_GT(report.num_bytes, 8 * static_cast<std::uint64_t>(kCount));
+  }
+  std::string bytes = bytes_of(path);
+  bytes[bytes.size() / 4] ^= 1;
+  write_bytes(path, bytes);
+  const VerifyReport report = kTorchFile.verify(path, {.num_threads = 3});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "x/data/0");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("its bytes are damaged: expected CRC-32"));
 }
 
 }  // namespace
