@@ -255,6 +255,19 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "numpy._core.multiarray.scalar",
     "numpy._core.numeric._frombuffer",
     "numpy.core.numeric._frombuffer",
+    // The plain records of torch.distributed.checkpoint's metadata.
+    "torch.distributed.checkpoint.metadata.Metadata",
+    "torch.distributed.checkpoint.metadata.MetadataIndex",
+    "torch.distributed.checkpoint.metadata.StorageMeta",
+    "torch.distributed.checkpoint.metadata.BytesStorageMetadata",
+    "torch.distributed.checkpoint.metadata.ChunkStorageMetadata",
+    "torch.distributed.checkpoint.metadata.TensorStorageMetadata",
+    "torch.distributed.checkpoint.metadata.TensorProperties",
+    "torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING",
+    "torch.distributed.checkpoint.filesystem._StorageInfo",
+    "torch.distributed._shard.sharded_tensor.metadata.TensorProperties",
+    "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING",
+    "pathlib.PosixPath",
 });
 
 bool among(Names names, std::string_view wanted) {

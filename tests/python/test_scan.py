@@ -4,6 +4,7 @@ import builtins
 import collections
 import io
 import json
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -137,6 +138,14 @@ def test_checkpoints_are_safe(tmp_path, new):
     torch.save(model, tmp_path / "module.pt", _use_new_zipfile_serialization=new)
     risks = {found.name: found.risk for found in tenfold.scan(tmp_path / "module.pt").findings}
     assert risks["torch.nn.modules.linear.Linear"] == "suspicious"
+
+
+@pytest.mark.parametrize("name", ["plain", "flat", "sharded", "fsdp"])
+def test_metadata_of_distributed_checkpoints_is_safe(name):
+    path = pathlib.Path(__file__).parents[1] / "data" / "dcp" / name / ".metadata"
+    report = tenfold.scan(path)
+    assert report.num_pickles == 1
+    assert report.safe, [found for found in report.findings if found.risk != "safe"]
 
 
 def cli(*arguments):
