@@ -8,12 +8,14 @@
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "os/file.hpp"
+#include "os/freed_memory.hpp"
 
 namespace tenfold {
 
 std::string probe(const Path& path) { return std::string(format_of_content(path, {}).name); }
 
 TensorDict open(const Path& path, const OpenOptions& options) {
+  os::keep_freed_memory();
   return format_of_content(path, options.format).open(path, {.mode = options.mode});
 }
 

@@ -19,6 +19,7 @@
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
+#include "os/freed_memory.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold {
@@ -161,6 +162,7 @@ TensorDict load(const Path& path, const LoadOptions& options) {
                     ": aliases=False makes copies in memory, which mode \"r+\" cannot "
                     "write to the file: expected mode \"r\" or \"c\", found \"r+\"");
   }
+  os::keep_freed_memory();
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);

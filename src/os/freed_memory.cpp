@@ -1,0 +1,19 @@
+#include "os/freed_memory.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+
+namespace tenfold::os {
+
+void keep_freed_memory() noexcept {
+  // Below the largest block that glibc learns from (32 MiB). No page of it is touched.
+  constexpr std::size_t kLearntBytes = std::size_t{31} << 20;
+  static const bool learnt = [] {
+    void* volatile block = std::malloc(kLearntBytes);  // volatile: not to be optimised away
+    std::free(block);
+    return true;
+  }();
+  static_cast<void>(learnt);
+}
+
+}  // namespace tenfold::os
