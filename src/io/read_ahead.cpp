@@ -10,7 +10,7 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
 /// Each has a piece under way, and enters pages into the map while the other waits.
 constexpr int kNumThreads = 2;
 constexpr std::uint64_t kWorthwhileBytes = std::uint64_t{16} << 20;
