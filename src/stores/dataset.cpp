@@ -88,6 +88,18 @@ class MovedOrder final : public RowOrder {
   std::int64_t first_row_;
 };
 
+/// The part that shows the same columns of the same table, or null.
+const DatasetPart* same_part(const std::vector<DatasetPart>& parts, const DatasetPart& wanted) {
+  const auto found = std::find_if(parts.begin(), parts.end(), [&](const DatasetPart& part) {
+    return part.table == wanted.table && part.columns == wanted.columns;
+  });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
+  return rows == 0 ? order : std::make_shared<MovedOrder>(order, rows);
+}
+
 Joined join(std::span<const Dataset> sources) {
   if (sources.empty()) fail("concat: expected at least one data set, found none");
   Joined joined;
@@ -96,16 +108,22 @@ Joined join(std::span<const Dataset> sources) {
   for (const Dataset& source : sources) {
     const auto indices = matching_columns(joined.state->schema, source.schema());
     const auto state = source.state();
-    std::int64_t end = first_row;
+    std::vector<DatasetPart> parts;
     for (const DatasetPart& part : state->parts) {
-      DatasetPart moved{part.table, first_row + part.first_row, {}};
-      for (const std::size_t index : indices) moved.columns.push_back(part.columns[index]);
-      end = moved.first_row + part.table->num_rows();
-      joined.state->parts.push_back(std::move(moved));
+      DatasetPart placed{part.table, first_row + part.first_row, {}};
+      for (const std::size_t index : indices) placed.columns.push_back(part.columns[index]);
+      parts.push_back(std::move(placed));
     }
-    joined.orders.push_back(first_row == 0 ? state->order
-                                           : std::make_shared<MovedOrder>(state->order, first_row));
-    first_row = end;
+    // Views of one data set stay views of one, whose rows are gathered as fast as before.
+    if (parts.size() == 1) {
+      if (const DatasetPart* known = same_part(joined.state->parts, parts[0])) {
+        joined.orders.push_back(moved(state->order, known->first_row));
+        continue;
+      }
+    }
+    joined.orders.push_back(moved(state->order, first_row));
+    first_row = parts.back().first_row + parts.back().table->num_rows();
+    joined.state->parts.insert(joined.state->parts.end(), parts.begin(), parts.end());
   }
   return joined;
 }

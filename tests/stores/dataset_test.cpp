@@ -227,5 +227,44 @@ TEST(Dataset, SaysWhichRowOrColumnIsNotThere) {
   EXPECT_THROW(Dataset(test::ragged()).column("tokens"), Error);
 }
 
+/// Of the same data set twice, of others, of what is joined itself, in any order.
+TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
+  const Dataset a(test::numbers(50));
+  const Dataset b(test::numbers(30, 1000));
+  const Dataset both = Dataset::concat(std::array{a.range(10, 20), b});
+  const std::vector<Dataset> parts = {a.range(5, 9),
+                                      b.range(3, 6),
+                                      a.take(test::ints({49, 0, 49})),
+                                      both.range(8, 13),
+                                      b,
+                                      a.split({25, 25}, 3)[1],
+                                      both,
+                                      a};
+  std::vector<std::int64_t> expected;
+  for (const Dataset& part : parts) {
+    const auto ids = ids_of(part);
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  }
+  const Dataset joined = Dataset::concat(parts);
+  EXPECT_EQ(ids_of(joined), expected);
+  // The same one by one, shuffled.
+  const Permutation order(joined.size(), 4);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(joined.size()));
+  order.fill(0, positions);
+  const Batch batch = joined.rows(positions);
+  const auto ids = values_of(batch.at("id"));
+  const auto x = batch.at("x").span<float>();
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_EQ(ids[i], expected[static_cast<std::size_t>(positions[i])]);
+    EXPECT_EQ(x[3 * i + 2], static_cast<float>(ids[i] * 10 + 2));
+  }
+  const Dataset mixed =
+      Dataset::mix(std::array{a.range(0, 10), both, a.range(40, 50)}, std::array{1.0, 1.0, 1.0});
+  EXPECT_EQ(mixed.size(), 30);
+  for (const std::int64_t id : ids_of(mixed.range(0, 30))) {
+    EXPECT_TRUE(id < 50 || id >= 1000);
+  }
+}
+
 }  // namespace
 }  // namespace tenfold
