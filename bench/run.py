@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import batches
 import calls
+import dictionaries
 import growing
 import ingest_sources
 import ingest_text
@@ -77,6 +78,7 @@ def main() -> None:
         larger_than_memory,
         calls,
         growing,
+        dictionaries,
         ingest_text,
         ingest_sources,
         libtorch,

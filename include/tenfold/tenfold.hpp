@@ -27,5 +27,6 @@
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
 #include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
 #include <tenfold/ingest.hpp>        // data sets from text files
+#include <tenfold/mapped_dict.hpp>   // dictionaries on disk
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

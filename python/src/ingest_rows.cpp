@@ -14,7 +14,9 @@
 #include "common.hpp"
 #include "ingest/arrow_stream.hpp"
 #include "ingest/bad_row.hpp"
+#include "ingest/dict_table.hpp"
 #include "ingest_report.hpp"
+#include "mapped_dict.hpp"
 #include "row_reader.hpp"
 
 namespace tenfold::python {
@@ -55,7 +57,7 @@ class RowIngest {
  public:
   RowIngest(nb::object path, std::string where, nb::object schema, std::vector<std::string> columns,
             const std::string& on_error, std::int64_t batch_rows, bool overwrite, bool durable,
-            nb::object progress)
+            nb::object progress, nb::object dictionary)
       : where_(std::move(where)),
         on_error_(on_error_from(on_error)),
         block_rows_(batch_rows > 0 ? batch_rows : kBlockRows),
@@ -65,6 +67,13 @@ class RowIngest {
     options.overwrite = overwrite;
     options.durable = durable;
     options.monitor = &monitor_;
+    if (!dictionary.is_none()) {
+      const DictValueForm form = form_from(utf8(dictionary[0]));
+      const DuplicateKeys duplicates = duplicates_from(utf8(dictionary[1]));
+      options.before_commit = [this, form, duplicates](TableWriter& table) {
+        add_dict_index(table, where_, form, duplicates, &monitor_);
+      };
+    }
     table_.emplace(optional_path(path), wanted, columns, options);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
   }
@@ -217,9 +226,9 @@ nb::dict dict_of(const SourceReport& report) {
 void bind_ingest_sources(nb::module_& module) {
   nb::class_<RowIngest>(module, "RowIngest")
       .def(nb::init<nb::object, std::string, nb::object, std::vector<std::string>, std::string,
-                    std::int64_t, bool, bool, nb::object>(),
+                    std::int64_t, bool, bool, nb::object, nb::object>(),
            "path"_a.none(), "where"_a, "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a,
-           "overwrite"_a, "durable"_a, "progress"_a.none())
+           "overwrite"_a, "durable"_a, "progress"_a.none(), "dictionary"_a = nb::none())
       .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)
       .def("add_columns", &RowIngest::add_columns, "columns"_a, "begin"_a, "end"_a, "total_rows"_a)
       .def("finish", &RowIngest::finish);

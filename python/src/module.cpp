@@ -4,6 +4,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "common.hpp"
+#include "mapped_dict.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -76,6 +77,7 @@ NB_MODULE(_core, module) {
   bindings::bind_dataset(module);
   bindings::bind_batch_loader(module);
   bindings::bind_sparse_matrix(module);
+  bindings::bind_mapped_dict(module);
   bindings::bind_ingest_sources(module);
   bindings::bind_ingest(module);
   bindings::bind_text_stream(module);

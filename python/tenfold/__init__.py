@@ -48,6 +48,7 @@ _EXPORTS = {
         "permutation",
     ],
     "tenfold.dataset._iterable": ["IterableDataset"],
+    "tenfold.mapped_dict": ["MappedDict"],
     "tenfold.mappers": [
         "CachedStateMapper",
         "HierarchicalStateMapper",

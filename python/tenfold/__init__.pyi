@@ -40,6 +40,7 @@ from tenfold.dataset import ingest as ingest
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
 from tenfold.dataset._iterable import IterableDataset as IterableDataset
+from tenfold.mapped_dict import MappedDict as MappedDict
 from tenfold.mappers import CachedStateMapper as CachedStateMapper
 from tenfold.mappers import HierarchicalStateMapper as HierarchicalStateMapper
 from tenfold.mappers import ModuleStateMapper as ModuleStateMapper

@@ -1,19 +1,20 @@
 #include "formats/memmap_growing.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "base/checksum.hpp"
-#include "core/value_json.hpp"
 #include "formats/commit.hpp"
 #include "formats/folder_checksums.hpp"
 #include "formats/memmap_checksums.hpp"
 #include "formats/memmap_growing_sums.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
+#include "formats/memmap_meta_lengths.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -27,19 +28,6 @@ const std::string& meta_name() {
 }
 
 std::string values_path(const std::string& name) { return std::string(kValuesName) + "/" + name; }
-
-Value* member(Value& object, std::string_view key) {
-  for (auto& [name, value] : std::get<Value::Object>(object.data()).members) {
-    if (name == key) return &value;
-  }
-  return nullptr;
-}
-
-void set_length(Value* shape, std::uint64_t length) {
-  auto& lengths = std::get<Value::List>(shape->data()).items;
-  // A sparse matrix has no batch size.
-  if (!lengths.empty()) lengths.front() = Value(static_cast<std::int64_t>(length));
-}
 
 /// What meta.json counts of each of its tensors: key -> bytes.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
@@ -262,28 +250,16 @@ void GrowingFolder::write_checksums(bool with_metadata) {
 }
 
 void GrowingFolder::write_meta(const Path& folder, bool unbatched) {
-  const os::File file = os::File::open_read_at(os::Directory::open(folder), meta_name());
-  const std::string before = file.read_all(kMaxMetaBytes);
-  Value document = from_json(before, file.display());
-  if (!unbatched) set_length(member(document, "shape"), state().num_rows);
+  std::vector<LeafLength> lengths;
   for (const OpenLeaf& open : leaves_) {
     const GrowingLeaf& leaf = open.leaf;
     if (leaf.is_unbatched != unbatched) continue;
-    Value* entry = member(document, leaf.key);
-    if (entry == nullptr) {
-      throw Error(ErrorCode::corrupt, file.display() + ": tensor \"" + leaf.key +
-                                          "\": expected it there, as when the data set was "
-                                          "opened, found it gone; another tool wrote the file");
-    }
-    set_length(member(*entry, "shape"), unbatched || leaf.counts_itself
-                                            ? leaf.size_bytes / leaf.row_bytes
-                                            : state().num_rows);
+    lengths.push_back({leaf.key, unbatched || leaf.counts_itself ? leaf.size_bytes / leaf.row_bytes
+                                                                 : state().num_rows});
   }
-  const std::string text = to_json(document);
-  if (text == before) return;
-  FileReplacement replacement(folder / meta_name());
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(true);
+  std::optional<std::uint64_t> batch;
+  if (!unbatched) batch = state().num_rows;
+  set_meta_lengths(folder, lengths, batch);
 }
 
 void GrowingFolder::flush() {

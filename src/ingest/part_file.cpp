@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "os/mapping.hpp"
+
 namespace tenfold {
 
 namespace {
@@ -78,6 +80,13 @@ void PartFile::finish() {
 void PartFile::read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
   if (into.empty()) return;
   os::File::open_read_at(*folder_, name_).read_at(offset_bytes, into);
+}
+
+Buffer PartFile::map() {
+  flush();
+  if (size_bytes_ == 0) return {};
+  return os::map_file(os::File::open_read_at(*folder_, name_), 0, size_bytes_,
+                      os::MapKind::read_only);
 }
 
 void PartFile::rename(const std::string& name) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/buffer.hpp>
+
 #include "base/checksum.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
@@ -39,6 +41,8 @@ class PartFile {
   os::Directory& folder() const noexcept { return *folder_; }
   /// After flush(): Throws Error(corrupt) beyond the end.
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
+  /// What was appended so far, mapped to be read.
+  Buffer map();
   /// Gives the finished file another name in its folder.
   void rename(const std::string& name);
   /// Removes the file, which is of no use any more.

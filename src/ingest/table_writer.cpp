@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -88,6 +89,14 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
+/// A tensor that is no column.
+struct Extra {
+  std::string name;
+  DType dtype;
+  Shape inner;
+  std::unique_ptr<PartFile> file;
+};
+
 }  // namespace
 
 struct TableWriter::State {
@@ -141,10 +150,21 @@ struct TableWriter::State {
     for (const ColumnWriter& writer : writers) {
       for (ColumnWriter::Stored& part : writer.stored(num_rows)) stored.push_back(std::move(part));
     }
+    for (const Extra& extra : extras) {
+      const std::uint64_t element_bytes = nbytes_of(extra.dtype, extra.inner);
+      Shape shape = extra.inner;
+      shape.insert(shape.begin(),
+                   static_cast<std::int64_t>(extra.file->size_bytes() / element_bytes));
+      stored.push_back({extra.file.get(), {extra.name}, extra.dtype, std::move(shape), true});
+    }
     parts = std::make_shared<Parts>(stored);
     NodeInfo info;
     info.batch_size = {num_rows};
-    info.schema = schema.to_value();
+    Value document = schema.to_value();
+    for (const auto& member : schema_members) {
+      std::get<Value::Object>(document.data()).members.push_back(member);
+    }
+    info.schema = std::move(document);
     TensorDict tree(info);
     for (std::size_t i = 0; i < stored.size(); ++i) {
       Leaf leaf(stored[i].dtype, stored[i].shape, parts, i);
@@ -171,7 +191,9 @@ struct TableWriter::State {
   std::size_t num_created = 0;
   std::vector<ColumnWriter> writers;
   std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
-  std::shared_ptr<Parts> parts;                                         ///< of the last plan
+  std::vector<Extra> extras;
+  std::vector<std::pair<std::string, Value>> schema_members;
+  std::shared_ptr<Parts> parts;  ///< of the last plan
   Schema schema;
   std::int64_t num_rows = 0;
   bool committed = false;
@@ -274,6 +296,59 @@ void TableWriter::append_text(std::string_view file_name, std::string_view text)
   found->second->append(std::as_bytes(std::span(text)));
 }
 
+StoredColumn TableWriter::map_column(std::size_t index) {
+  const ColumnWriter& writer = state_->writers.at(index);
+  StoredColumn made;
+  made.row_bytes = nbytes_of(writer.column().dtype, writer.column().shape);
+  made.stride_bytes = made.row_bytes;
+  for (const ColumnWriter::Stored& part : writer.stored(state_->num_rows)) {
+    Tensor tensor(part.dtype, part.shape, part.file->map());
+    if (part.leaf == writer.column().leaf)
+      made.values = std::move(tensor);
+    else if (part.leaf == writer.column().end_leaf)
+      made.ends = std::move(tensor);
+    else if (part.leaf == writer.column().item_end_leaf)
+      made.item_ends = std::move(tensor);
+    else
+      made.valid = std::move(tensor);
+  }
+  return made;
+}
+
+std::size_t TableWriter::begin_extra(std::string_view name, DType dtype, Shape inner) {
+  std::set<std::string, std::less<>> taken;
+  for (const ColumnWriter& writer : state_->writers) {
+    for (const ColumnWriter::Stored& part : writer.stored(0)) taken.insert(part.leaf.at(0));
+  }
+  for (const Extra& extra : state_->extras) taken.insert(extra.name);
+  std::string found(name);
+  for (int number = 2; taken.contains(found); ++number) {
+    found = std::string(name) + "~" + std::to_string(number);
+  }
+  state_->extras.push_back({std::move(found), dtype, std::move(inner), state_->create(true)});
+  return state_->extras.size() - 1;
+}
+
+void TableWriter::restart_extra(std::size_t number) {
+  Extra& extra = state_->extras.at(number);
+  extra.file->remove();
+  extra.file = state_->create(true);
+}
+
+void TableWriter::append_extra(std::size_t number, std::span<const std::byte> bytes) {
+  state_->extras.at(number).file->append(bytes);
+}
+
+const std::string& TableWriter::extra_name(std::size_t number) const {
+  return state_->extras.at(number).name;
+}
+
+void TableWriter::set_schema_member(std::string_view name, Value value) {
+  state_->schema_members.emplace_back(name, std::move(value));
+}
+
+os::Directory& TableWriter::folder() noexcept { return state_->replacement.folder(); }
+
 /// Files whose bytes are all there: named as the tree has them, or removed where it has none.
 void TableWriter::State::finish_files() {
   for (const ColumnWriter& writer : writers) {
@@ -281,6 +356,10 @@ void TableWriter::State::finish_files() {
       part.file->finish();
       if (part.file->size_bytes() == 0) part.file->remove();
     }
+  }
+  for (Extra& extra : extras) {
+    extra.file->finish();
+    if (extra.file->size_bytes() == 0) extra.file->remove();
   }
   for (auto& [name, text] : texts) text->finish();
 }
@@ -334,6 +413,7 @@ void TableWriter::commit() {
     throw Error(ErrorCode::invalid_argument,
                 "data set: expected one commit, found another after it");
   }
+  if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();
   const Plan plan = state.plan();
   // A column that had values of unequal length may have been changed, or have none.

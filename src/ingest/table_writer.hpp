@@ -11,6 +11,9 @@
 #include <tenfold/io.hpp>
 #include <tenfold/schema.hpp>
 
+#include "os/directory.hpp"
+#include "stores/table.hpp"
+
 namespace tenfold {
 
 /// The values of one column in some consecutive rows, in memory, laid out as they are stored. A row
@@ -37,11 +40,16 @@ struct OwnedChunk {
   ColumnChunk view() const { return {num_rows, values, ends, item_ends, valid}; }
 };
 
+class TableWriter;
+
 struct TableWriterOptions {
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if something is at `path`
   bool durable = true;         ///< on the device when commit() returns
   int num_threads = 0;         ///< that wait for the device in commit(); 0: min(8, cores)
   Monitor* monitor = nullptr;  ///< may stop commit(); bytes are reported by who reads the source
+  /// Called by commit() when all rows are there and before anything is published: what is made of
+  /// them, and checked.
+  std::function<void(TableWriter&)> before_commit{};
 };
 
 /// A data set being written beside `path`, in bounded memory, published at once by commit();
@@ -81,6 +89,21 @@ class TableWriter {
 
   /// Appends text to a file of that name in the folder, beside the columns.
   void append_text(std::string_view file_name, std::string_view text);
+
+  /// The rows of a column so far, mapped.
+  StoredColumn map_column(std::size_t index);
+
+  /// Begins an unbatched tensor [0, *inner] that is no column, called `name`, or like it where that
+  /// is taken. Returns its number.
+  std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
+  void restart_extra(std::size_t number);
+  void append_extra(std::size_t number, std::span<const std::byte> bytes);
+  const std::string& extra_name(std::size_t number) const;
+  /// A member of the schema document beside its columns.
+  void set_schema_member(std::string_view name, Value value);
+
+  /// The folder that is being written, for files that go before commit().
+  os::Directory& folder() noexcept;
 
   /// Writes metadata, notes and checksums, and replaces what is at `path` by one system call.
   void commit();

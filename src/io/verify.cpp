@@ -2,17 +2,22 @@
 #include <tenfold/io.hpp>
 
 #include <string>
+#include <utility>
 
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
+#include "io/verify_rows.hpp"
 
 namespace tenfold {
 namespace {
 
-/// Bytes can be as they were written and still be no sparse tensor: indices beyond its shape.
-void check_sparse(const Format& format, const Path& path, VerifyReport& report) {
+/// Bytes can be as they were written and still be no sparse tensor (indices beyond its shape), or
+/// no dictionary.
+void check_tree(const Format& format, const Path& path, VerifyReport& report) {
   try {
-    require_sound_sparse_nodes(format.open(path, {}), path.string());
+    const TensorDict tree = format.open(path, {});
+    require_sound_sparse_nodes(tree, path.string());
+    for (Problem& problem : check_rows_of(tree)) report.problems.push_back(std::move(problem));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
     std::string what = error.what();
@@ -32,7 +37,7 @@ VerifyReport verify(const Path& path, const VerifyOptions& options) {
   const Format& format = format_of_content(path, options.format);
   VerifyReport report =
       format.verify(path, {.num_threads = options.num_threads, .monitor = options.monitor});
-  if (report.ok()) check_sparse(format, path, report);
+  if (report.ok()) check_tree(format, path, report);
   return report;
 }
 

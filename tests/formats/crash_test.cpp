@@ -25,6 +25,7 @@
 #include "formats/format.hpp"
 #include "ingest/table_writer.hpp"
 #include "os/fault.hpp"
+#include "stores/dict_of.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -288,6 +289,30 @@ class WithoutExchange {
 /// Losses tried at each moment.
 constexpr int kTrials = 48;
 
+/// Version 'n' has a key more, and other values.
+void build_dict(const fs::path& path, char version, bool durable) {
+  std::vector<std::string_view> keys = {"a", "b"};
+  if (version == 'n') keys.emplace_back("c");
+  const std::int64_t first = version == 'o' ? 0 : 10;
+  MappedDictBuilder builder(path, DictKeyType::string, pair_schema(), {.durable = durable},
+                            DictValueForm::tensor);
+  builder.append(std::span<const std::string_view>(keys),
+                 pairs(first, static_cast<std::int64_t>(keys.size())));
+  builder.commit();
+}
+
+Found which_dict(const fs::path& path) {
+  recover_folder(path);
+  if (!fs::exists(path)) return Found::absent;
+  if (!verify(path).ok()) return Found::neither;
+  const MappedDict dict(path);
+  const bool is_new = dict.contains("c");
+  const std::int64_t first = is_new ? 10 : 0;
+  if (dict.size() != (is_new ? 3 : 2)) return Found::neither;
+  if (pair_at(dict, "a") != first || pair_at(dict, "b") != first + 1) return Found::neither;
+  return is_new ? Found::new_version : Found::old_version;
+}
+
 std::vector<CrashCase> crash_cases() {
   return {
       {"File", "data.bin", [](const Path& path) { save_file(path, 'o', false); },
@@ -352,6 +377,8 @@ std::vector<CrashCase> crash_cases() {
        [](const Path& path, bool durable) { ingest_rows(path, 'n', durable); }, which_ingested},
       {"SparseMatrix", "m", [](const Path& path) { save_matrix(path, 'o', false); },
        [](const Path& path, bool durable) { save_matrix(path, 'n', durable); }, which_matrix},
+      {"MappedDict", "data", [](const Path& path) { build_dict(path, 'o', false); },
+       [](const Path& path, bool durable) { build_dict(path, 'n', durable); }, which_dict},
       {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
        [](const Path& path) { return which_tree(kTorchFile, path); }},

@@ -1,0 +1,228 @@
+"""Dictionaries on disk: lookups by key, one by one and in batches, beside lmdb and dict."""
+
+from __future__ import annotations
+
+import operator
+import os
+import random
+import shutil
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import torch
+from harness import Contender, Goal, Result, compare, drop_caches
+
+import tenfold
+
+KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))
+DIMENSIONS = 32
+BATCH = 256
+
+
+def _keys(count: int) -> list[str]:
+    """16 to 22 bytes each, in no order."""
+    rng = random.Random(0)
+    return [f"{rng.getrandbits(48):012x}/{rng.randrange(1000)}{i:06d}"[:22] for i in range(count)]
+
+
+def _values(count: int) -> np.ndarray:
+    return np.random.default_rng(0).random((count, DIMENSIONS), dtype=np.float32)
+
+
+def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
+    return tenfold.ingest({"key": keys, "value": values}, work / "table", progress=False)
+
+
+def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    env = lmdb.open(str(path), map_size=1 << 34, sync=False)
+    with env.begin(write=True) as txn:
+        for key, value in zip(keys, values, strict=True):
+            txn.put(key.encode(), value.tobytes())
+    env.close()
+
+
+def _bytes_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
+    raw = [key.encode() for key in keys]
+    return {
+        "values": torch.frombuffer(bytearray(b"".join(raw)), dtype=torch.uint8),
+        "offsets": torch.tensor([0, *np.cumsum([len(key) for key in raw])]),
+    }
+
+
+def dict_build(work: Path, repetitions: int) -> Result:
+    keys, values = _keys(KEYS), _values(KEYS)
+    table = _table(work, keys, values)
+    pairs = dict(zip(keys, torch.from_numpy(values).unbind(0), strict=True))
+    result = compare(
+        "dict_build",
+        f"A dictionary of {KEYS:,} strings of 16 to 22 bytes to float32[{DIMENSIONS}] is written",
+        {
+            "MappedDict, of a Dataset": Contender(
+                lambda: tenfold.MappedDict.build((table, "key"), work / "a", progress=False)
+            ),
+            "MappedDict, of a dict of tensors": Contender(
+                lambda: tenfold.MappedDict.build(pairs, work / "b", progress=False)
+            ),
+            "lmdb": Contender(lambda: _build_lmdb(work / "lmdb", keys, values)),
+        },
+        [
+            Goal(
+                "MappedDict, of a Dataset",
+                at_most_seconds=KEYS / 1.2e6,
+                text="1.2 M keys/s, of a Dataset",
+            ),
+            Goal("MappedDict, of a Dataset", "lmdb", 3),
+            Goal("MappedDict, of a dict of tensors", "lmdb", 1),
+        ],
+        min(repetitions, 3),
+    )
+    data = sum(len(key) for key in keys) + values.nbytes
+    result.notes.append(
+        f"On disk: {_bytes_of(work / 'a') / data:.3f} times the bytes of keys and values (goal: "
+        f"1.12), lmdb {_bytes_of(work / 'lmdb') / data:.3f}."
+    )
+    return result
+
+
+def dict_lookups(work: Path, repetitions: int) -> Result:
+    keys, values = _keys(KEYS), _values(KEYS)
+    table = _table(work, keys, values)
+    words = tenfold.MappedDict.build((table, "key"), work / "d", progress=False)
+    plain = tenfold.MappedDict.build(zip(keys, values, strict=True), work / "plain", progress=False)
+    ids = tenfold.MappedDict.build(
+        (
+            tenfold.ingest(
+                {"key": np.random.default_rng(1).permutation(KEYS) * 7, "value": values},
+                work / "id_table",
+                progress=False,
+            ),
+            "key",
+        ),
+        work / "ids",
+        progress=False,
+    )
+    _build_lmdb(work / "lmdb", keys, values)
+    env = lmdb.open(str(work / "lmdb"), map_size=1 << 34, readonly=True, lock=False)
+    txn = env.begin(buffers=True)
+    in_memory = {key: i for i, key in enumerate(keys)}
+    matrix = torch.from_numpy(values)
+    rng = random.Random(2)
+    num_batches = 400
+    batches = [[keys[rng.randrange(KEYS)] for _ in range(BATCH)] for _ in range(num_batches)]
+    packed = [_packed(batch) for batch in batches]
+    numbers = [torch.randint(0, KEYS, (BATCH,)) * 7 for _ in range(num_batches)]
+    single = [key for batch in batches[:40] for key in batch]
+
+    def lmdb_batches() -> None:
+        for batch in batches:
+            raw = b"".join([txn.get(key.encode()) for key in batch])
+            torch.frombuffer(bytearray(raw), dtype=torch.float32).view(BATCH, DIMENSIONS)
+
+    def memory_batches() -> None:
+        for batch in batches:
+            rows = operator.itemgetter(*batch)(in_memory)
+            torch.index_select(matrix, 0, torch.tensor(rows))
+
+    def ours(dictionary, asked) -> None:
+        for batch in asked:
+            dictionary.get_many(batch)
+
+    def lmdb_one() -> None:
+        for key in single:
+            torch.frombuffer(bytearray(txn.get(key.encode())), dtype=torch.float32)
+
+    def ours_one() -> None:
+        for key in single:
+            plain[key]
+
+    lookups = num_batches * BATCH
+    for dictionary in (words, plain):  # every page is touched once
+        for batch in batches:
+            dictionary.get_many(batch)
+    return compare(
+        "dict_lookups",
+        f"{num_batches} batches of {BATCH} of {KEYS:,} strings to float32[{DIMENSIONS}], in the "
+        f"page cache; one by one {len(single):,} keys",
+        {
+            "MappedDict, list of str": Contender(lambda: ours(plain, batches)),
+            "MappedDict, list of str, values in columns": Contender(lambda: ours(words, batches)),
+            "MappedDict, packed keys": Contender(lambda: ours(plain, packed)),
+            "MappedDict, int64 tensor": Contender(lambda: ours(ids, numbers)),
+            "lmdb": Contender(lmdb_batches),
+            "Python dict, itemgetter and index_select, in memory": Contender(memory_batches),
+            "MappedDict, one by one": Contender(ours_one),
+            "lmdb, one by one": Contender(lmdb_one),
+            "open": Contender(lambda: [tenfold.MappedDict(work / "plain") for _ in range(100)]),
+        },
+        [
+            Goal(
+                "MappedDict, list of str",
+                at_most_seconds=lookups / 7e6,
+                text="7 M lookups/s from a list of str",
+            ),
+            Goal("MappedDict, list of str", "lmdb", 7),
+            Goal(
+                "MappedDict, list of str",
+                "Python dict, itemgetter and index_select, in memory",
+                1.8,
+            ),
+            Goal(
+                "MappedDict, packed keys",
+                at_most_seconds=lookups / 11e6,
+                text="11 M lookups/s from packed keys",
+            ),
+            Goal(
+                "MappedDict, int64 tensor",
+                at_most_seconds=lookups / 11e6,
+                text="11 M lookups/s from int64",
+            ),
+            Goal("MappedDict, one by one", "lmdb, one by one", 1.5),
+            Goal("open", at_most_seconds=100 * 0.2e-3, text="100 times open, 0.2 ms each"),
+        ],
+        repetitions,
+    )
+
+
+def dict_cold(work: Path, repetitions: int) -> Result:
+    keys, values = _keys(KEYS), _values(KEYS)
+    path = work / "d"
+    tenfold.MappedDict.build(zip(keys, values, strict=True), path, progress=False)
+    _build_lmdb(work / "lmdb", keys, values)
+    os.sync()
+    rng = random.Random(3)
+    batches = [[keys[rng.randrange(KEYS)] for _ in range(BATCH)] for _ in range(8)]
+
+    def ours() -> None:
+        dictionary = tenfold.MappedDict(path)
+        for batch in batches:
+            dictionary.get_many(batch)
+
+    def peer() -> None:
+        env = lmdb.open(str(work / "lmdb"), map_size=1 << 34, readonly=True, lock=False)
+        with env.begin(buffers=True) as txn:
+            for batch in batches:
+                torch.frombuffer(
+                    bytearray(b"".join([txn.get(key.encode()) for key in batch])),
+                    dtype=torch.float32,
+                )
+        env.close()
+
+    return compare(
+        "dict_cold",
+        f"8 batches of {BATCH} of {KEYS:,} strings, nothing in memory",
+        {
+            "MappedDict": Contender(ours, drop_caches),
+            "lmdb": Contender(peer, drop_caches),
+        },
+        [Goal("MappedDict", "lmdb", 2)],
+        repetitions,
+    )
+
+
+ALL = [dict_build, dict_lookups, dict_cold]

@@ -1,0 +1,301 @@
+#include "mapped_dict.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "array_out.hpp"
+#include "batch_out.hpp"
+#include "call.hpp"
+#include "rows_in.hpp"
+#include "stores/dict_handle.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// Missing keys that a KeyError names.
+constexpr std::size_t kMostNamed = 5;
+
+[[noreturn]] void raise_key(nb::handle key) {
+  PyErr_SetObject(PyExc_KeyError, key.ptr());
+  throw nb::python_error();
+}
+
+/// The elements of a column that are Python's own numbers.
+nb::object scalar_of(DType dtype, const std::byte* bytes) {
+  const auto as = [&]<class T>(T value) {
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case DType::bool_:
+      return nb::bool_(*bytes != std::byte{0});
+    case DType::int64:
+      return nb::int_(as(std::int64_t{}));
+    case DType::uint64:
+      return nb::int_(as(std::uint64_t{}));
+    case DType::float64:
+      return nb::float_(as(double{}));
+    default:
+      return {};
+  }
+}
+
+class Dict {
+ public:
+  Dict(nb::object path, const std::string& mode, nb::object ragged)
+      : dict_([&] {
+          const Path source = path_from(path);
+          const Mode how = mode_from(mode);
+          return without_gil([&] { return MappedDict(source, how); });
+        }()),
+        type_(dict_.key_type()),
+        form_(dict_.value_form()),
+        maker_(dict_.schema(), std::move(ragged)) {
+    const auto& columns = dict_.schema().columns();
+    is_plain_row_ = form_ != DictValueForm::columns && !columns[0].has_ends() &&
+                    !columns[0].nullable && nbytes_of(columns[0].dtype, columns[0].shape) > 0;
+    if (is_plain_row_) contiguous_ = contiguous_strides(columns[0].shape);
+  }
+
+  MappedDict& dict() noexcept { return dict_; }
+  const char* key_type() const { return name(type_).data(); }
+  const char* form() const {
+    return form_ == DictValueForm::tensor   ? "tensor"
+           : form_ == DictValueForm::scalar ? "scalar"
+                                            : "columns";
+  }
+
+  bool contains(nb::handle key) { return find(key).second >= 0; }
+
+  nb::object item(nb::handle key) {
+    const auto [state, row] = find(key);
+    if (row < 0) raise_key(key);
+    return value(*state, row);
+  }
+
+  nb::object get(nb::handle key, nb::object otherwise) {
+    const auto [state, row] = find(key);
+    return row < 0 ? otherwise : value(*state, row);
+  }
+
+  nb::object get_many(nb::handle keys, bool raise) {
+    const KeysIn wanted(keys, type_);
+    std::optional<Batch> values;
+    std::vector<std::int64_t> rows;
+    without_gil([&] {
+      FoundRows found = find_some(wanted);
+      rows = wanted.rows_of_all(std::move(found.rows));
+      const bool complete = !raise || std::ranges::find(rows, -1) == rows.end();
+      if (complete) values = gather_found(*found.state->values, rows);
+    });
+    if (!values) raise_missing(wanted, rows);
+    return nb::make_tuple(values_of(*values), mask_of(rows));
+  }
+
+  nb::object rows(nb::handle keys) {
+    const KeysIn wanted(keys, type_);
+    const auto rows = without_gil([&] { return wanted.rows_of_all(find_some(wanted).rows); });
+    return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
+  }
+
+  /// The keys of the live rows among [begin, end), and these rows.
+  nb::object block(std::int64_t begin, std::int64_t end) {
+    const auto state = dict_.handle()->state();
+    end = std::min(end, state->keys.num_rows);
+    const auto rows = without_gil([&] { return live_rows(*state, std::min(begin, end), end); });
+    nb::list keys;
+    for (const std::int64_t row : rows) keys.append(key_object(state->keys, row));
+    return nb::make_tuple(keys, rows);
+  }
+
+  nb::object values_at(const std::vector<std::int64_t>& rows) {
+    const Batch batch = without_gil([&] { return dict_.at_rows(rows); });
+    return values_of(batch);
+  }
+
+  std::vector<std::int64_t> live(std::int64_t begin, std::int64_t end) {
+    return without_gil([&] { return dict_.live_rows(begin, end); });
+  }
+
+  /// `columns` as Dataset.append takes them; `kind`: "assign", "error" or "last".
+  void write(nb::handle keys, std::int64_t num_rows, nb::object columns, const std::string& kind) {
+    const KeysIn wanted(keys, type_);
+    const Batch values = batch_from(dict_.schema(), num_rows, columns);
+    without_gil([&] {
+      if (kind == "assign") {
+        dict_.assign(wanted.some(), values);
+      } else {
+        dict_.extend(wanted.some(), values, duplicates_from(kind));
+      }
+    });
+  }
+
+  nb::object check() {
+    const auto problems = without_gil([&] { return dict_.check(); });
+    nb::list made;
+    for (const Problem& problem : problems) {
+      made.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
+    }
+    return made;
+  }
+
+ private:
+  using Found = std::pair<std::shared_ptr<const DictState>, std::int64_t>;
+
+  /// One key is found sooner than the GIL is given away and taken back.
+  Found find(nb::handle object) {
+    const KeyIn key = key_from(object.ptr(), type_);
+    DictHandle& handle = *dict_.handle();
+    if (!key.fits) return {handle.state(), -1};
+    if (type_ == DictKeyType::int64) {
+      return first(handle.find(std::span<const std::int64_t>(&key.number, 1), 1));
+    }
+    return first(handle.find(std::span<const std::string_view>(&key.text, 1), 1));
+  }
+  static Found first(FoundRows found) { return {std::move(found.state), found.rows[0]}; }
+
+  FoundRows find_some(const KeysIn& keys) { return dict_.handle()->find_many(keys.some()); }
+
+  nb::object value(const DictState& state, std::int64_t row) {
+    const DatasetState& values = *state.values;
+    if (is_plain_row_) {
+      const StoredColumn& stored = *values.parts[0].columns[0];
+      const Column& column = values.schema.columns()[0];
+      const std::byte* from =
+          stored.values.raw_data() + static_cast<std::uint64_t>(row) * stored.stride_bytes;
+      if (form_ == DictValueForm::scalar) {
+        if (nb::object scalar = scalar_of(column.dtype, from); scalar.is_valid()) return scalar;
+      }
+      const auto size = static_cast<std::size_t>(stored.row_bytes);
+      Buffer buffer = values.pool.take(size);
+      std::memcpy(buffer.data(), from, size);
+      return array_of(Tensor(column.dtype, column.shape, contiguous_, std::move(buffer), 0),
+                      kValueName);
+    }
+    const nb::object made = maker_.row(gather(values, std::span(&row, 1), {}));
+    return form_ == DictValueForm::columns ? made : plain(made);
+  }
+
+  nb::object values_of(const Batch& batch) {
+    const nb::object made = maker_.batch(batch);
+    return form_ == DictValueForm::columns ? made : plain(made);
+  }
+
+  static nb::object plain(const nb::object& dict) { return nb::object(dict[kValueName.c_str()]); }
+
+  static nb::object mask_of(const std::vector<std::int64_t>& rows) {
+    Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      found.raw_data()[i] = static_cast<std::byte>(rows[i] >= 0 ? 1 : 0);
+    }
+    return array_of(found, "found");
+  }
+
+  static nb::object key_object(const StoredKeys& keys, std::int64_t row) {
+    if (!keys.is_text()) return nb::int_(keys.number(row));
+    const std::string_view key = keys.text(row);
+    if (keys.type == DictKeyType::string) return text(key);
+    return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
+  }
+
+  /// A single missing key is the KeyError's own, as a dict's; of several the first ones are named.
+  [[noreturn]] static void raise_missing(const KeysIn& keys,
+                                         const std::vector<std::int64_t>& rows) {
+    nb::list missing;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] >= 0) continue;
+      if (count++ < kMostNamed) missing.append(keys.object(i));
+    }
+    if (count == 1) raise_key(missing[0]);
+    std::string message = std::to_string(count) + " keys are missing: ";
+    for (std::size_t i = 0; i < nb::len(missing); ++i) {
+      message += (i == 0 ? "" : ", ") + utf8(nb::repr(missing[i]));
+    }
+    if (count > kMostNamed) message += ", ...";
+    raise_key(text(message));
+  }
+
+  inline static const std::string kValueName = "value";
+
+  MappedDict dict_;
+  DictKeyType type_;
+  DictValueForm form_;
+  BatchMaker maker_;
+  bool is_plain_row_ = false;  ///< a value is one run of bytes
+  Shape contiguous_;
+};
+
+void build_from_dataset(const DatasetHandle& source, nb::object path, const std::string& key,
+                        const std::string& duplicates, nb::object progress) {
+  const Path target = path_from(path);
+  MappedDictOptions options;
+  options.duplicates = duplicates_from(duplicates);
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    build_mapped_dict(target, source.dataset, key, options);
+  });
+}
+
+}  // namespace
+
+DictValueForm form_from(std::string_view name) {
+  if (name == "tensor") return DictValueForm::tensor;
+  if (name == "scalar") return DictValueForm::scalar;
+  if (name == "columns") return DictValueForm::columns;
+  throw Error(ErrorCode::invalid_argument,
+              "form: expected tensor, scalar or columns, found " + std::string(name));
+}
+
+DuplicateKeys duplicates_from(std::string_view name) {
+  if (name == "error") return DuplicateKeys::error;
+  if (name == "last") return DuplicateKeys::last;
+  throw Error(ErrorCode::invalid_argument,
+              "duplicates: expected \"error\" or \"last\", found \"" + std::string(name) + "\"");
+}
+
+void bind_mapped_dict(nb::module_& module) {
+  nb::class_<Dict>(module, "MappedDict")
+      .def(nb::init<nb::object, const std::string&, nb::object>(), "path"_a, "mode"_a, "ragged"_a)
+      .def("__len__", [](Dict& self) { return self.dict().size(); })
+      .def("__contains__", &Dict::contains, "key"_a.none())
+      .def("__getitem__", &Dict::item, "key"_a.none())
+      .def("get", &Dict::get, "key"_a.none(), "default"_a = nb::none())
+      .def("_key_type", &Dict::key_type)
+      .def("_form", &Dict::form)
+      .def("_schema_json", [](Dict& self) { return text(self.dict().schema().to_json()); })
+      .def("_get_many", &Dict::get_many, "keys"_a, "raise_missing"_a)
+      .def("_rows", &Dict::rows, "keys"_a)
+      .def("_block", &Dict::block, "begin"_a, "end"_a)
+      .def("_values_at", &Dict::values_at, "rows"_a)
+      .def("_num_rows", [](Dict& self) { return self.dict().handle()->state()->keys.num_rows; })
+      .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })
+      .def("_live_rows", &Dict::live, "begin"_a, "end"_a)
+      .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
+      .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
+      .def(
+          "_compact",
+          [](Dict& self, nb::object progress) {
+            monitored(std::move(progress), [&](Monitor* monitor) { self.dict().compact(monitor); });
+          },
+          "progress"_a.none())
+      .def("_flush", [](Dict& self) { without_gil([&] { self.dict().flush(); }); })
+      .def("_close", [](Dict& self) { without_gil([&] { self.dict().close(); }); })
+      .def("_check", &Dict::check)
+      .def("_refresh", [](Dict& self) { without_gil([&] { self.dict().refresh(); }); });
+  module.def("build_mapped_dict", build_from_dataset, "source"_a, "path"_a, "key"_a, "duplicates"_a,
+             "progress"_a.none());
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,224 @@
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "array_in.hpp"
+#include "core/cast.hpp"
+#include "mapped_dict.hpp"
+#include "row_values.hpp"
+
+namespace tenfold::python {
+namespace {
+
+[[noreturn]] void raise_type(const std::string& message) {
+  PyErr_SetObject(PyExc_TypeError, text(message).ptr());
+  throw nb::python_error();
+}
+
+/// What is no key of this dictionary is no key at all, unless no dict could have it.
+KeyIn other_key(PyObject* key) {
+  if (PyObject_Hash(key) == -1) throw nb::python_error();
+  return {};
+}
+
+/// The UTF-8 of a str; it is kept in the str if that is not ASCII.
+KeyIn text_key(PyObject* key) {
+  if (PyUnicode_IS_COMPACT_ASCII(key)) {
+    return {true,
+            {static_cast<const char*>(PyUnicode_DATA(key)),
+             static_cast<std::size_t>(PyUnicode_GET_LENGTH(key))}};
+  }
+  Py_ssize_t size = 0;
+  const char* characters = PyUnicode_AsUTF8AndSize(key, &size);
+  if (characters != nullptr) return {true, {characters, static_cast<std::size_t>(size)}};
+  PyErr_Clear();  // lone surrogates, which no key has
+  return {};
+}
+
+/// Integers that int64 holds.
+bool holds_keys(DType dtype) {
+  switch (dtype) {
+    case DType::int8:
+    case DType::int16:
+    case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::uint16:
+    case DType::uint32:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_numpy_integer(PyObject* key) {
+  const std::string_view name = Py_TYPE(key)->tp_name;
+  return PyIndex_Check(key) && name.starts_with("numpy.") && !name.starts_with("numpy.bool") &&
+         name != "numpy.ndarray";
+}
+
+KeyIn int_key(PyObject* key) {
+  nb::object index;
+  if (!PyLong_Check(key)) {
+    index = nb::steal(PyNumber_Index(key));
+    if (!index.is_valid()) throw nb::python_error();
+    key = index.ptr();
+  }
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(key, &overflow);
+  if (overflow != 0) return {};
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return {true, {}, value};
+}
+
+}  // namespace
+
+KeyIn key_from(PyObject* key, DictKeyType type) {
+  switch (type) {
+    case DictKeyType::string:
+      if (PyUnicode_Check(key)) return text_key(key);
+      break;
+    case DictKeyType::bytes:
+      if (PyBytes_Check(key)) {
+        return {true, {PyBytes_AS_STRING(key), static_cast<std::size_t>(PyBytes_GET_SIZE(key))}};
+      }
+      break;
+    case DictKeyType::int64:
+      if ((PyLong_Check(key) && !PyBool_Check(key)) || is_numpy_integer(key)) return int_key(key);
+      break;
+  }
+  return other_key(key);
+}
+
+KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
+  if (PyDict_Check(keys.ptr())) {
+    take_packed(keys);
+    return;
+  }
+  if (PyUnicode_Check(keys.ptr()) || PyBytes_Check(keys.ptr())) {
+    raise_type(std::string("keys: expected several of them, found one ") +
+               Py_TYPE(keys.ptr())->tp_name);
+  }
+  if (PyList_Check(keys.ptr()) || PyTuple_Check(keys.ptr()) || !take_array(keys)) {
+    take_objects(keys);
+  }
+}
+
+void KeysIn::take_objects(nb::handle keys) {
+  // A tuple of their own: nobody takes keys out of it while they are read without the GIL.
+  objects_ = nb::steal(PySequence_Tuple(keys.ptr()));
+  if (!objects_.is_valid()) throw nb::python_error();
+  size_ = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));
+  const bool is_text = type_ != DictKeyType::int64;
+  if (is_text) {
+    texts_.reserve(size_);
+  } else {
+    ints_.reserve(size_);
+  }
+  for (std::size_t i = 0; i < size_; ++i) {
+    const KeyIn key = key_from(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i)), type_);
+    if (!key.fits && all_fit_) {
+      all_fit_ = false;
+      for (std::size_t k = 0; k < i; ++k) places_.push_back(k);
+    }
+    if (!key.fits) continue;
+    if (!all_fit_) places_.push_back(i);
+    if (is_text) {
+      texts_.push_back(key.text);
+    } else {
+      ints_.push_back(key.number);
+    }
+  }
+  span_ = ints_;
+}
+
+bool KeysIn::take_array(nb::handle keys) {
+  std::optional<Tensor> array = tensor_of_torch(keys);
+  if (!array) array = array_from(keys);
+  if (!array) return false;
+  if (array->ndim() != 1 || !holds_keys(array->dtype())) {
+    raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
+               std::string(name(array->dtype())) + " of " + std::to_string(array->ndim()));
+  }
+  size_ = static_cast<std::size_t>(array->numel());
+  if (type_ != DictKeyType::int64) {
+    all_fit_ = false;
+    values_ = *array;
+    return true;
+  }
+  values_ = array->contiguous();
+  if (values_.dtype() != DType::int64) {
+    Tensor wide = Tensor::zeros(DType::int64, values_.shape());
+    if (size_ > 0) {
+      cast_elements(values_.dtype(), values_.raw_data(), DType::int64, wide.raw_data(), size_);
+    }
+    values_ = std::move(wide);
+  }
+  span_ = values_.span<std::int64_t>();
+  return true;
+}
+
+void KeysIn::take_packed(nb::handle keys) {
+  const auto part = [&](const char* key, DType dtype) -> Tensor {
+    PyObject* found = PyDict_GetItemString(keys.ptr(), key);
+    std::optional<Tensor> tensor;
+    if (found != nullptr) tensor = tensor_of_torch(found);
+    if (found != nullptr && !tensor) tensor = array_from(found);
+    if (!tensor || tensor->dtype() != dtype || tensor->ndim() != 1) {
+      raise_type("packed keys: \"" + std::string(key) + "\": expected " + std::string(name(dtype)) +
+                 " of one dimension, found " +
+                 (tensor ? std::string(name(tensor->dtype())) : std::string("none")));
+    }
+    return tensor->contiguous();
+  };
+  values_ = part("values", DType::uint8);
+  const Tensor offsets = part("offsets", DType::int64);
+  const auto ends = offsets.span<std::int64_t>();
+  const std::int64_t limit = values_.numel();
+  std::int64_t begin = ends.empty() ? -1 : ends[0];
+  bool fits = begin >= 0 && begin <= limit;
+  for (std::size_t i = 1; i < ends.size() && fits; ++i) {
+    fits = ends[i] >= ends[i - 1] && ends[i] <= limit;
+  }
+  if (!fits) {
+    throw Error(ErrorCode::invalid_argument,
+                "packed keys: \"offsets\": expected numbers that rise from 0 to " +
+                    std::to_string(limit) + ", found others");
+  }
+  size_ = ends.size() - 1;
+  const auto* bytes = reinterpret_cast<const char*>(values_.raw_data());
+  texts_.reserve(size_);
+  for (std::size_t i = 0; i < size_; ++i) {
+    texts_.emplace_back(bytes + ends[i], static_cast<std::size_t>(ends[i + 1] - ends[i]));
+  }
+  all_fit_ = type_ != DictKeyType::int64;
+}
+
+DictKeys KeysIn::some() const {
+  if (type_ == DictKeyType::int64) return span_;
+  return std::span<const std::string_view>(texts_);
+}
+
+std::vector<std::int64_t> KeysIn::rows_of_all(std::vector<std::int64_t> rows) const {
+  if (all_fit_) return rows;
+  std::vector<std::int64_t> all(size_, -1);
+  for (std::size_t i = 0; i < places_.size(); ++i) all[places_[i]] = rows[i];
+  return all;
+}
+
+nb::object KeysIn::object(std::size_t i) const {
+  if (objects_.is_valid()) {
+    return nb::borrow(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i)));
+  }
+  if (type_ == DictKeyType::int64 && i < span_.size()) return nb::int_(span_[i]);
+  if (type_ == DictKeyType::string && i < texts_.size()) return text(texts_[i]);
+  if (i < texts_.size()) {
+    return nb::steal(
+        PyBytes_FromStringAndSize(texts_[i].data(), static_cast<Py_ssize_t>(texts_[i].size())));
+  }
+  return nb::int_(i);
+}
+
+}  // namespace tenfold::python

@@ -1,0 +1,232 @@
+"""Keys and values of Python's, on their way into a dictionary on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import islice
+
+from tenfold import _core
+from tenfold._arrays import is_array
+from tenfold._progress import Shown
+from tenfold.dataset._dataset import Dataset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from tenfold._progress import Callback
+
+    Pair = tuple[Any, Any]
+
+_PAIRS_AT_ONCE = 4096
+_KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
+_INT64 = range(-(2**63), 2**63)
+
+
+def build(items: Any, path: str, duplicates: str, key: str, progress: Any) -> None:
+    """Writes the dictionary; see `MappedDict.build`."""
+    with Shown(progress) as callback:
+        _build(items, path, duplicates, key, callback)
+
+
+def _build(items: Any, path: str, duplicates: str, key: str, progress: Callback | None) -> None:
+    if duplicates not in ("error", "last"):
+        raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
+    if isinstance(items, tuple) and len(items) == 2 and isinstance(items[0], Dataset):
+        items, key = items
+    if isinstance(items, Dataset):
+        if not items._maps:
+            _core.build_mapped_dict(items._native, path, key, duplicates, progress)
+            return
+        items = _pairs_of(items, key)
+    pairs = iter(items.items() if isinstance(items, Mapping) else items)
+    first = list(islice(pairs, 1))
+    if not first:
+        schema = '{"columns": {"key": {"dtype": "string"}}}'
+        _ingest(path, "columns", duplicates, schema, progress).finish()
+        return
+    Items(first, pairs).write(path, duplicates, progress)
+
+
+def _ingest(
+    path: str, form: str, duplicates: str, schema: str | None, progress: Callback | None
+) -> _core.RowIngest:
+    where = os.fspath(path)
+    return _core.RowIngest(
+        path, where, schema, [], "raise", 0, True, True, progress, (form, duplicates)
+    )
+
+
+def _pairs_of(dataset: Dataset, key: str) -> Iterator[Pair]:
+    for row in dataset:
+        values = dict(row)
+        yield values.pop(key), values
+
+
+class Items:
+    """Pairs whose keys are of one type and whose values are of one form."""
+
+    def __init__(self, first: list[Pair], rest: Iterable[Pair]) -> None:
+        self._rest = iter(rest)
+        self._first = first
+        key, value = _pair(first[0], 0)
+        self.key_type = key_type_of(key, 0)
+        self.form = form_of(value)
+        if value is None:
+            raise ValueError("item 0: value: expected a tensor, a dict or a scalar, found None")
+        self._forms = Forms(self.form, value)
+
+    def blocks(self) -> Iterator[tuple[int, list[Any], list[Any]]]:
+        """Number of the first pair, keys, values."""
+        begin = 0
+        block = self._first + list(islice(self._rest, _PAIRS_AT_ONCE))
+        while block:
+            try:
+                keys = [key for key, _ in block]
+                values = [value for _, value in block]
+            except (TypeError, ValueError):
+                for i, pair in enumerate(block):
+                    _pair(pair, begin + i)
+                raise
+            yield begin, checked_keys(keys, self.key_type, begin), values
+            begin += len(block)
+            block = list(islice(self._rest, _PAIRS_AT_ONCE))
+
+    def write(self, path: str, duplicates: str, progress: Callback | None) -> None:
+        ingest = _ingest(path, self.form, duplicates, None, progress)
+        for begin, keys, values in self.blocks():
+            self._forms.check(values, begin)
+            if self.form != "columns":
+                columns = {("key",): keys, ("value",): values}
+                if not ingest.add_columns(columns, 0, len(keys), 0):
+                    raise ValueError("values: expected tensors or scalars, found a dict")
+                continue
+            rows = []
+            for key, value in zip(keys, values, strict=True):
+                if "key" in value:
+                    raise ValueError(
+                        'value: entry "key": expected another name, as the keys are called so, '
+                        "found it among the values"
+                    )
+                rows.append({"key": key, **value})
+            ingest.add_rows(rows, 0)
+        ingest.finish()
+
+
+def _pair(pair: Any, number: int) -> Pair:
+    try:
+        key, value = pair
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"item {number}: expected a pair of key and value, found {type(pair).__name__}"
+        ) from None
+    return key, value
+
+
+def key_type_of(key: Any, number: int) -> type:
+    """str, bytes or int.
+
+    Raises:
+        TypeError: For a key that is not hashable.
+        ValueError: For one of another type.
+    """
+    hash(key)
+    for kind in (str, bytes):
+        if isinstance(key, kind):
+            return kind
+    if _is_int(key):
+        return int
+    raise ValueError(
+        f"item {number}: key: expected str, bytes or int, found {type(key).__name__} {key!r}"
+    )
+
+
+def _is_int(key: Any) -> bool:
+    if isinstance(key, bool):
+        return False
+    kind = type(key)
+    is_numpy = kind.__module__ == "numpy" and "int" in kind.__name__ and hasattr(key, "__index__")
+    return isinstance(key, int) or is_numpy
+
+
+def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
+    """The keys as Python's own objects, all of the type of the first.
+
+    Raises:
+        TypeError: For a key that is not hashable.
+        ValueError: For a key of another type, naming both, or beyond 64 bits.
+    """
+    if set(map(type, keys)) != {expected}:
+        for i, key in enumerate(keys):
+            found = key_type_of(key, begin + i)
+            if found is not expected:
+                raise ValueError(
+                    f"item {begin + i}: key {key!r}: expected {_KEY_TYPES[expected]}, as the first "
+                    f"key is, found {_KEY_TYPES[found]}"
+                )
+        keys = [expected(key) for key in keys]
+    if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
+        key = next(key for key in keys if key not in _INT64)
+        raise ValueError(f"key {key}: expected an int of 64 bits, found a larger one")
+    return keys
+
+
+def form_of(value: Any) -> str:
+    """What a value is: "columns" for a dict, "scalar" for a JSON scalar, else "tensor"."""
+    if isinstance(value, Mapping) or hasattr(value, "batch_size"):
+        return "columns"
+    if isinstance(value, (bool, int, float, str)) and not is_array(value):
+        return "scalar"
+    return "tensor"
+
+
+class Forms:
+    """Sees to it that all values are as the first one, by their types."""
+
+    def __init__(self, form: str, first: Any) -> None:
+        self._form = form
+        self._first = type(first).__name__
+        self._allowed: set[type] = {type(first)}
+        if type(first) in (int, float):
+            self._allowed = {int, float}
+        self._has_floats = False
+        self._largest = 0
+
+    def check(self, values: list[Any], begin: int) -> None:
+        """Raises ValueError naming the first value that is not."""
+        kinds = set(map(type, values))
+        for kind in kinds - self._allowed:
+            index = next(i for i, value in enumerate(values) if type(value) is kind)
+            if self._form == "scalar" or not self._fits(values[index]):
+                self._refuse(begin + index, values[index])
+            self._allowed.add(kind)
+        if self._form == "scalar" and kinds & {int, float}:
+            self._check_numbers(values)
+
+    def _fits(self, value: Any) -> bool:
+        if value is None or isinstance(value, str):
+            return False
+        return (form_of(value) == "columns") == (self._form == "columns")
+
+    def _check_numbers(self, values: list[Any]) -> None:
+        """Numbers are int64 or float64, and come back as they were."""
+        for value in values:
+            if isinstance(value, float):
+                self._has_floats = True
+            elif abs(value) > self._largest:
+                self._largest = abs(value)
+        limit = 2**53 if self._has_floats else 2**63 - 1
+        if self._largest > limit:
+            raise ValueError(
+                f"values: expected numbers that {'float64' if self._has_floats else 'int64'} holds "
+                f"exactly, found {self._largest}; put larger ones into a dict of columns"
+            )
+
+    def _refuse(self, number: int, found: Any) -> None:
+        expected = {"columns": "a dict", "tensor": "a tensor"}.get(self._form, self._first)
+        name = "None" if found is None else type(found).__name__
+        raise ValueError(
+            f"item {number}: value: expected {expected}, as the first value is, found {name}"
+        )

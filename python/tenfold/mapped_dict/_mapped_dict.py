@@ -1,0 +1,344 @@
+"""A dictionary on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._progress import Shown
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._rows_in import Columns
+from tenfold.dataset._schema import Schema
+from tenfold.dataset._stacking import samples_of
+from tenfold.mapped_dict._build import build, checked_keys, form_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Literal
+
+    from typing_extensions import Self
+
+    from tenfold._io import Mode, PathLike
+    from tenfold._progress import Callback
+
+# Rows that iterating reads at once.
+_ROWS_AT_ONCE = 1024
+
+
+class MappedDict(_core.MappedDict):
+    """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
+
+    Opening reads nothing and takes no memory, however large it is; a key is found through an index
+    that is mapped, in one or two pages. It is a `collections.abc.Mapping` in the order in which the
+    keys were stored; iterating streams.
+
+    >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
+    >>> words = tenfold.MappedDict("w")
+    >>> words["house"]                                  # float32 [300], a copy
+    >>> "tree" in words, words.get("tree")              # False, None
+    >>> vectors, found = words.get_many(["garden", "tree"])
+    >>> vectors.shape, found                            # [2, 300], tensor([True, False])
+
+    Values come back as they were given: a tensor, a dict of tensors (``{"x": ..., "tokens": ...}``,
+    also of unequal length, see `Dataset`), or Python's own bool, int, float or str. A key of
+    another type than the dictionary's is not there; bool is no int, NumPy's integers are. It
+    pickles by its path, and works in forked and spawned workers.
+
+    Args:
+        path: Of a folder that `build` made, or of what `convert` made of one.
+        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` for keys that
+            are there, `extend` for others, while other processes read: they see the value before
+            or the new one, whole. One process writes at a time.
+
+    Raises:
+        ValueError: If it is no dictionary.
+        CorruptFileError: If its index cannot belong to it.
+    """
+
+    def __init__(self, path: PathLike, mode: Mode = "r") -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        self._mode = mode
+        super().__init__(self._path, mode, jagged)
+
+    @classmethod
+    def build(
+        cls,
+        items: Any,
+        path: PathLike,
+        *,
+        key: str = "key",
+        duplicates: Literal["error", "last"] = "error",
+        progress: Callback | bool | None = None,
+    ) -> Self:
+        """Writes a dictionary in bounded memory, and opens it. `path` holds what was there, or all.
+
+        >>> tenfold.MappedDict.build(((word, vector) for word, vector in rows), "words")
+        >>> tenfold.MappedDict.build((tenfold.Dataset("flights"), "id"), "flight_by_id")
+
+        Args:
+            items: A mapping, an iterable of pairs, or a `Dataset` (or ``(dataset, key)``).
+            path: Of the folder. A dictionary or data set that is there is replaced in one step.
+            key: Of a data set: the column of the keys; the others are the values.
+            duplicates: ``"last"``: of pairs with one key the last one counts.
+            progress: As in `tenfold.save`.
+
+        Raises:
+            ValueError: For keys of two types, naming both; a key that comes twice; None; values of
+                two forms, or that do not fit together.
+            TypeError: For a key that is not hashable.
+        """
+        build(items, os.fspath(path), duplicates, key, progress)
+        return cls(path)
+
+    # --- many keys ---
+
+    def get_many(self, keys: Any, missing: Literal["mask", "raise"] = "mask") -> tuple[Any, Any]:
+        """The values of many keys, by one call of the engine.
+
+        >>> vectors, found = words.get_many(["house", "tree"])
+        >>> vectors, found = ids.get_many(torch.tensor([7, 1, 7]))
+        >>> packed = {"values": torch.tensor(list(b"housetree"), dtype=torch.uint8),
+        ...           "offsets": torch.tensor([0, 5, 9])}
+
+        Args:
+            keys: A list or another iterable of keys, as often as wanted; integers also as a tensor
+                or array, text also packed: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
+            missing: ``"mask"``: values of keys that are not there are zeros, ``""`` or empty.
+
+        Returns:
+            ``(values, found)``: a tensor ``[B, *shape]``, a list of text, or a dict of these; and a
+            bool tensor ``[B]``.
+
+        Raises:
+            KeyError: With ``missing="raise"``, naming the first keys that are not there.
+            TypeError: For keys that are not hashable, or a single str.
+        """
+        if missing not in ("mask", "raise"):
+            raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
+        return self._get_many(keys, missing == "raise")  # type: ignore[no-any-return]
+
+    def rows(self, keys: Any) -> Any:
+        """The rows of the keys in `dataset`: int64 ``[B]``, -1 where there is none."""
+        return self._rows(keys)
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows: the columns of the values, and ``"key"``; plain values are ``"value"``.
+
+        `rows` counts in it as long as every row is the value of a key.
+        """
+        if self._mode == "r+":  # whose columns would write through to the file
+            dataset = Dataset(self._path)
+        else:
+            dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
+        if self._is_dense():
+            return dataset
+        return dataset.take(self._live_rows(0, self._num_rows()))
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the values."""
+        return Schema.from_json(self._schema_json())
+
+    @property
+    def key_type(self) -> type:
+        """str, bytes or int."""
+        return {"str": str, "bytes": bytes, "int": int}[self._key_type()]
+
+    def __repr__(self) -> str:
+        columns = ", ".join(self.schema._lines(""))
+        return f"MappedDict({self._path!r}, {len(self):,} {self._key_type()} keys, {columns})"
+
+    # --- as a mapping ---
+
+    def __iter__(self) -> Iterator[Any]:
+        for keys, _ in self._blocks():
+            yield from keys
+
+    def keys(self) -> KeysView[Any]:
+        """The keys, in the order of their rows."""
+        return KeysView(self)  # type: ignore[arg-type]
+
+    def values(self) -> ValuesView[Any]:
+        """The values, in the order of their rows, read some at a time."""
+        return _Values(self)  # type: ignore[arg-type]
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Pairs of key and value, in the order of their rows, read some at a time."""
+        return _Items(self)  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def _blocks(self) -> Iterator[tuple[list[Any], list[int]]]:
+        for begin in range(0, self._num_rows(), _ROWS_AT_ONCE):
+            yield self._block(begin, begin + _ROWS_AT_ONCE)
+
+    def _pairs(self) -> Iterator[tuple[Any, Any]]:
+        is_scalar = self._form() == "scalar"
+        for keys, rows in self._blocks():
+            values = self._values_at(rows)
+            if is_scalar and not isinstance(values, list):
+                values = values.tolist()
+            samples: Iterable[Any] = (
+                values if isinstance(values, list) else samples_of(values, len(rows))
+            )
+            yield from zip(keys, samples, strict=True)
+
+    # --- writing ---
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Gives a key that is there another value, in one step also for readers and after a kill.
+
+        The old value's row stays on disk, unused, until `compact`; the key moves to the end of the
+        order.
+
+        Raises:
+            KeyError: For a key that is not there: `extend` adds it.
+            ValueError: For a value that does not fit those there are.
+            UnsupportedError: If it was opened to read.
+            OSError: If another process is writing, naming it.
+        """
+        self.update([(key, value)])
+
+    def update(self, items: Any) -> None:
+        """``self[key] = value`` for each item of a mapping or an iterable of pairs.
+
+        Raises:
+            KeyError: Naming keys that are not there; nothing is changed then.
+            ValueError, UnsupportedError, OSError: As assignment.
+        """
+        self._require_writer("update")
+        keys, values = _taken_apart(items)
+        for key in keys:
+            if key not in self:
+                raise KeyError(key, "extend() adds keys that are not there yet")
+        self._put(keys, values, "assign")
+
+    def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
+        """Adds keys, all of them in one step. The items are in memory meanwhile.
+
+        >>> with tenfold.MappedDict("words", "r+") as words:
+        ...     words.extend({"tree": torch.rand(300)})
+
+        Args:
+            items: A mapping or an iterable of pairs.
+            duplicates: ``"last"``: keys that are there already are assigned, and of pairs with one
+                key the last one counts.
+
+        Raises:
+            ValueError: For keys that are there, or come twice, naming them; for a key of another
+                type, naming both; for a value that does not fit. Nothing is added then.
+            UnsupportedError, OSError: As assignment.
+        """
+        self._require_writer("extend")
+        if duplicates not in ("error", "last"):
+            raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
+        keys, values = _taken_apart(items)
+        self._put(checked_keys(keys, self.key_type, 0), values, duplicates)
+
+    def _put(self, keys: list[Any], values: list[Any], kind: str) -> None:
+        if not keys:
+            return
+        if self._form() == "columns":
+            for i, value in enumerate(values):
+                if form_of(value) != "columns":
+                    name = type(value).__name__
+                    raise ValueError(f"item {i}: value: expected a dict of columns, found {name}")
+        else:
+            values = [{"value": value} for value in values]
+        size, columns, _ = Columns(self.schema).take(values)
+        self._write(keys, size, columns, kind)
+
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError(
+            "a mapped dictionary keeps its keys: expected lookups, assignment or extend(), found "
+            "del; build() another one without the key"
+        )
+
+    def compact(self, *, progress: Callback | bool | None = None) -> None:
+        """Writes the dictionary anew without the rows of values that were replaced, in one step.
+
+        Row numbers change. Who has the old one open keeps it.
+
+        Raises:
+            UnsupportedError: If it was opened to read.
+            OSError: If somebody else has it open for writing.
+        """
+        self._require_writer("compact")
+        with Shown(progress) as callback:
+            self._compact(callback)
+
+    def flush(self) -> None:
+        """Brings every value to the device: a power loss takes none of them any more."""
+        self._require_writer("flush")
+        self._flush()
+
+    def close(self) -> None:
+        """`flush`, and lets another process write. Reading goes on; twice is fine.
+
+        Without it what was written is there all the same, but not yet durable, and who writes next
+        makes the index anew.
+        """
+        self._close()
+
+    def refresh(self) -> Self:
+        """Sees the keys that others have added since; returns itself.
+
+        Values that others assign are seen without it.
+        """
+        self._refresh()
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _require_writer(self, what: str) -> None:
+        if self._mode != "r+":
+            raise UnsupportedError(
+                f'dictionary: {what}: expected one opened with mode "r+", found mode '
+                f'"{self._mode}"; MappedDict(path, mode="r+")'
+            )
+
+    # --- pickling ---
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._path, self._mode)
+
+
+def _taken_apart(items: Any) -> tuple[list[Any], list[Any]]:
+    """Keys and values of a mapping or pairs."""
+    pairs = list(items.items() if isinstance(items, Mapping) else items)
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(
+                f"item {number}: expected a pair of key and value, found {type(pair).__name__}"
+            )
+    return [key for key, _ in pairs], [value for _, value in pairs]
+
+
+class _Values(ValuesView):  # type: ignore[type-arg]
+    _mapping: MappedDict
+
+    def __iter__(self) -> Iterator[Any]:
+        for _, value in self._mapping._pairs():
+            yield value
+
+
+class _Items(ItemsView):  # type: ignore[type-arg]
+    _mapping: MappedDict
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return self._mapping._pairs()
+
+
+Mapping.register(MappedDict)

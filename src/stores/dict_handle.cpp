@@ -1,0 +1,251 @@
+#include "stores/dict_handle.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold {
+namespace {
+
+/// Keys that a message names.
+constexpr std::size_t kMostNamed = 5;
+
+/// The first keys that `is_wrong` says so of, by their numbers; empty if there are none.
+template <class IsWrong>
+std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
+  std::string text;
+  std::size_t count = 0;
+  std::visit(
+      [&](const auto& some) {
+        for (std::size_t i = 0; i < some.size(); ++i) {
+          if (!is_wrong(i) || ++count > kMostNamed) continue;
+          text += (text.empty() ? "" : ", ") + shown_key(some[i]);
+        }
+      },
+      keys);
+  return count > kMostNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
+}
+
+/// Which keys came earlier in the same call.
+std::vector<bool> repeated_keys(const DictKeys& keys) {
+  std::vector<bool> repeated;
+  std::visit(
+      [&]<class Key>(const std::span<const Key>& some) {
+        std::unordered_set<Key> seen;
+        for (const Key& key : some) repeated.push_back(!seen.insert(key).second);
+      },
+      keys);
+  return repeated;
+}
+
+}  // namespace
+
+DictHandle::DictHandle(const Path& path, Mode mode)
+    : path_(std::filesystem::absolute(path)), mode_(mode), dataset_(path, mode) {
+  state_ = open_state();
+  value_schema_ = state_->values->schema;
+}
+
+DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) {
+  state_ = open_state();
+  value_schema_ = state_->values->schema;
+}
+
+/// Without close() all that was written is there, only not yet on the device.
+DictHandle::~DictHandle() = default;
+
+/// Rows and index belong together; somebody may be adding rows just now.
+std::shared_ptr<const DictState> DictHandle::open_state() {
+  constexpr int kMostTries = 100;
+  auto state = dict_state_of(dataset_.state());
+  for (int i = 0; i < kMostTries && !is_trusted(*state) && path_; ++i) {
+    const std::int64_t num_rows = state->keys.num_rows;
+    const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
+    dataset_.refresh();
+    state = dict_state_of(dataset_.state());
+    if (state->keys.num_rows == num_rows && !was_replaced) break;
+  }
+  if (!is_trusted(*state)) make_index_in_memory(*state);
+  return state;
+}
+
+std::shared_ptr<const DictState> DictHandle::known_state() const {
+  const Lock lock(mutex_);
+  return state_;
+}
+
+std::shared_ptr<const DictState> DictHandle::state() {
+  const Lock lock(mutex_);
+  if (is_behind_) {
+    state_ = open_state();
+    is_behind_ = false;
+  }
+  return state_;
+}
+
+Dataset DictHandle::dataset() const {
+  const Lock lock(mutex_);
+  return dataset_;
+}
+
+void DictHandle::refresh() {
+  if (!path_) return;
+  const Lock lock(mutex_);
+  dataset_.refresh();
+  state_ = open_state();
+  is_behind_ = false;
+}
+
+std::shared_ptr<const DictState> DictHandle::newer_than(
+    const std::shared_ptr<const DictState>& old) {
+  const Lock lock(mutex_);
+  if (state_ != old) return state_;
+  const bool was_replaced = old->index->word(DictWord::writer) == kDictReplaced;
+  if (!path_ || (!was_replaced && !has_newer_rows(*old))) return nullptr;
+  dataset_.refresh();
+  state_ = open_state();
+  is_behind_ = false;
+  return state_;
+}
+
+// --- what is not in memory ---
+
+/// A look whether all is in memory takes longer than a batch, so it is taken when a state is new,
+/// and when a batch was slow.
+std::shared_ptr<DictPaging> DictHandle::paging() {
+  const Lock lock(mutex_);
+  if (!paging_ || paging_->state() != state_) paging_ = std::make_shared<DictPaging>(state_);
+  return paging_;
+}
+
+void DictHandle::note_time(std::chrono::steady_clock::time_point begin, std::size_t num_keys) {
+  constexpr std::chrono::nanoseconds kSlowKey{4000};
+  const auto took = std::chrono::steady_clock::now() - begin;
+  if (took < kSlowKey * static_cast<std::int64_t>(num_keys)) return;
+  const Lock lock(mutex_);
+  if (paging_ && !paging_->is_needed()) paging_ = nullptr;
+}
+
+FoundRows DictHandle::find_many(const DictKeys& keys) {
+  constexpr std::size_t kFewKeys = 16;
+  const std::size_t count = std::visit([](const auto& some) { return some.size(); }, keys);
+  if (count < kFewKeys) return find(keys, count);
+  const auto paging = this->paging();
+  if (paging->is_needed()) paging->ask(keys);
+  const auto begin = std::chrono::steady_clock::now();
+  FoundRows found = find(keys, count);
+  note_time(begin, count);
+  return found;
+}
+
+// --- writing ---
+
+const Path& DictHandle::require_writable(const char* what) const {
+  const auto refuse = [&](const std::string& text) {
+    throw Error(ErrorCode::unsupported, state_->keys.where + ": " + what + ": " + text);
+  };
+  if (!path_ || mode_ != Mode::write_through) {
+    refuse("expected a dictionary opened with mode \"r+\", found one opened to read");
+  }
+  if (is_closed_) refuse("it was closed: open it again");
+  if (state_->place.root == nullptr) {
+    refuse(
+        "keys cannot be added in this format: expected a folder, found one file; convert() it "
+        "to a folder");
+  }
+  return *path_;
+}
+
+DictWriter& DictHandle::writer(const char* what) {
+  const Path& path = require_writable(what);
+  if (!writer_) {
+    writer_ = std::make_unique<DictWriter>(path, dataset_);
+    // What others wrote last, and an index that may have been mended.
+    is_behind_ = true;
+  }
+  return *writer_;
+}
+
+void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
+  const Lock lock(mutex_);
+  DictWriter& to = writer(kind == Write::assign ? "assign" : "extend");
+  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
+  const std::string& where = state_->keys.where;
+  const auto refuse = [&](ErrorCode code, const std::string& what) {
+    throw Error(code, where + ": " + what);
+  };
+  if (is_text != state_->keys.is_text()) {
+    refuse(ErrorCode::invalid_argument, "keys: expected " + std::string(name(state_->keys.type)) +
+                                            ", found " + (is_text ? "text" : "int64"));
+  }
+  const std::vector<std::int64_t> rows = to.find(keys);
+  if (values.num_rows() != static_cast<std::int64_t>(rows.size())) {
+    refuse(ErrorCode::invalid_argument, "values: expected a row for each of " +
+                                            std::to_string(rows.size()) + " keys, found " +
+                                            std::to_string(values.num_rows()));
+  }
+  if (kind == Write::assign) {
+    const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
+    if (!missing.empty()) {
+      refuse(ErrorCode::key_not_found,
+             "no key " + missing + "; extend() adds keys that are not there yet");
+    }
+  }
+  if (kind == Write::extend) {
+    const std::string there = named_keys(keys, [&](std::size_t i) { return rows[i] >= 0; });
+    if (!there.empty()) {
+      refuse(ErrorCode::invalid_argument, "key " + there + ": expected keys that are not there " +
+                                              "yet, found them; duplicates=\"last\" assigns them");
+    }
+    const std::vector<bool> repeated = repeated_keys(keys);
+    const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
+    if (!twice.empty()) {
+      refuse(ErrorCode::invalid_argument, "key " + twice + ": expected every key once, found it " +
+                                              "twice; duplicates=\"last\" keeps the last");
+    }
+  }
+  to.write(keys, rows, values);
+  is_behind_ = true;
+}
+
+void DictHandle::flush() {
+  const Lock lock(mutex_);
+  writer("flush").flush();
+}
+
+void DictHandle::close() {
+  const Lock lock(mutex_);
+  if (is_closed_ || !path_ || mode_ != Mode::write_through) return;
+  if (writer_) writer_->close();
+  writer_ = nullptr;
+  dataset_.close();
+  is_closed_ = true;
+  is_behind_ = true;
+}
+
+void DictHandle::replace(const std::function<void(const DictState& source)>& replace) {
+  const Lock lock(mutex_);
+  const Path path = require_writable("compact");
+  writer("compact").close();
+  writer_ = nullptr;
+  // What is open for writing cannot be replaced, so it is open for reading only meanwhile.
+  dataset_ = Dataset(path);
+  state_ = open_state();
+  const auto source = state_;
+  const auto reopen = [&] {
+    dataset_ = Dataset(path, mode_);
+    state_ = open_state();
+    is_behind_ = false;
+  };
+  try {
+    replace(*source);
+  } catch (...) {
+    reopen();
+    throw;
+  }
+  reopen();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/mapped_dict.hpp>
+
+#include "stores/dict_paging.hpp"
+#include "stores/dict_state.hpp"
+#include "stores/dict_writer.hpp"
+
+namespace tenfold {
+
+/// Rows of keys, and the state that they are rows of.
+struct FoundRows {
+  std::shared_ptr<const DictState> state;
+  std::vector<std::int64_t> rows;
+};
+
+/// What a MappedDict is a handle of: what was opened, as it is now.
+///
+/// Thread safety: all members may be called from any thread.
+class DictHandle {
+ public:
+  DictHandle(const Path& path, Mode mode);
+  explicit DictHandle(TensorDict tree);
+  DictHandle(const DictHandle&) = delete;
+  DictHandle& operator=(const DictHandle&) = delete;
+  ~DictHandle();
+
+  /// With all that this handle has written.
+  std::shared_ptr<const DictState> state();
+  Dataset dataset() const;
+  const Schema& value_schema() const noexcept { return value_schema_; }
+  /// Looks keys up, in a newer state where a slot names rows that this one does not know.
+  template <class Keys>
+  FoundRows find(const Keys& keys, std::size_t count);
+  /// The same for many keys; what of them is not in memory is read side by side.
+  FoundRows find_many(const DictKeys& keys);
+  void refresh();
+
+  /// What it says of a key decides what becomes of it.
+  enum class Write : std::uint8_t {
+    assign,  ///< only keys that are there
+    extend,  ///< only keys that are not there, each once
+    put,     ///< both
+  };
+  void write(const DictKeys& keys, const Batch& values, Write kind);
+  void flush();
+  void close();
+  /// Lets go of the folder while `replace` writes another dictionary in its place. It throws if
+  /// rows were added since `source` was read.
+  void replace(const std::function<void(const DictState& source)>& replace);
+
+ private:
+  using Lock = std::lock_guard<std::mutex>;
+
+  /// Of some moment: slots that name newer rows tell of those.
+  std::shared_ptr<const DictState> known_state() const;
+  std::shared_ptr<const DictState> open_state();
+  const Path& require_writable(const char* what) const;
+  DictWriter& writer(const char* what);
+  std::shared_ptr<DictPaging> paging();
+  void note_time(std::chrono::steady_clock::time_point begin, std::size_t num_keys);
+  /// Another state than `old`, if there is one.
+  std::shared_ptr<const DictState> newer_than(const std::shared_ptr<const DictState>& old);
+
+  std::optional<Path> path_;
+  Mode mode_ = Mode::read;
+  Schema value_schema_;       ///< stays the same
+  mutable std::mutex mutex_;  ///< guards what follows
+  Dataset dataset_;
+  std::unique_ptr<DictWriter> writer_;
+  std::shared_ptr<const DictState> state_;
+  std::shared_ptr<DictPaging> paging_;  ///< of a state that was looked at
+  bool is_behind_ = false;              ///< this handle has added rows since
+  bool is_closed_ = false;
+};
+
+template <class Keys>
+FoundRows DictHandle::find(const Keys& keys, std::size_t count) {
+  FoundRows found{known_state(), std::vector<std::int64_t>(count)};
+  while (true) {
+    const bool was_replaced = found.state->index->word(DictWord::writer) == kDictReplaced;
+    const DictLookup lookup = find_rows(*found.state, keys, found.rows);
+    if (!was_replaced && !lookup.saw_newer) return found;
+    auto newer = newer_than(found.state);
+    if (newer == nullptr) return found;
+    found.state = std::move(newer);
+  }
+}
+
+}  // namespace tenfold

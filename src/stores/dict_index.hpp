@@ -1,0 +1,157 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <tenfold/buffer.hpp>
+
+namespace tenfold {
+
+/// The index of a MappedDict: an unbatched int64 tensor [num_buckets + 1, 8], which finds the row
+/// of a key in one cache line, nearly always.
+///
+/// A row is a bucket of eight slots, a slot 0 (free) or 40 bits of row + 1 below 24 bits of the
+/// key's hash. A key belongs into the bucket that the high half of `hash * num_home` names, or into
+/// the next ones while those are full: linear probing (Knuth, The Art of Computer Programming, vol.
+/// 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better Than Bloom" (Fan
+/// et al., 2014) and Abseil's Swiss tables. Behind the `num_home` buckets lie kTailBuckets more, so
+/// that nothing wraps around. The hash is XXH3 with a seed of the file's own: nobody can choose
+/// keys that collide in advance.
+///
+/// The last row is the header, whose words are named below. A slot may name rows that are not
+/// committed yet; whoever reads ignores those, and always compares the stored key itself.
+inline constexpr std::size_t kDictSlots = 8;
+inline constexpr std::size_t kDictBucketBytes = kDictSlots * sizeof(std::uint64_t);
+/// No key is further from home than so many buckets.
+inline constexpr std::uint64_t kDictTailBuckets = 64;
+inline constexpr unsigned kDictRowBits = 40;
+inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
+/// Slots that are taken when an index is made: what is built once is small, what grows has room.
+inline constexpr double kDictBuiltLoad = 0.85;
+inline constexpr double kDictGrownLoad = 0.6;
+inline constexpr double kDictMaxLoad = 0.92;
+
+/// Words of the header.
+enum class DictWord : std::uint8_t {
+  seed,  ///< of the hash
+  /// 0: whole and on the device. Otherwise the hash of the boot in which slots were changed last,
+  /// without close(); or kDictReplaced.
+  writer,
+  /// When there are so many rows, the index knows them all and `dead_a` of them are the earlier
+  /// ones of keys that were assigned anew.
+  num_rows_a,
+  dead_a,
+  num_rows_b,  ///< the same: one of the pairs is of the rows there are, one of those to come
+  dead_b,
+  num_home,
+  checksum,  ///< XXH3 of seed and num_home, which never change
+};
+/// In the header of an index whose place another one has taken: open it again.
+inline constexpr std::uint64_t kDictReplaced = ~std::uint64_t{0};
+/// In num_rows_a: nobody has written this pair.
+inline constexpr std::uint64_t kDictNever = ~std::uint64_t{0};
+
+using DictBucket = std::span<std::uint64_t, kDictSlots>;
+
+/// The home buckets for so many keys at that load. Throws Error(invalid_argument) for too many.
+std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load);
+/// The last row of an index.
+void write_dict_header(DictBucket header, std::uint64_t seed, std::uint64_t num_home,
+                       std::uint64_t num_rows, std::uint64_t num_dead);
+/// A number that no other index has.
+std::uint64_t random_dict_seed();
+/// Never 0 nor kDictReplaced.
+std::uint64_t dict_boot();
+
+inline std::uint64_t dict_slot(std::uint64_t hash, std::uint64_t row) {
+  return (hash << kDictRowBits) | (row + 1);
+}
+/// The row that a slot, which is not 0, names. Of a damaged one it may be any number.
+inline std::uint64_t dict_row(std::uint64_t slot) {
+  return (slot & ((std::uint64_t{1} << kDictRowBits) - 1)) - 1;
+}
+inline std::uint64_t dict_home(std::uint64_t hash, std::uint64_t num_home) {
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(hash) * num_home) >> 64U);
+}
+
+/// An index in memory or mapped, its size checked. Reading a slot is always safe; what it says is
+/// to be compared with the key that is stored.
+///
+/// Thread safety: any number of readers, one writer, also of several processes.
+class DictIndex {
+ public:
+  /// Throws Error(corrupt), naming `where`, unless size and header belong together.
+  DictIndex(Buffer bytes, std::string where);
+
+  std::uint64_t seed() const noexcept { return seed_; }
+  std::uint64_t num_home() const noexcept { return num_home_; }
+  std::uint64_t num_slots() const noexcept { return num_home_ * kDictSlots; }
+  std::span<std::byte> bytes() const noexcept { return bytes_.bytes(); }
+  const Buffer& buffer() const noexcept { return bytes_; }
+  std::span<const std::byte> header_bytes() const noexcept {
+    return bytes_.bytes().last(kDictBucketBytes);
+  }
+
+  std::uint64_t word(DictWord which) const noexcept {
+    return load(buckets() * kDictSlots + static_cast<std::size_t>(which));
+  }
+  /// True if slots were made for exactly so many rows, beside those of rows to come.
+  bool knows(std::uint64_t num_rows) const noexcept;
+  /// How many of `num_rows` rows, which it knows, are of no use any more.
+  std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
+
+  /// Where the search for a key stands: first in its home.
+  struct Cursor {
+    std::uint64_t fingerprint;  ///< as in a slot, its row bits 0
+    std::uint64_t bucket;
+    std::uint64_t matches;  ///< bit k: slot k of the bucket is still to be looked at
+    std::uint64_t last;     ///< the last bucket to be looked at
+  };
+  void prefetch(std::uint64_t hash) const noexcept {
+    __builtin_prefetch(slots_ + dict_home(hash, num_home_) * kDictSlots);
+  }
+  std::span<const std::byte> home_bytes(std::uint64_t hash) const noexcept {
+    return bytes().subspan(static_cast<std::size_t>(dict_home(hash, num_home_)) * kDictBucketBytes,
+                           kDictBucketBytes);
+  }
+  Cursor find(std::uint64_t hash) const noexcept;
+  /// The next row whose key may be the one that is looked for, or nothing.
+  std::optional<std::uint64_t> next(Cursor& cursor) const noexcept;
+  /// The position of the slot that next() has returned last.
+  static std::uint64_t position(const Cursor& cursor, std::uint64_t slot_in_bucket) noexcept {
+    return cursor.bucket * kDictSlots + slot_in_bucket;
+  }
+
+  std::uint64_t load(std::uint64_t position) const noexcept {
+    return __atomic_load_n(slots_ + position, __ATOMIC_ACQUIRE);
+  }
+  std::uint64_t num_positions() const noexcept { return buckets() * kDictSlots; }
+
+  // For the one writer, over memory that can be written.
+
+  void store(std::uint64_t position, std::uint64_t slot) noexcept {
+    __atomic_store_n(slots_ + position, slot, __ATOMIC_RELEASE);
+  }
+  void set_word(DictWord which, std::uint64_t value) noexcept {
+    store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
+  }
+  /// Where a key of that hash can be put, or nothing: the index is too full there.
+  std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
+  /// Where the slot of a key of that hash and row is, or nothing.
+  std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
+
+ private:
+  std::uint64_t buckets() const noexcept { return num_home_ + kDictTailBuckets; }
+  void look_into(Cursor& cursor) const noexcept;
+
+  Buffer bytes_;
+  std::uint64_t* slots_;
+  std::uint64_t seed_;
+  std::uint64_t num_home_;
+};
+
+}  // namespace tenfold

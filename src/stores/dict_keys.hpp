@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <tenfold/mapped_dict.hpp>
+
+#include "base/checksum.hpp"
+#include "stores/table.hpp"
+
+namespace tenfold {
+
+inline std::uint64_t dict_hash(std::string_view key, std::uint64_t seed) noexcept {
+  return base::xxh3_seeded(std::as_bytes(std::span(key)), seed);
+}
+inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
+  return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
+}
+
+/// The keys of all rows, mapped. They live as long as what they were made of.
+struct StoredKeys {
+  DictKeyType type = DictKeyType::string;
+  const std::byte* values = nullptr;  ///< text: the bytes of all; int64: the numbers
+  std::uint64_t num_bytes = 0;
+  const std::int64_t* ends = nullptr;  ///< of text: int64 [num_rows]
+  std::int64_t num_rows = 0;
+  std::string where;
+
+  /// Of a column of text, bytes or int64. Throws Error(invalid_argument) for another one.
+  static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
+                       std::string where);
+
+  bool is_text() const noexcept { return type != DictKeyType::int64; }
+  std::int64_t number(std::int64_t row) const noexcept {
+    std::int64_t key = 0;
+    std::memcpy(&key, values + row * 8, sizeof key);
+    return key;
+  }
+  /// Throws Error(corrupt) for ends that do not rise within the bytes.
+  std::string_view text(std::int64_t row) const {
+    const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
+    const std::int64_t end = ends[row];
+    if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > num_bytes) fail(row);
+    return {reinterpret_cast<const char*>(values) + begin, static_cast<std::size_t>(end - begin)};
+  }
+  bool is(std::int64_t row, std::string_view key) const { return text(row) == key; }
+  bool is(std::int64_t row, std::int64_t key) const noexcept { return number(row) == key; }
+  bool same(std::int64_t a, std::int64_t b) const {
+    return is_text() ? text(a) == text(b) : number(a) == number(b);
+  }
+  std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
+    return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
+  }
+  /// For messages: "house", 7, bytes.
+  std::string shown(std::int64_t row) const;
+
+ private:
+  [[noreturn]] void fail(std::int64_t row) const;
+};
+
+std::string shown_key(std::string_view key);
+std::string shown_key(std::int64_t key);
+
+}  // namespace tenfold

@@ -1,0 +1,272 @@
+#include "stores/dict_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "formats/commit.hpp"
+#include "formats/memmap_checksums.hpp"
+#include "formats/memmap_growing_sums.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_meta_lengths.hpp"
+#include "os/mapping.hpp"
+#include "stores/dict_builder.hpp"
+
+namespace tenfold {
+namespace {
+
+std::size_t count_of(const DictKeys& keys) {
+  return std::visit([](const auto& some) { return some.size(); }, keys);
+}
+
+}  // namespace
+
+/// What becomes of the index when rows are added.
+struct DictWriter::Change {
+  struct Row {
+    std::uint64_t hash;
+    std::uint64_t row;
+    std::int64_t old_row;  ///< -1: of a new key
+  };
+  std::vector<Row> rows;       ///< of the last row of each key
+  std::uint64_t num_new = 0;   ///< keys that are not there yet
+  std::uint64_t num_dead = 0;  ///< rows that are of no use afterwards, more than before
+
+  template <class Key>
+  Change(std::span<const Key> keys, std::span<const std::int64_t> old_rows, std::uint64_t first_row,
+         std::uint64_t seed) {
+    std::unordered_map<Key, std::size_t> last;
+    last.reserve(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
+    num_dead = keys.size() - last.size();
+    rows.reserve(last.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (last.size() < keys.size() && last[keys[i]] != i) continue;
+      rows.push_back({dict_hash(keys[i], seed), first_row + i, old_rows[i]});
+      ++(old_rows[i] < 0 ? num_new : num_dead);
+    }
+  }
+};
+
+DictWriter::DictWriter(Path path, Dataset dataset)
+    : path_(std::move(path)), dataset_(std::move(dataset)), root_(os::Directory::open(path_)) {
+  // No row: this takes the lock and what appending needs.
+  dataset_.append(dataset_.rows(0, 0));
+  num_rows_ = static_cast<std::uint64_t>(dataset_.size());
+  open_index();
+  num_dead_ = index_->num_dead(num_rows_);
+  if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
+  // Somebody was killed: what it had put into the index may be half of it.
+  drop_checksums();
+  is_begun_ = true;
+  rebuild(kDictBuiltLoad, 0);
+}
+
+const DictState& DictWriter::state() {
+  if (!is_behind_) return *state_;
+  state_ = dict_state_of(dataset_.state());
+  is_behind_ = false;
+  return *state_;
+}
+
+std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
+  std::vector<std::int64_t> rows(count_of(keys));
+  // A state costs a little to make: the one before serves as long as it knows the rows.
+  if (find_rows(*state_, keys, rows).saw_newer && is_behind_) find_rows(state(), keys, rows);
+  return rows;
+}
+
+Path DictWriter::values_folder() const { return path_ / memmap_folder::kValuesName; }
+
+void DictWriter::open_index() {
+  const os::Directory values =
+      os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
+  const os::File file = os::File::open_read_write_at(values, state().place.file);
+  index_ = std::make_unique<DictIndex>(
+      os::map_file(file, 0, file.size_bytes(), os::MapKind::shared_write), path_.string());
+}
+
+/// Before the first slot is changed, the header says so on the device: whoever finds that after the
+/// system went down trusts the rows alone.
+void DictWriter::begin() {
+  if (is_begun_) return;
+  drop_checksums();
+  index_->set_word(DictWord::writer, dict_boot());
+  os::sync_mapping(index_->buffer());
+  is_begun_ = true;
+}
+
+void DictWriter::drop_checksums() {
+  memmap_folder::ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) return;
+  std::vector<ChecksumLine> lines = edit.lines();
+  const std::string folder = std::string(memmap_folder::kValuesName) + "/";
+  const std::array<std::string, 2> changed = {folder + state().place.file,
+                                              folder + std::string(memmap_folder::kMetaName)};
+  const auto count = std::erase_if(
+      lines, [&](const ChecksumLine& line) { return std::ranges::count(changed, line.path) > 0; });
+  if (count > 0) edit.publish(lines);
+}
+
+void DictWriter::add_checksums() {
+  memmap_folder::ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) return;
+  std::vector<ChecksumLine> lines = edit.lines();
+  const os::Directory values =
+      os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
+  for (const std::string& name : {state().place.file, std::string(memmap_folder::kMetaName)}) {
+    const std::string path = std::string(memmap_folder::kValuesName) + "/" + name;
+    std::erase_if(lines, [&](const ChecksumLine& line) { return line.path == path; });
+    memmap_folder::add_lines_of(os::File::open_read_at(values, name), path, lines);
+  }
+  edit.publish(lines);
+}
+
+/// Makes an index of the rows that are committed, in the place of the one that is there: by one
+/// step, and whoever has mapped the old one is told in its header.
+void DictWriter::rebuild(double load, std::uint64_t room) {
+  const DictState& now = state();
+  const Path file = values_folder() / now.place.file;
+  FileReplacement replacement(file);
+  std::uint64_t size_bytes = 0;
+  const DictBuildOptions options{.duplicates = DuplicateKeys::last, .load = load, .room = room};
+  num_dead_ = build_dict_index(now.keys, options, [&](std::uint64_t offset_bytes, auto bytes) {
+    replacement.file().write_at(offset_bytes, bytes);
+    size_bytes = offset_bytes + bytes.size();
+  });
+  const std::uint64_t boot = dict_boot();
+  const std::uint64_t word_at =
+      size_bytes - kDictBucketBytes + static_cast<std::uint64_t>(DictWord::writer) * sizeof boot;
+  replacement.file().write_at(word_at, std::as_bytes(std::span(&boot, 1)));
+  replacement.publish(true);
+  index_->set_word(DictWord::writer, kDictReplaced);
+  const memmap_folder::LeafLength length{now.place.leaf, size_bytes / kDictBucketBytes};
+  memmap_folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
+  is_behind_ = true;
+  open_index();
+}
+
+/// Puts in the slots of new keys; false, with none of them there, if there is no room.
+bool DictWriter::insert(const Change& change) {
+  const std::uint64_t taken = num_rows_ - num_dead_ + change.num_new;
+  if (static_cast<double>(taken) > kDictMaxLoad * static_cast<double>(index_->num_slots())) {
+    return false;
+  }
+  for (const Change::Row& row : change.rows) {
+    if (row.old_row >= 0) continue;
+    const auto position = index_->free_position(row.hash);
+    if (!position) {
+      take_back();
+      return false;
+    }
+    index_->store(*position, dict_slot(row.hash, row.row));
+    inserted_.push_back(*position);
+  }
+  return true;
+}
+
+void DictWriter::take_back() {
+  // The last first: a search ends at the first bucket with room.
+  for (auto position = inserted_.rbegin(); position != inserted_.rend(); ++position) {
+    index_->store(*position, 0);
+  }
+  inserted_.clear();
+}
+
+/// Counts once there are `num_rows` rows: the commit makes both true at once.
+void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
+  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // the pair that is free
+  const DictWord counted = is_a ? DictWord::num_rows_a : DictWord::num_rows_b;
+  index_->set_word(counted, kDictNever);
+  index_->set_word(is_a ? DictWord::dead_a : DictWord::dead_b, num_dead);
+  index_->set_word(counted, num_rows);
+}
+
+Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
+  BatchColumn column;
+  column.column = *dataset_.schema().find(kDictKeyColumn);
+  if (const auto* ints = std::get_if<0>(&keys)) {
+    column.values = Tensor::from(*ints);
+  } else {
+    std::string text;
+    std::vector<std::int64_t> offsets = {0};
+    for (const std::string_view key : std::get<1>(keys)) {
+      text += key;
+      offsets.push_back(static_cast<std::int64_t>(text.size()));
+    }
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+    column.values = Tensor::from(std::span<const std::uint8_t>(bytes, text.size()));
+    column.offsets = Tensor::from(std::span<const std::int64_t>(offsets));
+  }
+  std::vector<BatchColumn> columns = values.columns();
+  columns.push_back(std::move(column));
+  return {values.num_rows(), std::move(columns)};
+}
+
+void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_rows,
+                       const Batch& values) {
+  const std::size_t count = count_of(keys);
+  if (count == 0) return;
+  const Batch rows = with_keys(keys, values);
+  if (num_rows_ + count > kDictMaxRows) {
+    throw Error(ErrorCode::invalid_argument, path_.string() + ": expected at most " +
+                                                 std::to_string(kDictMaxRows) + " rows, found " +
+                                                 std::to_string(num_rows_ + count));
+  }
+  begin();
+  const auto change_of = [&] {
+    return std::visit(
+        [&](const auto& some) { return Change(some, old_rows, num_rows_, index_->seed()); }, keys);
+  };
+  Change change = change_of();
+  if (!insert(change)) {
+    rebuild(kDictGrownLoad, change.num_new);
+    change = change_of();
+    if (!insert(change)) {
+      throw Error(ErrorCode::unsupported,
+                  path_.string() +
+                      ": index of the keys: expected keys whose hashes differ, found "
+                      "too many that are the same");
+    }
+  }
+  set_dead(num_dead_ + change.num_dead, num_rows_ + count);
+  try {
+    dataset_.append(rows);
+  } catch (...) {
+    take_back();
+    set_dead(num_dead_, kDictNever);
+    throw;
+  }
+  inserted_.clear();
+  num_rows_ += count;
+  num_dead_ += change.num_dead;
+  is_behind_ = true;
+  for (const Change::Row& row : change.rows) {
+    if (row.old_row < 0) continue;
+    const auto position = index_->position_of(row.hash, static_cast<std::uint64_t>(row.old_row));
+    if (position) index_->store(*position, dict_slot(row.hash, row.row));
+  }
+}
+
+void DictWriter::flush() {
+  os::sync_mapping(index_->buffer());
+  dataset_.flush();
+}
+
+void DictWriter::close() {
+  if (!is_begun_) return dataset_.close();
+  // The rows first: slots name only what is there.
+  flush();
+  index_->set_word(DictWord::writer, 0);
+  os::sync_mapping(index_->buffer());
+  is_begun_ = false;
+  add_checksums();
+  dataset_.close();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,142 @@
+"""What becomes a dictionary, and what is refused before anything is there."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+
+build = tenfold.MappedDict.build
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([("a", 1), (2, 2)], "item 1: key 2: expected str, as the first key is, found int"),
+        ([(1, 1), ("a", 2)], "item 1: key 'a': expected int, as the first key is, found str"),
+        ([(b"a", 1), ("a", 2)], "item 1: key 'a': expected bytes, as the first key is, found str"),
+        ([(1, 1), (True, 2)], "item 1: key: expected str, bytes or int, found bool True"),
+        ([(True, 1)], "item 0: key: expected str, bytes or int, found bool True"),
+        ([(1.5, 1)], "item 0: key: expected str, bytes or int, found float 1.5"),
+        ([(float("nan"), 1)], "found float nan"),
+        ([(None, 1)], "found NoneType None"),
+        ([(2**63, 1)], "expected an int of 64 bits"),
+        ([("a", 1), ("b", 2), ("a", 3)], 'key "a": expected every key once, found it in rows 0 a'),
+        ([("a", None)], "item 0: value: .* found None"),
+        ([("a", 1), ("b", None)], "item 1: value: expected int, as the first value is, found None"),
+        ([("a", 1), ("b", "x")], "item 1: value: expected int, as the first value is, found str"),
+        ([("a", {"x": 1}), ("b", 2)], "item 1: value: expected a dict"),
+        ([("a", torch.ones(2)), ("b", {"x": 1})], "item 1: value: expected a tensor"),
+        ([("a", 2**53 + 1), ("b", 0.5)], "float64 holds exactly"),
+        ([("a", 2**70)], "int64 holds exactly"),
+        ([("a", {"key": 1})], 'entry "key": expected another name'),
+        ([("a",)], "item 0: expected a pair"),
+        ([3], "item 0: expected a pair"),
+        ([("a", 1), 3], "item 1: expected a pair"),
+        ([("\ud800", 1)], "surrogate"),
+    ],
+)
+def test_refuses(tmp_path, items, message):
+    with pytest.raises(ValueError, match=message):
+        build(items, tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_keys_that_no_dict_could_have(tmp_path):
+    with pytest.raises(TypeError, match="unhashable"):
+        build([([1], 2)], tmp_path / "d")
+    with pytest.raises(TypeError, match="unhashable"):
+        build([("a", 2), (["b"], 2)], tmp_path / "d")
+
+
+def test_an_error_on_the_way_leaves_nothing(tmp_path):
+    def pairs():
+        for i in range(10_000):
+            yield f"k{i}", torch.zeros(3)
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        build(pairs(), tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_last_of_a_key(tmp_path):
+    pairs = [(f"k{i % 100}", i) for i in range(1000)]
+    d = build(pairs, tmp_path / "d", duplicates="last")
+    assert dict(d.items()) == dict(pairs)
+    assert len(d) == 100
+    assert len(d.dataset) == 100
+    assert [row["value"].item() for row in d.dataset] == list(range(900, 1000))
+    assert tenfold.verify(tmp_path / "d").ok
+    with pytest.raises(ValueError, match='expected "error" or "last"'):
+        build(pairs, tmp_path / "d", duplicates="first")
+
+
+def test_replaces_a_dictionary_and_nothing_else(tmp_path):
+    old = build({"a": 1}, tmp_path / "d")
+    build({"b": 2}, tmp_path / "d")
+    assert old["a"] == 1
+    assert list(tenfold.MappedDict(tmp_path / "d")) == ["b"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(OSError, match=r"notes\.txt"):
+        build({"a": 1}, tmp_path / "mine")
+
+
+def test_takes_the_keys_of_other_libraries(tmp_path):
+    d = build({np.str_("a"): 1, np.str_("b"): 2}, tmp_path / "s")
+    assert d["b"] == 2
+    d = build(zip(np.arange(5), np.arange(10.0).reshape(5, 2), strict=True), tmp_path / "i")
+    assert d.key_type is int
+    assert d[4].tolist() == [8.0, 9.0]
+    assert d[4].dtype == torch.float64
+    d = build(collections.OrderedDict(a=1), tmp_path / "o")
+    assert d["a"] == 1
+
+
+def test_numbers_of_both_kinds(tmp_path):
+    d = build({"a": 1, "b": 2.5}, tmp_path / "d")
+    assert dict(d.items()) == {"a": 1.0, "b": 2.5}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool, torch.complex64])
+def test_keeps_dtypes(tmp_path, dtype):
+    values = {i: torch.tensor([1, 0, 1]).to(dtype) for i in range(3)}
+    d = build(values, tmp_path / "d")
+    assert d[1].dtype == dtype
+    assert torch.equal(d[1], values[1])
+
+
+def test_tensors_of_unequal_length(tmp_path):
+    d = build({i: torch.arange(i) for i in range(5)}, tmp_path / "d")
+    assert d[4].tolist() == [0, 1, 2, 3]
+    values, _ = d.get_many([3, 99, 1])
+    assert [len(part) for part in values.unbind()] == [3, 0, 1]
+
+
+def test_holds_nothing(tmp_path):
+    d = build({}, tmp_path / "d")
+    assert len(d) == 0
+    assert list(d.items()) == []
+    assert "a" not in d
+    _values, found = d.get_many(["a"])
+    assert found.tolist() == [False]
+
+
+def test_reports_progress(tmp_path):
+    seen = []
+    items = ((i, torch.zeros(64)) for i in range(200_000))
+    build(items, tmp_path / "d", progress=lambda done, total, what: seen.append(what))
+    assert "ingest" in seen
+
+
+def test_what_is_no_dictionary(tmp_path):
+    tenfold.ingest([{"a": 1}], tmp_path / "t")
+    with pytest.raises(ValueError, match="expected a dictionary, found a data set without"):
+        tenfold.MappedDict(tmp_path / "t")
+    with pytest.raises(FileNotFoundError):
+        tenfold.MappedDict(tmp_path / "nothing")

@@ -1,0 +1,267 @@
+"""Keys of every type find their values, and nothing else does."""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+
+
+@pytest.fixture
+def words(tmp_path):
+    items = {f"word {i}": torch.full((4,), float(i)) for i in range(1000)}
+    return tenfold.MappedDict.build(items, tmp_path / "d")
+
+
+def test_gives_back_tensors(words):
+    assert len(words) == 1000
+    assert torch.equal(words["word 7"], torch.full((4,), 7.0))
+    assert words["word 7"].dtype == torch.float32
+    assert "word 7" in words
+    assert "word 1000" not in words
+    assert words.get("nobody") is None
+    assert words.get("nobody", 3) == 3
+    with pytest.raises(KeyError, match=r"^'nobody'$"):
+        words["nobody"]
+
+
+def test_a_value_is_a_copy(words):
+    words["word 7"][:] = 0
+    assert words["word 7"][0] == 7.0
+
+
+def test_many_keys(words):
+    values, found = words.get_many(["word 5", "x", "word 0", "word 5"])
+    assert values[:, 0].tolist() == [5.0, 0.0, 0.0, 5.0]
+    assert found.tolist() == [True, False, True, True]
+    assert words.rows(["word 5", "x", 3, None]).tolist() == [5, -1, -1, -1]
+    values, found = words.get_many([])
+    assert values.shape == (0, 4)
+    assert found.shape == (0,)
+    values, found = words.get_many(f"word {i}" for i in range(1000))
+    assert values[:, 1].tolist() == list(range(1000))
+
+
+def test_missing_keys_are_named(words):
+    with pytest.raises(KeyError, match="'x'"):
+        words.get_many(["word 1", "x"], missing="raise")
+    with pytest.raises(KeyError, match=r"7 keys are missing: 'a0', 'a1', 'a2', 'a3', 'a4', \.\.\."):
+        words.get_many([f"a{i}" for i in range(7)], missing="raise")
+    with pytest.raises(ValueError, match='expected "mask" or "raise"'):
+        words.get_many([], missing="ignore")
+
+
+def test_packed_keys(words):
+    text = b"word 5word 999no"
+    packed = {
+        "values": torch.frombuffer(bytearray(text), dtype=torch.uint8),
+        "offsets": torch.tensor([0, 6, 14, 16]),
+    }
+    values, found = words.get_many(packed)
+    assert values[:, 0].tolist() == [5.0, 999.0, 0.0]
+    assert found.tolist() == [True, True, False]
+    packed["offsets"] = torch.tensor([0, 6, 17, 16])
+    with pytest.raises(ValueError, match="numbers that rise from 0 to 16"):
+        words.get_many(packed)
+    with pytest.raises(TypeError, match='"offsets": expected int64'):
+        words.get_many({"values": packed["values"]})
+
+
+def test_what_is_no_key(words):
+    assert 3 not in words
+    assert None not in words
+    assert b"word 3" not in words
+    assert 1.5 not in words
+    for bad in ([1], {}, {1}):
+        with pytest.raises(TypeError, match="unhashable"):
+            words[bad]
+        with pytest.raises(TypeError, match="unhashable"):
+            words.get_many(["word 1", bad])
+    with pytest.raises(TypeError, match="found one str"):
+        words.get_many("word 1")
+    with pytest.raises(TypeError):
+        words.get_many(3)
+    assert "\ud800" not in words
+
+
+def test_is_a_mapping_that_streams_in_order(words):
+    assert isinstance(words, collections.abc.Mapping)
+    assert list(words) == list(words.keys()) == [f"word {i}" for i in range(1000)]
+    assert [value[0].item() for value in words.values()] == list(range(1000))
+    items = words.items()
+    assert len(items) == 1000
+    key, value = next(iter(items))
+    assert key == "word 0"
+    assert torch.equal(value, torch.zeros(4))
+    assert words.keys() & {"word 1", "?"} == {"word 1"}
+    assert dict(words)["word 3"][0] == 3.0
+
+
+def test_integer_keys(tmp_path):
+    d = tenfold.MappedDict.build({i * i: {"x": i} for i in range(100)}, tmp_path / "d")
+    assert d.key_type is int
+    assert d[49]["x"] == 7
+    assert np.int64(49) in d
+    assert np.uint8(49) in d
+    assert True not in d
+    assert np.bool_(True) not in d
+    assert 2**70 not in d
+    assert "49" not in d
+    for keys in (torch.tensor([49, 5, 4]), np.array([49, 5, 4]), np.array([49, 5, 4], "int16")):
+        values, found = d.get_many(keys)
+        assert values["x"].tolist() == [7, 0, 2]
+        assert found.tolist() == [True, False, True]
+    with pytest.raises(TypeError, match="expected a tensor of integers"):
+        d.get_many(torch.tensor([1.0]))
+
+
+def test_bytes_keys(tmp_path):
+    d = tenfold.MappedDict.build([(b"\xff\x00", 1.5), (b"", 2.5)], tmp_path / "d")
+    assert d[b"\xff\x00"] == 1.5
+    assert d[b""] == 2.5
+    assert "" not in d
+    assert list(d) == [b"\xff\x00", b""]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, -5, 2**62], [1.5, float("inf"), -0.0], [True, False, True], ["", "ä", "x" * 999]],
+)
+def test_scalars_come_back_as_they_were(tmp_path, values):
+    d = tenfold.MappedDict.build(zip("abc", values, strict=True), tmp_path / "d")
+    for key, value in zip("abc", values, strict=True):
+        assert d[key] == value
+        assert type(d[key]) is type(value)
+    assert list(d.values()) == values
+    assert dict(d.items()) == dict(zip("abc", values, strict=True))
+    many, found = d.get_many(["c", "?", "a"])
+    assert list(many) == [values[2], type(values[0])(), values[0]]
+    assert found.tolist() == [True, False, True]
+
+
+def test_dicts_of_columns(tmp_path):
+    items = [
+        (f"k{i}", {"x": torch.ones(2, 2) * i, "name": f"n{i}", "tokens": list(range(i)), "n": i})
+        for i in range(10)
+    ]
+    d = tenfold.MappedDict.build(items, tmp_path / "d")
+    row = d["k3"]
+    assert row["name"] == "n3"
+    assert row["tokens"].tolist() == [0, 1, 2]
+    assert row["n"].shape == ()
+    assert row["n"] == 3
+    values, found = d.get_many(["k4", "?", "k1"])
+    assert values["name"] == ["n4", "", "n1"]
+    assert [len(part) for part in values["tokens"].unbind()] == [4, 0, 1]
+    assert values["x"].shape == (3, 2, 2)
+    assert found.tolist() == [True, False, True]
+    assert [key for key, _ in d.items()] == [key for key, _ in items]
+    assert [value["name"] for value in d.values()] == [f"n{i}" for i in range(10)]
+
+
+def test_is_a_data_set(words, tmp_path):
+    assert words.dataset.columns == ["key", "value"]
+    assert words.dataset[5]["key"] == "word 5"
+    assert len(tenfold.Dataset(tmp_path / "d")) == 1000
+    flights = tenfold.ingest([{"id": i, "x": i / 2} for i in range(50)], tmp_path / "t")
+    d = tenfold.MappedDict.build((flights, "id"), tmp_path / "e")
+    assert d[30]["x"] == 15.0
+    d = tenfold.MappedDict.build(flights.range(10, 20), tmp_path / "e", key="id")
+    assert list(d) == list(range(10, 20))
+    mapped = flights.map(lambda row: {"id": row["id"].item(), "y": row["x"] * 2})
+    assert tenfold.MappedDict.build(mapped, tmp_path / "e", key="id")[3]["y"] == 3.0
+
+
+def test_tensordict_opens_it_as_a_table(words, tmp_path):
+    tensordict = pytest.importorskip("tensordict")
+    td = tensordict.TensorDict.load_memmap(tmp_path / "d")
+    assert td.batch_size == (1000,)
+    assert td["value"][3].tolist() == [3.0] * 4
+    assert set(tensordict.TensorDict.load_memmap(tmp_path / "d" / "%values").keys()) == {
+        "key",
+        "key.index",
+    }
+
+
+def test_other_formats_hold_it(words, tmp_path):
+    for name in ("d.tdz", "d.safetensors"):
+        tenfold.convert(tmp_path / "d", tmp_path / name)
+        assert tenfold.MappedDict(tmp_path / name)["word 8"][0] == 8.0
+
+
+def _first_value(d):
+    return float(d["word 9"][0])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_works_in_other_processes(words, method):
+    assert len(pickle.dumps(words)) < 500
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(_first_value, [words] * 3) == [9.0] * 3
+
+
+def test_repr(words):
+    assert "1,000 str keys" in repr(words)
+
+
+def test_read_only_folders(words, tmp_path):
+    for path in sorted((tmp_path / "d").rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    (tmp_path / "d").chmod(0o555)
+    try:
+        assert tenfold.MappedDict(tmp_path / "d")["word 2"][0] == 2.0
+    finally:
+        for path in [tmp_path / "d", tmp_path / "d" / "%values"]:
+            path.chmod(0o755)
+
+
+def test_verify_finds_an_index_that_lies(words, tmp_path):
+    assert tenfold.verify(tmp_path / "d").ok
+    index = tmp_path / "d" / "%values" / "key.index.memmap"
+    data = bytearray(index.read_bytes())
+    slot = next(i for i in range(0, len(data), 8) if data[i : i + 8] != bytes(8))
+    data[slot : slot + 8] = bytes(8)
+    index.write_bytes(data)
+    (tmp_path / "d" / "%checksums").unlink()  # as if nobody had kept any
+    report = tenfold.verify(tmp_path / "d")
+    assert not report.ok
+    assert any("index" in problem.part or "key" in problem.part for problem in report.problems)
+
+
+keys = st.one_of(
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 9)),
+    st.dictionaries(st.binary(), st.integers(0, 9)),
+    st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.integers(0, 9)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(items=keys, others=st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none())))
+def test_is_as_a_dict(tmp_path_factory, items, others):
+    d = tenfold.MappedDict.build(items, tmp_path_factory.mktemp("d") / "d")
+    assert len(d) == len(items)
+    assert list(d.items()) == list(items.items())
+    for key in [*items, *others]:
+        assert (key in d) == (key in items)
+        assert d.get(key) == items.get(key)
+    asked = [*items, *others]
+    _, found = d.get_many(asked)
+    assert found.tolist() == [key in items for key in asked]
+
+
+def test_says_what_it_is_in_json(words, tmp_path):
+    notes = json.loads((tmp_path / "d" / "%notes.json").read_text())
+    assert notes["schema"]["mapped_dict"] == {
+        "version": 1,
+        "index": "key.index",
+        "values": "tensor",
+    }

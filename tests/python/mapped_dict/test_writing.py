@@ -1,0 +1,179 @@
+"""Keys are added and values changed, while others read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenfold
+from tenfold import MappedDict
+
+
+@pytest.fixture
+def path(tmp_path):
+    MappedDict.build({f"k{i}": torch.full((3,), float(i)) for i in range(100)}, tmp_path / "d")
+    return tmp_path / "d"
+
+
+def test_assigns_keys_that_are_there(path):
+    reader = MappedDict(path)
+    with MappedDict(path, "r+") as d:
+        d["k7"] = torch.full((3,), 70.0)
+        d["k7"] = [71.0, 71.0, 71.0]
+        d.update({"k8": torch.zeros(3), "k9": torch.zeros(3)})
+        assert d["k7"].tolist() == [71.0] * 3
+        assert reader["k7"].tolist() == [71.0] * 3
+        assert len(d) == 100
+        assert reader.get_many(["k7", "k8", "k6"])[0][:, 0].tolist() == [71.0, 0.0, 6.0]
+        with pytest.raises(KeyError, match="extend"):
+            d["nobody"] = torch.zeros(3)
+        with pytest.raises(KeyError):
+            d[3] = torch.zeros(3)
+        with pytest.raises(TypeError, match="del"):
+            del d["k7"]
+        with pytest.raises(ValueError, match="value"):
+            d["k7"] = torch.zeros(4)
+        with pytest.raises(ValueError):
+            d["k7"] = "text"
+        assert list(d)[-3:] == ["k7", "k8", "k9"]
+        assert [row["key"] for row in d.dataset] == list(d)
+    assert tenfold.verify(path).ok
+    assert MappedDict(path)["k7"].tolist() == [71.0] * 3
+
+
+def test_extends_by_new_keys_in_one_step(path):
+    reader = MappedDict(path)
+    with MappedDict(path, "r+") as d:
+        d.extend({f"n{i}": torch.full((3,), float(i)) for i in range(5000)})
+        assert len(d) == 5100
+        assert d["n4321"][0] == 4321
+        assert reader["n1"][0] == 1
+        with pytest.raises(ValueError, match='"n1"'):
+            d.extend({"fresh": torch.zeros(3), "n1": torch.zeros(3)})
+        with pytest.raises(ValueError, match="as the first key is, found int"):
+            d.extend([("fresh", torch.zeros(3)), (3, torch.zeros(3))])
+        with pytest.raises(ValueError, match="every key once"):
+            d.extend([("fresh", torch.zeros(3)), ("fresh", torch.zeros(3))])
+        assert "fresh" not in d
+        d.extend([("n1", torch.ones(3)), ("x", torch.zeros(3)), ("x", torch.ones(3))], "last")
+        assert d["n1"][0] == 1
+        assert d["x"][0] == 1
+        assert len(d) == 5101
+    assert tenfold.verify(path).ok
+    assert len(reader.refresh()) == 5101
+
+
+def test_compacts(path):
+    with MappedDict(path, "r+") as d:
+        for i in range(20):
+            d[f"k{i}"] = torch.full((3,), -1.0)
+        assert len(tenfold.Dataset(path)) == 120
+        d.compact()
+        assert len(tenfold.Dataset(path)) == 100
+        assert d["k3"][0] == -1
+        assert d["k99"][0] == 99
+        assert d.rows(["k20"]).tolist() == [0]
+    assert tenfold.verify(path).ok
+
+
+def test_needs_a_dictionary_that_was_opened_for_writing(path, tmp_path):
+    d = MappedDict(path)
+    for write in (
+        lambda: d.__setitem__("k1", torch.zeros(3)),
+        lambda: d.extend({}),
+        d.compact,
+        d.flush,
+    ):
+        with pytest.raises(tenfold.UnsupportedError, match=r'"r\+"'):
+            write()
+    d.close()
+
+
+def test_other_values(tmp_path):
+    with MappedDict(MappedDict.build({"a": 1, "b": 2}, tmp_path / "i")._path, "r+") as d:
+        d["a"] = 5
+        d.extend({"c": 7})
+        assert dict(d.items()) == {"b": 2, "a": 5, "c": 7}
+    rows = {i: {"name": "x", "tokens": [1, 2][:i], "v": torch.ones(2)} for i in (3, 1)}
+    with MappedDict(MappedDict.build(rows, tmp_path / "r")._path, "r+") as d:
+        d[3] = {"name": "longer", "tokens": [4], "v": torch.zeros(2)}
+        d.extend({9: {"name": "", "tokens": [], "v": torch.ones(2)}})
+        assert d[3]["name"] == "longer"
+        assert d[3]["tokens"].tolist() == [4]
+        assert d[9]["tokens"].tolist() == []
+        with pytest.raises(ValueError, match="expected a dict of columns"):
+            d[3] = 5
+        with pytest.raises(ValueError, match='column "v"'):
+            d[3] = {"name": "a", "tokens": [1]}
+
+
+def _read_on(path, stop, bad):
+    d = MappedDict(path)
+    while not stop.is_set():
+        values, found = d.get_many([f"k{i}" for i in range(100)])
+        if not found.all() or not (values == values[:, :1]).all():
+            bad.value += 1
+
+
+def test_readers_see_whole_values(path):
+    context = multiprocessing.get_context("fork")
+    stop, bad = context.Event(), context.Value("i", 0)
+    readers = [context.Process(target=_read_on, args=(path, stop, bad)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    with MappedDict(path, "r+") as d:
+        for round_ in range(300):
+            d[f"k{round_ % 100}"] = torch.full((3,), float(round_))
+            if round_ % 10 == 0:
+                d.extend({f"r{round_}/{i}": torch.zeros(3) for i in range(20)})
+    stop.set()
+    for reader in readers:
+        reader.join()
+        assert reader.exitcode == 0
+    assert bad.value == 0
+
+
+def test_one_writer(path):
+    first, second = MappedDict(path, "r+"), MappedDict(path, "r+")
+    first["k1"] = torch.zeros(3)
+    with pytest.raises(OSError, match="process"):
+        second["k1"] = torch.ones(3)
+    first.close()
+    second["k1"] = torch.ones(3)
+    second.close()
+    assert pickle.loads(pickle.dumps(second))["k1"][0] == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.dictionaries(st.text("abc", max_size=3), st.integers(0, 99), min_size=1),
+            st.sampled_from(["close", "compact", "flush"]),
+        ),
+        max_size=12,
+    )
+)
+def test_is_as_a_dict_that_changes(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("d") / "d"
+    d = MappedDict(MappedDict.build({"a": 0}, path)._path, "r+")
+    expected = {"a": 0}
+    for step in steps:
+        if step == "close":
+            d.close()
+            d = MappedDict(path, "r+")
+        elif isinstance(step, str):
+            getattr(d, step)()
+        else:
+            d.extend(step, duplicates="last")
+            expected.update(step)
+        assert dict(d.items()) == expected
+        assert len(d) == len(expected)
+    d.close()
+    assert tenfold.verify(path).ok
+    assert dict(MappedDict(path).items()) == expected

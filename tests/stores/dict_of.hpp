@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/mapped_dict.hpp>
+
+namespace tenfold::test {
+
+/// "key0", "key1", ...
+struct Words {
+  explicit Words(std::int64_t n, std::int64_t first = 0) {
+    for (std::int64_t i = first; i < first + n; ++i) texts.push_back("key" + std::to_string(i));
+    views.assign(texts.begin(), texts.end());
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  DictKeys keys() const { return std::span<const std::string_view>(views); }
+  std::vector<std::string> texts;
+  std::vector<std::string_view> views;
+};
+
+/// The one column "value", float32 [2].
+inline Schema pair_schema() {
+  return Schema::from_json(R"({"columns": {"value": {"dtype": "float32", "shape": [2]}}})", "test");
+}
+
+/// Values [i, -i] for i in [first, first + n).
+inline Batch pairs(std::int64_t first, std::int64_t n) {
+  std::vector<float> x;
+  for (std::int64_t i = first; i < first + n; ++i) {
+    x.insert(x.end(), {static_cast<float>(i), static_cast<float>(-i)});
+  }
+  std::vector<BatchColumn> columns(1);
+  columns[0].column = pair_schema().columns()[0];
+  columns[0].values = Tensor::from(std::span<const float>(x), {n, 2});
+  return {n, std::move(columns)};
+}
+
+/// key<i>: [i, -i]
+inline void build_pairs(const Path& path, std::int64_t n, bool durable = true) {
+  MappedDictBuilder builder(path, DictKeyType::string, pair_schema(), {.durable = durable},
+                            DictValueForm::tensor);
+  builder.append(Words(n).keys(), pairs(0, n));
+  builder.commit();
+}
+
+/// The number that is the value of a key; -1 if its two parts do not fit.
+inline std::int64_t pair_at(const MappedDict& dict, std::string_view key) {
+  const Batch value = dict.at(key);
+  const auto x = value.at("value").span<float>();
+  return x[0] == -x[1] ? static_cast<std::int64_t>(x[0]) : -1;
+}
+
+}  // namespace tenfold::test
