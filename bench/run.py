@@ -28,6 +28,7 @@ import reading
 import safetensors
 import saving
 import snapshots
+import sparse_matrices
 import tensordict
 import torch
 import torch_files
@@ -81,6 +82,7 @@ def main() -> None:
         dictionaries,
         ingest_text,
         ingest_sources,
+        sparse_matrices,
         libtorch,
     )
     every = {work.__name__: work for module in modules for work in module.ALL}

@@ -40,8 +40,9 @@ class SparseBuilder {
   /// Throws Error(invalid_argument) for lengths and dtypes that do not fit and for a coordinate
   /// outside the matrix; nothing is added then.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
-  /// All entries of a matrix of the same shape and dtype, in bounded memory.
-  void add(const SparseMatrix& matrix);
+  /// All entries of a matrix of the same shape and dtype, in bounded memory. Throws Error(io) with
+  /// errno ECANCELED if `monitor` stops it.
+  void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
   /// Makes it a matrix of another shape. Throws Error(invalid_argument) if a coordinate that was
   /// added is outside.

@@ -82,6 +82,9 @@ class SparseMatrix {
   /// Rows by number, as often and in the order as named: [rows.size(), num_cols()].
   /// Throws Error(invalid_argument) for one outside [0, num_rows()).
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
+  /// Has what these rows of a csr matrix need read from the device, and does not wait: rows() of
+  /// the batch before can go on meanwhile. A hint; rows() itself asks for all of its rows at once.
+  void will_need(std::span<const std::int64_t> rows) const;
   /// Columns by number: [num_rows(), columns.size()]. Lines of `padded` are columns.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;

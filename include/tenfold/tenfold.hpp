@@ -28,5 +28,7 @@
 #include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
 #include <tenfold/ingest.hpp>        // data sets from text files
 #include <tenfold/mapped_dict.hpp>   // dictionaries on disk
+#include <tenfold/sparse_matrix.hpp>   // matrices of which most elements are 0
+#include <tenfold/sparse_builder.hpp>  // ... of coordinates in any order
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

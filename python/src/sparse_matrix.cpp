@@ -71,6 +71,11 @@ nb::tuple cols_of(const SparseMatrix& self, nb::object columns, const std::strin
   return arrays_of(without_gil([&] { return self.cols(numbers, wanted); }));
 }
 
+void will_need(const SparseMatrix& self, nb::object rows) {
+  const auto numbers = positions_from(rows, self.num_rows());
+  without_gil([&] { self.will_need(numbers); });
+}
+
 SparseMatrix open_matrix(nb::object path, const std::string& mode) {
   const Path source = path_from(path);
   const Mode how = mode_from(mode);
@@ -124,8 +129,8 @@ struct Builder {
       builder->add(chunk.node.at("rows"), chunk.node.at("cols"), chunk.node.at("values"));
     });
   }
-  void add_matrix(const SparseMatrix& matrix) {
-    without_gil([&] { builder->add(matrix); });
+  void add_matrix(const SparseMatrix& matrix, nb::object progress) {
+    monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
   }
   /// Rows or columns below 0: as many as the coordinates need.
   void resize(std::int64_t num_rows, std::int64_t num_cols) {
@@ -155,6 +160,7 @@ void bind_sparse_matrix(nb::module_& module) {
              return array_of(without_gil([&] { return self.at(row, column); }), "element");
            })
       .def("rows", rows_of, "rows"_a, "layout"_a)
+      .def("will_need", will_need, "rows"_a)
       .def("cols", cols_of, "columns"_a, "layout"_a)
       .def("check", [](const SparseMatrix& self) { without_gil([&] { self.check(); }); })
       .def("part", part_of, "part"_a)
@@ -174,7 +180,7 @@ void bind_sparse_matrix(nb::module_& module) {
            "num_rows"_a, "num_cols"_a, "dtype"_a, "layout"_a, "index_dtype"_a, "sum_duplicates"_a,
            "memory_bytes"_a, "folder"_a.none())
       .def("add", &Builder::add, "chunk"_a)
-      .def("add_matrix", &Builder::add_matrix, "matrix"_a)
+      .def("add_matrix", &Builder::add_matrix, "matrix"_a, "progress"_a.none())
       .def("resize", &Builder::resize, "num_rows"_a, "num_cols"_a)
       .def("finish", &Builder::finish, "progress"_a.none());
 }

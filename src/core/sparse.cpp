@@ -23,14 +23,21 @@ bool is_by_row(std::string_view layout) { return layout == "sparse_csr" || layou
 /// Integers of int32 or int64.
 class Indices {
  public:
-  explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {}
-  std::int64_t at(std::int64_t i) const {
-    return tensor_.dtype() == DType::int32 ? tensor_.data<std::int32_t>()[i]
-                                           : tensor_.data<std::int64_t>()[i];
+  explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {
+    if (tensor_.dtype() == DType::int32) {
+      narrow_ = tensor_.data<std::int32_t>();
+    } else {
+      wide_ = tensor_.data<std::int64_t>();
+    }
+  }
+  std::int64_t at(std::int64_t i) const noexcept {
+    return wide_ != nullptr ? wide_[i] : narrow_[i];
   }
 
  private:
   Tensor tensor_;
+  const std::int32_t* narrow_ = nullptr;
+  const std::int64_t* wide_ = nullptr;
 };
 
 class Checker {

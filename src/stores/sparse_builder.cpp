@@ -325,7 +325,7 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   }
 }
 
-void SparseBuilder::add(const SparseMatrix& matrix) {
+void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   State& state = *state_;
   if (matrix.num_rows() != state.num_rows || matrix.num_cols() != state.num_cols ||
       matrix.dtype() != state.dtype) {
@@ -337,10 +337,18 @@ void SparseBuilder::add(const SparseMatrix& matrix) {
   const auto source = matrix.state();
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
+  const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
+  Progress progress(monitor, static_cast<std::uint64_t>(source->nnz) * entry_bytes, "read");
+  std::uint64_t seen = 0;
   for_each_entry(*source, [&](std::int64_t line, std::int64_t place, std::int64_t number) {
+    if (++seen % kPollEntries == 0) {
+      progress.add(kPollEntries * entry_bytes);
+      progress.poll();
+    }
     state.push(swap ? place : line, swap ? line : place,
                values + static_cast<std::size_t>(number) * state.value_bytes);
   });
+  progress.finish();
 }
 
 std::int64_t SparseBuilder::rows_needed() const noexcept {

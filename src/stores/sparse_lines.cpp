@@ -175,38 +175,11 @@ void require_places(const SparseState& state, std::span<const std::int64_t> line
   throw_bad_place(state, lines[line], places[bad]);
 }
 
-/// Has the pages of all these lines read at once, where they are not in memory: a reader that
-/// touches one after the other waits for one request to the device at a time.
-void ask_for(const SparseState& state, const std::vector<LineExtent>& extents) {
-  const auto bytes_of = [](const Tensor& tensor, const LineExtent& extent) {
-    const std::size_t size = tensor.itemsize();
-    return std::span<const std::byte>(
-        tensor.raw_data() + static_cast<std::size_t>(extent.begin) * size,
-        static_cast<std::size_t>(extent.end - extent.begin) * size);
-  };
-  if (state.values.nbytes() < kMinAskedBytes) return;
-  bool is_resident = true;
-  for (const std::size_t sample : {std::size_t{0}, extents.size() / 2}) {
-    const LineExtent& extent = extents[sample];
-    if (extent.begin < extent.end) is_resident &= os::is_resident(bytes_of(state.values, extent));
-  }
-  if (is_resident) return;
-  std::vector<std::span<const std::byte>> ranges;
-  for (std::size_t i = 0; i < extents.size();) {
-    LineExtent run = extents[i++];
-    while (i < extents.size() && extents[i].begin == run.end) run.end = extents[i++].end;
-    if (run.begin == run.end) continue;
-    ranges.push_back(bytes_of(state.places, run));
-    ranges.push_back(bytes_of(state.values, run));
-  }
-  os::will_need(ranges);
-}
-
 template <class Index>
 LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> lines,
                        bool with_numbers) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  if (!extents.empty()) ask_for(state, extents);
+  ask_for(state, extents);
   const auto total = static_cast<std::size_t>(total_of(extents));
   if (total > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) {
     throw Error(ErrorCode::invalid_argument,
@@ -256,7 +229,7 @@ LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> l
 template <class Index>
 PaddedLines pad_typed(const SparseState& state, std::span<const std::int64_t> lines) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  if (!extents.empty()) ask_for(state, extents);
+  ask_for(state, extents);
   std::int64_t longest = 0;
   for (const LineExtent& extent : extents) longest = std::max(longest, extent.end - extent.begin);
   const Shape shape = {static_cast<std::int64_t>(lines.size()), longest};
@@ -372,6 +345,31 @@ std::vector<LineExtent> extents_of(const SparseState& state, std::span<const std
   });
 }
 
+void ask_for(const SparseState& state, const std::vector<LineExtent>& extents) {
+  const auto bytes_of = [](const Tensor& tensor, const LineExtent& extent) {
+    const std::size_t size = tensor.itemsize();
+    return std::span<const std::byte>(
+        tensor.raw_data() + static_cast<std::size_t>(extent.begin) * size,
+        static_cast<std::size_t>(extent.end - extent.begin) * size);
+  };
+  if (extents.empty() || state.values.nbytes() < kMinAskedBytes) return;
+  bool is_resident = true;
+  for (const std::size_t sample : {std::size_t{0}, extents.size() / 2}) {
+    const LineExtent& extent = extents[sample];
+    if (extent.begin < extent.end) is_resident &= os::is_resident(bytes_of(state.values, extent));
+  }
+  if (is_resident) return;
+  std::vector<std::span<const std::byte>> ranges;
+  for (std::size_t i = 0; i < extents.size();) {
+    LineExtent run = extents[i++];
+    while (i < extents.size() && extents[i].begin == run.end) run.end = extents[i++].end;
+    if (run.begin == run.end) continue;
+    ranges.push_back(bytes_of(state.places, run));
+    ranges.push_back(bytes_of(state.values, run));
+  }
+  os::will_need(ranges);
+}
+
 LineParts gather_lines(const SparseState& state, std::span<const std::int64_t> lines,
                        bool with_numbers) {
   return with_index_type(state.places.dtype(), [&](auto index) {
@@ -387,7 +385,7 @@ PaddedLines gather_padded(const SparseState& state, std::span<const std::int64_t
 Tensor gather_dense(const SparseState& state, std::span<const std::int64_t> lines,
                     bool as_columns) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  if (!extents.empty()) ask_for(state, extents);
+  ask_for(state, extents);
   const auto count = static_cast<std::int64_t>(lines.size());
   Shape shape = {count, state.line_length()};
   if (as_columns) std::swap(shape[0], shape[1]);

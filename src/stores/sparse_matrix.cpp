@@ -173,6 +173,12 @@ SparseRows SparseMatrix::rows(std::span<const std::int64_t> rows, RowsLayout lay
   return lines_as_rows(*state, rows, layout);
 }
 
+void SparseMatrix::will_need(std::span<const std::int64_t> rows) const {
+  const auto state = this->state();
+  require_inside(*state, "row", rows, state->num_rows);
+  if (state->layout == SparseLayout::csr) ask_for(*state, extents_of(*state, rows));
+}
+
 SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout layout) const {
   const auto state = this->state();
   require_inside(*state, "column", columns, state->num_cols);

@@ -55,6 +55,10 @@ struct LineExtent {
 /// Error(unsupported) if those are in no order.
 std::vector<LineExtent> extents_of(const SparseState& state, std::span<const std::int64_t> lines);
 
+/// Has the pages of all these lines read at once, where they are not in memory: a reader that
+/// touches one after the other waits for one request to the device at a time.
+void ask_for(const SparseState& state, const std::vector<LineExtent>& extents);
+
 /// Throws Error(unsupported) unless the entries are in order.
 void require_sorted(const SparseState& state);
 

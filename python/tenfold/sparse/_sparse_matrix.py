@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tenfold._io import Mode, PathLike, Progress
+    from tenfold.dataset import BatchLoader
 
     Layout = Literal["csr", "csc", "coo"]
     RowsLayout = Literal["dense", "csr", "coo", "padded"]
@@ -359,10 +360,46 @@ class SparseMatrix:
         """
         return self._lines(self._native.cols, indices, 1, layout)
 
+    def will_need(self, indices: Any) -> None:
+        """Has what these rows of a csr matrix need read from the device, and does not wait.
+
+        A hint, for the batch after the one that comes now; `rows` itself asks for all of its rows
+        at once.
+
+        Raises:
+            IndexError: For a row that is not there.
+        """
+        self._native.will_need(self._indices(indices, 0))
+
+    def _indices(self, indices: Any, dim: int) -> Any:
+        if _is_plain(indices):
+            return indices
+        return _numbers(positions_of(indices, self._shape[dim], what="sparse matrix"))
+
     def _lines(self, take: Any, indices: Any, dim: int, layout: str) -> Any:
-        if type(indices) is not list or (indices and type(indices[0]) is bool):
-            indices = _numbers(positions_of(indices, self._shape[dim], what="sparse matrix"))
+        indices = self._indices(indices, dim)
         return _handing_out.batch(take(indices, layout), layout)
+
+    def batches(
+        self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
+    ) -> BatchLoader:
+        """Batches of the rows of a csr matrix, epoch after epoch, made by threads of the engine.
+
+        >>> for batch in m.batches(256, layout="padded", shuffle=True, seed=7):
+        ...     scores = weights[batch["indices"]].mul(batch["values"]).sum(1)
+
+        Args:
+            batch_size: Rows a batch.
+            layout: ``"csr"`` or ``"padded"``, as `rows` gives them.
+            **options: Of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
+                prefetch, transform, shuffle_block, ...
+
+        Returns:
+            BatchLoader: With its `set_epoch`, `state_dict`, `stats`.
+        """
+        from tenfold.sparse._batches import batches
+
+        return batches(self, batch_size, layout, options)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Dense rows for a stock ``DataLoader``, gathered in one call."""
@@ -376,9 +413,12 @@ class SparseMatrix:
 
     # --- as others have it ---
 
+    def _arrays(self) -> tuple[Any, ...]:
+        return tuple(self._native.part(part) for part in _PARTS[self._layout])
+
     def _parts(self) -> tuple[Any, ...]:
         self._native.check()
-        return tuple(self._native.part(part) for part in _PARTS[self._layout])
+        return self._arrays()
 
     def to_torch(self) -> Any:
         """The torch sparse tensor of the same layout, over the same memory.
@@ -445,7 +485,8 @@ class SparseMatrix:
                 memory_bytes,
                 folder,
             )
-            builder.add_matrix(self._native)
+            with Shown(progress) as callback:
+                builder.add_matrix(self._native, callback)
             with Shown(progress) as callback:
                 made = self._of_native(builder.finish(callback))
         if path is None:
@@ -519,8 +560,7 @@ class SparseMatrix:
         if self._path is not None:
             return type(self), (self._path,)
         made = self if self._is_sorted() else self.to_layout("coo")
-        parts = tuple(made._native.part(part) for part in _PARTS[made._layout])
-        return _of_parts, (made._layout, parts, made._shape)
+        return _of_parts, (made._layout, made._arrays(), made._shape)
 
 
 def _of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
@@ -544,6 +584,17 @@ def _numbers(positions: Any) -> Any:
             f"sparse matrix: indices: expected one dimension, found shape {positions.shape}"
         )
     return positions.values
+
+
+def _is_plain(indices: Any) -> bool:
+    """Numbers that the engine takes as they are: most calls, so that they cost no more here."""
+    if type(indices) is list:
+        return not indices or type(indices[0]) is not bool
+    dtype = getattr(indices, "dtype", None)
+    if dtype is None or str(dtype) not in ("int64", "torch.int64") or len(indices.shape) != 1:
+        return False
+    flags = getattr(indices, "flags", None)
+    return flags.c_contiguous if flags is not None else str(indices.device) == "cpu"
 
 
 def _inside(what: str, index: int, length: int) -> int:

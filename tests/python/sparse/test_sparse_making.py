@@ -83,6 +83,14 @@ def test_a_node_of_a_tree_is_a_matrix_too(tmp_path):
     same(SparseMatrix(tenfold.open(tmp_path / "t")["graph"]), x)
 
 
+def test_a_matrix_is_a_leaf_of_any_tree(tmp_path):
+    x = example("csc")
+    SparseMatrix.from_scipy(x).save(tmp_path / "m")
+    tenfold.save({"a": SparseMatrix(tmp_path / "m"), "n": 3}, tmp_path / "t.tdz")
+    assert tenfold.load(tmp_path / "t.tdz")["a"].layout is torch.sparse_csc
+    same(SparseMatrix(tenfold.open(tmp_path / "t.tdz")["a"]), x)
+
+
 def test_wide_indices_stay_wide(tmp_path):
     x = example()
     x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)

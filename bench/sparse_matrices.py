@@ -1,0 +1,154 @@
+"""Rows of a csr matrix: batches from memory maps, opening, and blocks of rows from the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+from harness import Contender, Goal, Result, compare, drop_caches, load_raw
+
+import tenfold
+
+ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
+BATCH = 256
+# As of cells and genes: wide rows, read from the device.
+CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
+BLOCK_ROWS = 64
+
+
+def _matrix(rows: int, cols: int, entries: int) -> scipy.sparse.csr_matrix:
+    rng = np.random.default_rng(0)
+    # One entry in each of as many equal parts of the row: sorted, and none twice.
+    width = cols // entries
+    indices = np.arange(entries, dtype=np.int32) * width
+    indices = indices + rng.integers(0, width, (rows, entries), dtype=np.int32)
+    ends = np.arange(0, rows * entries + 1, entries, dtype=np.int32)
+    values = rng.random(rows * entries, dtype=np.float32)
+    return scipy.sparse.csr_matrix((values, indices.reshape(-1), ends), shape=(rows, cols))
+
+
+def matrix(work: Path) -> Path:
+    path = work / "matrix"
+    if not path.exists():
+        x = _matrix(ROWS, COLS, ROW_ENTRIES)
+        tenfold.SparseMatrix.from_scipy(x).save(path, durable=False, progress=False)
+        scipy.sparse.save_npz(work / "matrix.npz", x, compressed=False)
+        for part in ("data", "indices", "indptr"):
+            np.save(work / f"{part}.npy", getattr(x, part))
+    return path
+
+
+def _mapped(work: Path) -> scipy.sparse.csr_matrix:
+    """scipy's matrix over mapped .npy files."""
+    parts = [np.load(work / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]
+    return scipy.sparse.csr_matrix(tuple(parts), shape=(ROWS, COLS))
+
+
+def _csr_of_scipy(x: scipy.sparse.csr_matrix, rows: np.ndarray) -> torch.Tensor:
+    taken = x[rows]
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(taken.indptr),
+        torch.from_numpy(taken.indices),
+        torch.from_numpy(taken.data),
+        taken.shape,
+        check_invariants=False,
+    )
+
+
+def _padded_of_scipy(x: scipy.sparse.csr_matrix, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
+    taken = x[rows]
+    lengths = np.diff(taken.indptr)
+    there = np.arange(lengths.max()) < lengths[:, None]
+    indices = np.zeros(there.shape, np.int32)
+    values = np.zeros(there.shape, np.float32)
+    indices[there], values[there] = taken.indices, taken.data
+    return torch.from_numpy(indices), torch.from_numpy(values), torch.from_numpy(lengths)
+
+
+def sparse_rows(work: Path, repetitions: int) -> Result:
+    m, x = tenfold.SparseMatrix(matrix(work)), _mapped(work)
+    m.check()
+    x.sum()
+    rng = np.random.default_rng(1)
+    batches = [rng.integers(0, ROWS, BATCH) for _ in range(400)]
+    few = batches[:8]
+    return compare(
+        "sparse_rows",
+        "Batches of 256 shuffled rows of a csr matrix of 200 k x 100 k, 20 entries a row, in the "
+        "page cache: 400 as csr and padded, 8 as dense, which are summed up",
+        {
+            "csr": Contender(lambda: [m.rows(rows, "csr") for rows in batches]),
+            "scipy, csr": Contender(lambda: [_csr_of_scipy(x, rows) for rows in batches]),
+            "padded": Contender(lambda: [m.rows(rows, "padded") for rows in batches]),
+            "scipy, padded": Contender(lambda: [_padded_of_scipy(x, rows) for rows in batches]),
+            "dense": Contender(lambda: [m.rows(rows).sum() for rows in few]),
+            "scipy, dense": Contender(
+                lambda: [torch.from_numpy(x[rows].toarray()).sum() for rows in few]
+            ),
+        },
+        [
+            Goal("csr", "scipy, csr", 1.4),
+            Goal("csr", at_most_seconds=400 * BATCH / 10e6, text="10 M rows/s as csr"),
+            Goal("padded", "scipy, padded", 2.0),
+            Goal("dense", "scipy, dense", 2.0),
+        ],
+        repetitions,
+    )
+
+
+def sparse_open(work: Path, repetitions: int) -> Result:
+    path = matrix(work)
+    return compare(
+        "sparse_open",
+        "Opening that matrix",
+        {
+            "SparseMatrix": Contender(lambda: tenfold.SparseMatrix(path)),
+            "scipy over mapped .npy": Contender(lambda: _mapped(work)),
+            "scipy.load_npz": Contender(lambda: scipy.sparse.load_npz(work / "matrix.npz")),
+        },
+        [
+            Goal("SparseMatrix", "scipy.load_npz", 20),
+            Goal("SparseMatrix", at_most_seconds=0.5e-3, text="open"),
+        ],
+        repetitions,
+    )
+
+
+def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
+    path = work / "cells"
+    x = _matrix(CELLS, GENES, CELL_ENTRIES)
+    tenfold.SparseMatrix.from_scipy(x).save(path, progress=False)
+    del x
+    if not drop_caches():
+        return None
+    raw = load_raw()
+    files = [path / "col_indices.memmap", path / "values.memmap"]
+    order = tenfold.permutation(CELLS // BLOCK_ROWS // 4 * 4, 0, 0)[:]
+    rows = (order[:, None] * BLOCK_ROWS + torch.arange(BLOCK_ROWS)).reshape(-1, 4 * BLOCK_ROWS)
+    batches = list(rows.unbind())
+
+    def in_blocks() -> None:
+        m = tenfold.SparseMatrix(path)
+        for batch, coming in zip(batches, [*batches[2:], batches[-1], batches[-1]], strict=True):
+            m.will_need(coming)
+            m.rows(batch, "csr")
+
+    return compare(
+        "sparse_blocks_cold",
+        "All rows of a csr matrix of 100 k x 30 k, 1,000 entries a row (800 MB), from the device "
+        "in shuffled blocks of 64 rows, 4 of them a batch",
+        {
+            "SparseMatrix, csr batches": Contender(in_blocks, drop_caches),
+            "the bare reads, one file after the other": Contender(
+                lambda: [raw.raw_read_file(str(file).encode(), 2) for file in files],
+                drop_caches,
+            ),
+        },
+        [Goal("SparseMatrix, csr batches", "the bare reads, one file after the other", 0.8)],
+        min(repetitions, 3),
+    )
+
+
+ALL = [sparse_rows, sparse_open, sparse_blocks_cold]
