@@ -35,7 +35,7 @@ _SUFFIXES = {
     ".npz": "npz",
 }
 # Rows and about how many bytes of a record batch, at most.
-_BATCH_ROWS = 32_768
+_BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 << 20
 # Through which the columns of a Parquet file are read, all together, and each at least.
 _READ_BYTES = 8 << 20

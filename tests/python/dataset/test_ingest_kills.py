@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -39,7 +40,9 @@ def write_sources(folder: Path) -> list[Path]:
 def ingest_for_ever(sources: list[Path], target: Path, start: int, report: int) -> None:
     number = start
     while True:
-        tenfold.ingest(sources[number % SOURCES], target, num_threads=2, progress=False)
+        source = sources[number % SOURCES]
+        # Waiting for the device takes most of the time, in which nothing happens.
+        tenfold.ingest(source, target, num_threads=2, durable=number % 4 == 0, progress=False)
         number += 1
         os.write(report, f"{number}\n".encode())
 
@@ -81,10 +84,15 @@ def test_a_killed_ingest_leaves_the_data_set_before_or_the_new_one(tmp_path: Pat
     folder.mkdir()
     sources = write_sources(tmp_path)
     target = folder / "rows"
+    begin = time.monotonic()
+    for source in sources:
+        tenfold.ingest(source, target, num_threads=2, durable=False)
+    seconds = time.monotonic() - begin
+    shutil.rmtree(target)
     generator = random.Random(5)
     done = 0
     for _ in range(KILLS):
-        done = killed_after(generator.uniform(0.002, 0.1), sources, target, done)
+        done = killed_after(generator.uniform(0, seconds), sources, target, done)
         if not target.exists():
             assert done == 0
             continue
