@@ -142,7 +142,7 @@ def ingest_lines(work: Path, repetitions: int) -> Result:
             lambda: fresh(ours),
         )
 
-    # Nobody else waits for the device.
+    # Not waiting for the device, as pyarrow and pandas do not.
     contenders = {
         "tenfold, 1 thread": tenfold_on(1),
         "tenfold, 2 threads": tenfold_on(2),
