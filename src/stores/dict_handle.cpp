@@ -113,19 +113,24 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
 // --- what is not in memory ---
 
 /// A look whether all is in memory takes longer than a batch, so it is taken when a state is new,
-/// and when a batch was slow.
+/// and now and then while batches are slow or something was missing.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
-  if (!paging_ || paging_->state() != state_) paging_ = std::make_shared<DictPaging>(state_);
+  if (!paging_ || paging_->state() != state_) {
+    paging_ = std::make_shared<DictPaging>(state_);
+    looked_ = std::chrono::steady_clock::now();
+  }
   return paging_;
 }
 
 void DictHandle::note_time(std::chrono::steady_clock::time_point begin, std::size_t num_keys) {
   constexpr std::chrono::nanoseconds kSlowKey{4000};
-  const auto took = std::chrono::steady_clock::now() - begin;
-  if (took < kSlowKey * static_cast<std::int64_t>(num_keys)) return;
+  constexpr std::chrono::seconds kBetweenLooks{1};
+  const auto now = std::chrono::steady_clock::now();
+  const bool was_slow = now - begin > kSlowKey * static_cast<std::int64_t>(num_keys);
   const Lock lock(mutex_);
-  if (paging_ && !paging_->is_needed()) paging_ = nullptr;
+  if (!paging_ || now - looked_ < kBetweenLooks) return;
+  if (was_slow != paging_->is_needed()) paging_ = nullptr;
 }
 
 FoundRows DictHandle::find_many(const DictKeys& keys) {

@@ -77,8 +77,9 @@ class DictHandle {
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;
-  std::shared_ptr<DictPaging> paging_;  ///< of a state that was looked at
-  bool is_behind_ = false;              ///< this handle has added rows since
+  std::shared_ptr<DictPaging> paging_;              ///< of a state that was looked at
+  std::chrono::steady_clock::time_point looked_{};  ///< when paging_ was made
+  bool is_behind_ = false;                          ///< this handle has added rows since
   bool is_closed_ = false;
 };
 
