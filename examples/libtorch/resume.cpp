@@ -48,6 +48,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name,
   if (name == "sgd") return std::make_unique<torch::optim::SGD>(params, 1.0);
   if (name == "rmsprop") return std::make_unique<torch::optim::RMSprop>(params);
   if (name == "adagrad") return std::make_unique<torch::optim::Adagrad>(params);
+  if (name.starts_with("lbfgs")) return std::make_unique<torch::optim::LBFGS>(params);
   throw std::invalid_argument("unknown optimizer " + name);
 }
 
@@ -67,10 +68,12 @@ int run(const tenfold::Path& folder, const std::string& name) {
   const auto begin = *saved.value("step").get_if<std::int64_t>();
   double largest = 0;
   for (std::int64_t step = begin; step < begin + kSteps; ++step) {
-    optimizer->zero_grad();
-    const at::Tensor loss = torch::mse_loss(net(inputs), wanted);
-    loss.backward();
-    optimizer->step();
+    const at::Tensor loss = optimizer->step([&] {
+      optimizer->zero_grad();
+      const at::Tensor found = torch::mse_loss(net(inputs), wanted);
+      found.backward();
+      return found;
+    });
     const double expected = data.at("losses").data<double>()[step];
     std::cout << "step " << step << ": loss " << std::setprecision(12) << loss.item<double>()
               << ", in Python " << expected << '\n';

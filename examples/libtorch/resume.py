@@ -25,6 +25,10 @@ OPTIMIZERS = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.05, momentum=0.9, nesterov=True),
     "rmsprop": lambda params: torch.optim.RMSprop(params, lr=0.01, momentum=0.5, centered=True),
     "adagrad": lambda params: torch.optim.Adagrad(params, lr=0.1, lr_decay=0.01),
+    "lbfgs": lambda params: torch.optim.LBFGS(params, lr=0.5, max_iter=4, history_size=5),
+    "lbfgs_strong_wolfe": lambda params: torch.optim.LBFGS(
+        params, max_iter=4, history_size=5, line_search_fn="strong_wolfe"
+    ),
 }
 
 
@@ -46,14 +50,14 @@ def train(
     steps: int = STEPS,
 ) -> list[float]:
     """Returns the loss before each step."""
-    losses = []
-    for _ in range(steps):
+
+    def closure() -> torch.Tensor:
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(net(data["inputs"]), data["wanted"])
         loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+        return loss
+
+    return [optimizer.step(closure).item() for _ in range(steps)]
 
 
 def begin(folder: Path, name: str) -> None:

@@ -85,7 +85,8 @@ LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOpt
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
-/// torch::optim::Adam, AdamW, SGD, RMSprop and Adagrad, and references to their base Optimizer.
+/// torch::optim::Adam, AdamW, SGD, RMSprop, Adagrad and LBFGS, and references to their base
+/// Optimizer.
 template <class Optimizer>
 concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.param_groups();

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include <tenfold/torch.hpp>
+#include <tenfold/torch/optimizer_filling.hpp>
 #include <tenfold/torch/optimizer_kinds.hpp>
 #include <tenfold/torch/optimizer_pairing.hpp>
 #include <tenfold/torch/optimizer_saving.hpp>
@@ -30,14 +30,6 @@
 
 namespace tenfold {
 namespace torch_detail {
-
-/// A tensor like `param`, whose numbers are to be loaded.
-inline at::Tensor empty_like_param(const at::Tensor& param) {
-  const at::Tensor values = param.detach();
-  return values.is_non_overlapping_and_dense()
-             ? values.new_empty_strided(values.sizes(), values.strides())
-             : values.new_empty(values.sizes());
-}
 
 /// What is loaded, decided without changing the optimizer; apply() changes it.
 template <class Options, class Optimizer>
@@ -77,15 +69,8 @@ class OptimizerPlan {
 
  private:
   using State = typename OptimizerKind<Options>::State;
-
-  struct Parameter {
-    void* key;                     // of the optimizer's state
-    std::unique_ptr<State> state;  // the new one
-    NamedTensors targets;          // its tensors, by name in the source
-    std::string name;              // "state.0", in the target
-    std::string source_name;
-    bool fits = true;
-  };
+  using Parameter = PlannedState<State>;
+  using Params = std::vector<at::Tensor>;
 
   void mismatch(const std::string& name, std::string expected, std::string found) {
     report_.mismatched.push_back({name, std::move(expected), std::move(found)});
@@ -96,15 +81,29 @@ class OptimizerPlan {
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) continue;
-      plan_group(groups[*pairing.groups[g]].options, pairing.numbers[g],
-                 optimizer_.param_groups()[g], numbers[g], "param_groups." + std::to_string(g));
+      const SourceGroup& group = groups[*pairing.groups[g]];
+      const std::string name = "param_groups." + std::to_string(g);
+      if (kHasOneState<Options> && pairing.numbers[g] != group.numbers) {
+        mismatch(name + ".params", "the parameters in the order in which they were saved",
+                 "another order");
+        continue;
+      }
+      plan_group(group.options, pairing.numbers[g], optimizer_.param_groups()[g], numbers[g], name);
     }
     std::unordered_set<std::string> known;
-    for (const SourceGroup& group : groups)
-      known.insert(group.numbers.begin(), group.numbers.end());
+    for (const SourceGroup& group : groups) {
+      const std::size_t count = with_state(group.numbers.size());
+      known.insert(group.numbers.begin(),
+                   group.numbers.begin() + static_cast<std::ptrdiff_t>(count));
+    }
     for (const std::string& number : states_.keys()) {
       if (!known.contains(number)) report_.unexpected.push_back("state." + number);
     }
+  }
+
+  /// How many of the parameters of a group may have a state.
+  static std::size_t with_state(std::size_t num_params) {
+    return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
 
   /// By name where the optimizer's parameters and those of the file have some, else by order.
@@ -140,9 +139,10 @@ class OptimizerPlan {
     for (const std::string& key : source.keys()) {
       if (!known.contains(key)) plan_foreign_option(source, key, name + '.' + key);
     }
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
+    for (std::size_t i = 0; i < with_state(numbers.size()); ++i) {
       if (found[i].empty()) continue;
-      plan_state(group.params()[i], planned, "state." + std::to_string(numbers[i]), found[i]);
+      plan_state(group.params()[i], group.params(), planned, "state." + std::to_string(numbers[i]),
+                 found[i]);
     }
     options_.emplace_back(&options, std::move(planned));
   }
@@ -185,8 +185,8 @@ class OptimizerPlan {
     }
   }
 
-  void plan_state(const at::Tensor& param, const Options& options, const std::string& name,
-                  const std::string& number) {
+  void plan_state(const at::Tensor& param, const Params& params, const Options& options,
+                  const std::string& name, const std::string& number) {
     void* const key = param.unsafeGetTensorImpl();
     const auto [first, is_new] = position_of_.emplace(number, parameters_.size());
     if (!is_new) {
@@ -199,66 +199,23 @@ class OptimizerPlan {
     planned.name = name;
     planned.source_name = "state." + number;
     if (states_.contains(number) && !is_null(states_.get(number))) {
-      fill_state(planned, param, options, states_[number]);
+      fill_state(planned, param, params, options, states_[number]);
     } else if constexpr (std::is_same_v<Options, torch::optim::AdagradOptions>) {
       report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without
       planned.fits = false;
     }
   }
 
-  void fill_state(Parameter& planned, const at::Tensor& param, const Options& options,
-                  const TensorDict& saved) {
+  void fill_state(Parameter& planned, const at::Tensor& param, const Params& params,
+                  const Options& options, const TensorDict& saved) {
     const auto found = optimizer_.state().find(planned.key);
     const bool exists = found != optimizer_.state().end() && found->second != nullptr;
     planned.state = exists ? std::make_unique<State>(static_cast<State&>(*found->second))
                            : std::make_unique<State>();
-    std::unordered_set<std::string> known;
-    for_each_state(*planned.state, [&](std::string_view key, auto& member) {
-      known.emplace(key);
-      const bool there = saved.contains(key) && !is_null(saved.get(key));
-      if (!there && needs(options, key)) {
-        report_.missing.push_back(planned.name + '.' + std::string(key));
-        planned.fits = false;
-      }
-      fill_member(planned, param, there ? std::optional(saved.get(key)) : std::nullopt,
-                  std::string(key), member);
-    });
-    for (const std::string& key : saved.keys()) {
-      if (!known.contains(key)) report_.unexpected.push_back(planned.name + '.' + key);
-    }
+    StateFilling<Options>(planned, param, params, options, saved, report_).fill();
     // LibTorch's SGD takes a state without momentum for one that has begun.
     if constexpr (std::is_same_v<Options, torch::optim::SGDOptions>) {
       if (planned.targets.empty()) planned.state = nullptr;
-    }
-  }
-
-  void fill_member(Parameter& planned, const at::Tensor& /*param*/,
-                   const std::optional<TensorDict::Item>& saved, const std::string& key,
-                   std::int64_t& member) {
-    if (!saved) return;
-    const std::optional<double> number = number_in(*saved);
-    constexpr double kMost = 9007199254740992.0;  // 2^53: every integer up to here is a double
-    if (number && *number >= 0 && *number <= kMost && *number == std::floor(*number)) {
-      member = static_cast<std::int64_t>(*number);
-      loaded_scalars_.emplace_back(parameters_.size() - 1, planned.name + '.' + key);
-      return;
-    }
-    mismatch(planned.name + '.' + key, "a number of steps",
-             number ? to_json(Value(*number)) : text_of(*saved));
-    planned.fits = false;
-  }
-
-  void fill_member(Parameter& planned, const at::Tensor& param,
-                   const std::optional<TensorDict::Item>& saved, const std::string& key,
-                   at::Tensor& member) {
-    if (!saved) {
-      member = at::Tensor();
-    } else if (!std::holds_alternative<Leaf>(*saved)) {
-      mismatch(planned.name + '.' + key, "a tensor", text_of(*saved));
-      planned.fits = false;
-    } else {
-      if (!member.defined() || member.sizes() != param.sizes()) member = empty_like_param(param);
-      planned.targets.push_back({planned.source_name + '.' + key, member});
     }
   }
 
@@ -284,8 +241,11 @@ class OptimizerPlan {
       mismatch.name = name;
       report_.mismatched.push_back(std::move(mismatch));
     }
-    for (const auto& [parameter, name] : loaded_scalars_) {
-      if (parameters_[parameter].fits) report_.loaded.push_back(name);
+    for (const Parameter& parameter : parameters_) {
+      if (!parameter.fits) continue;
+      for (const std::string& value : parameter.values) {
+        report_.loaded.push_back(parameter.name + '.' + value);
+      }
     }
     for (const std::string& loaded : found.loaded) {
       const auto& [parameter, name] = names.at(loaded);
@@ -300,7 +260,6 @@ class OptimizerPlan {
   LoadReport report_;
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, std::size_t> position_of_;  // in parameters_, by number
-  std::vector<std::pair<std::size_t, std::string>> loaded_scalars_;
   std::vector<std::pair<Options*, Options>> options_;
 };
 

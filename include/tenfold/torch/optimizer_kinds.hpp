@@ -21,16 +21,19 @@ class AdamW;
 class SGD;
 class RMSprop;
 class Adagrad;
+class LBFGS;
 struct AdamOptions;
 struct AdamWOptions;
 struct SGDOptions;
 struct RMSpropOptions;
 struct AdagradOptions;
+struct LBFGSOptions;
 struct AdamParamState;
 struct AdamWParamState;
 struct SGDParamState;
 struct RMSpropParamState;
 struct AdagradParamState;
+struct LBFGSParamState;
 }  // namespace torch::optim
 
 namespace tenfold::torch_detail {
@@ -78,6 +81,18 @@ struct OptimizerKind<torch::optim::AdagradOptions> {
   static constexpr bool kDecoupled = false;
 };
 
+/// Its state is one for all parameters, kept as that of the first: vectors that hold a number for
+/// each number of each parameter, one parameter after the other.
+template <>
+struct OptimizerKind<torch::optim::LBFGSOptions> {
+  using State = torch::optim::LBFGSParamState;
+  static constexpr std::array<std::string_view, 0> kPythonOnly = {};
+  static constexpr bool kDecoupled = false;
+};
+
+template <class Options>
+inline constexpr bool kHasOneState = std::is_same_v<Options, torch::optim::LBFGSOptions>;
+
 /// What LibTorch does, as a value of one of Python's options that it does not have.
 inline Value value_of_libtorch(std::string_view option, bool decoupled) {
   if (option == "foreach" || option == "fused") return {};
@@ -107,10 +122,18 @@ void for_each_option(Options& options, const Visitor& visit) {
   }
   if constexpr (requires { options.nesterov(); }) visit("nesterov", options.nesterov());
   if constexpr (requires { options.amsgrad(); }) visit("amsgrad", options.amsgrad());
+  if constexpr (requires { options.history_size(); }) {
+    visit("max_iter", options.max_iter());
+    visit("max_eval", options.max_eval());
+    visit("tolerance_grad", options.tolerance_grad());
+    visit("tolerance_change", options.tolerance_change());
+    visit("history_size", options.history_size());
+    visit("line_search_fn", options.line_search_fn());
+  }
 }
 
 /// Calls visit(name, member) for each member of the state of a parameter: the number of steps, an
-/// std::int64_t, and tensors, which may be undefined.
+/// std::int64_t, and tensors, which may be undefined; of LBFGS also numbers and lists of tensors.
 template <class State, class Visitor>
 void for_each_state(State& state, const Visitor& visit) {
   if constexpr (requires { state.step(); }) visit("step", state.step());
@@ -125,6 +148,19 @@ void for_each_state(State& state, const Visitor& visit) {
   }
   if constexpr (requires { state.grad_avg(); }) visit("grad_avg", state.grad_avg());
   if constexpr (requires { state.sum(); }) visit("sum", state.sum());
+  if constexpr (requires { state.old_dirs(); }) {
+    visit("func_evals", state.func_evals());
+    visit("n_iter", state.n_iter());
+    visit("al", state.al());
+    visit("d", state.d());
+    visit("t", state.t());
+    visit("old_dirs", state.old_dirs());
+    visit("old_stps", state.old_stps());
+    visit("ro", state.ro());
+    visit("H_diag", state.H_diag());
+    visit("prev_flat_grad", state.prev_flat_grad());
+    visit("prev_loss", state.prev_loss());
+  }
 }
 
 /// True if LibTorch's next step would fail without that part of a state that exists.
@@ -151,7 +187,7 @@ struct Late {
 [[noreturn]] inline void refuse_optimizer() {
   throw Error(ErrorCode::unsupported,
               "optimizer: its state is not known here: expected torch::optim::Adam, AdamW, SGD, "
-              "RMSprop or Adagrad, found another one");
+              "RMSprop, Adagrad or LBFGS, found another one");
 }
 
 /// True, after visit.template operator()<Options>(), if the optimizer's options are of that class.
@@ -178,6 +214,8 @@ void visit_kind(Optimizer& optimizer, const Visitor& visit) {
     visit.template operator()<torch::optim::RMSpropOptions>();
   } else if constexpr (std::is_base_of_v<torch::optim::Adagrad, Optimizer>) {
     visit.template operator()<torch::optim::AdagradOptions>();
+  } else if constexpr (std::is_base_of_v<torch::optim::LBFGS, Optimizer>) {
+    visit.template operator()<torch::optim::LBFGSOptions>();
   } else {
     using namespace torch::optim;  // NOLINT(google-build-using-namespace)
     const bool known =
@@ -186,7 +224,8 @@ void visit_kind(Optimizer& optimizer, const Visitor& visit) {
          visit_if<typename Late<Optimizer, AdamWOptions>::type>(optimizer, visit) ||
          visit_if<typename Late<Optimizer, SGDOptions>::type>(optimizer, visit) ||
          visit_if<typename Late<Optimizer, RMSpropOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, AdagradOptions>::type>(optimizer, visit));
+         visit_if<typename Late<Optimizer, AdagradOptions>::type>(optimizer, visit) ||
+         visit_if<typename Late<Optimizer, LBFGSOptions>::type>(optimizer, visit));
     if (!known) refuse_optimizer();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,11 @@ inline Value value_of(const std::tuple<double, double>& betas) {
 }
 inline Value value_of(double number) { return number; }
 inline Value value_of(bool flag) { return flag; }
+inline Value value_of(std::int64_t number) { return number; }
+template <class Option>
+Value value_of(const std::optional<Option>& option) {
+  return option ? Value(*option) : Value();
+}
 
 /// As Python's optimizers count: a float32 tensor, or float64 if that could not say the number.
 inline Tensor step_tensor(std::int64_t step) {
@@ -84,16 +90,64 @@ Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
   return group;
 }
 
+/// One member of a state; nothing for what Python would not have.
+class StateItems {
+ public:
+  StateItems(std::int64_t number, MainMemory& memory)
+      : path_("state." + std::to_string(number)), memory_(memory) {}
+
+  std::optional<TensorDict::Item> item(std::string_view name, std::int64_t count) const {
+    if (name == "step") return Leaf(step_tensor(count));
+    return NonTensor{Value(count)};
+  }
+  std::optional<TensorDict::Item> item(std::string_view /*name*/, double number) const {
+    return NonTensor{Value(number)};
+  }
+  std::optional<TensorDict::Item> item(std::string_view name, const at::Tensor& tensor) const {
+    if (!tensor.defined()) return std::nullopt;
+    // LBFGS begins with the scale 1, which is no tensor in Python.
+    if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong) {
+      return NonTensor{Value(tensor.template item<std::int64_t>())};
+    }
+    return Leaf(memory_.tensor({path_ + '.' + std::string(name), tensor}, "optimizer"));
+  }
+  template <class Tensors>
+    requires requires(const Tensors& list) { list.size(); }
+  std::optional<TensorDict::Item> item(std::string_view name, const Tensors& tensors) const {
+    if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.defined(); })) {
+      return NonTensor{Value(Value::List{std::vector<Value>(tensors.size())})};
+    }
+    NodeInfo info;
+    info.kind = NodeKind::list;
+    TensorDict list(std::move(info));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::string position = std::to_string(i);
+      const auto found = item(std::string(name) + '.' + position, tensors[i]);
+      list.set(position, found ? *found : TensorDict::Item(NonTensor{}));
+    }
+    return list;
+  }
+  template <class Member>
+  std::optional<TensorDict::Item> item(std::string_view name,
+                                       const std::optional<Member>& member) const {
+    return member ? item(name, *member) : std::nullopt;
+  }
+
+ private:
+  std::string path_;
+  MainMemory& memory_;
+};
+
 template <class State>
 TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
+  const StateItems items(number, memory);
   TensorDict node = dict_node();
-  for_each_state(state, [&]<class Member>(std::string_view name, Member& member) {
-    if constexpr (std::is_same_v<Member, std::int64_t>) {
-      node.set(name, step_tensor(member));
-    } else if (member.defined()) {
-      const std::string path = "state." + std::to_string(number) + '.' + std::string(name);
-      node.set(name, memory.tensor({path, member}, "optimizer"));
+  for_each_state(state, [&](std::string_view name, const auto& member) {
+    // Before its first iteration Python's LBFGS has no more than its counters.
+    if constexpr (requires { state.old_dirs(); }) {
+      if (!state.d().defined() && name != "func_evals" && name != "n_iter") return;
     }
+    if (const auto found = items.item(name, member)) node.set(name, *found);
   });
   return node;
 }

@@ -87,7 +87,43 @@ inline bool read_option(const TensorDict& group, std::string_view key,
   return true;
 }
 
+inline bool read_option(const TensorDict& group, std::string_view key, std::int64_t& option) {
+  const TensorDict::Item item = group.get(key);
+  const auto* json = std::get_if<NonTensor>(&item);
+  const auto* number = json == nullptr ? nullptr : json->value.get_if<std::int64_t>();
+  // Without a history LibTorch's LBFGS takes from what is empty.
+  if (number == nullptr || *number < (key == "history_size" ? 1 : 0)) return false;
+  option = *number;
+  return true;
+}
+
+/// Of LBFGS, whose constructor has made a number of nothing.
+inline bool read_option(const TensorDict& group, std::string_view key,
+                        std::optional<std::int64_t>& option) {
+  std::int64_t number = 0;
+  if (!read_option(group, key, number)) return false;
+  option = number;
+  return true;
+}
+
+inline bool read_option(const TensorDict& group, std::string_view key,
+                        std::optional<std::string>& option) {
+  const TensorDict::Item item = group.get(key);
+  const auto* json = std::get_if<NonTensor>(&item);
+  const auto* text = json == nullptr ? nullptr : json->value.get_if<std::string>();
+  if (text == nullptr && !is_null(item)) return false;
+  option = text == nullptr ? std::nullopt : std::optional(*text);
+  return true;
+}
+
 inline std::string expected_text(const double& /*option*/) { return "a number"; }
+inline std::string expected_text(const std::int64_t& /*option*/) { return "a positive integer"; }
+inline std::string expected_text(const std::optional<std::int64_t>& /*option*/) {
+  return "a positive integer";
+}
+inline std::string expected_text(const std::optional<std::string>& /*option*/) {
+  return "a string or null";
+}
 inline std::string expected_text(const bool& /*option*/) { return "true or false"; }
 inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
   return "two numbers";

@@ -1,212 +1,36 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim.h>
 #include <tenfold/tenfold.hpp>
 #include <tenfold/torch.hpp>
 
 #include <cmath>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "io/sample_trees.hpp"
-#include "support/temporary_folder.hpp"
+#include "torch/optimizers.hpp"
 
 namespace tenfold {
 namespace {
 
 using test::counting;
+using test::parameters;
+using test::Params;
+using test::step;
 using test::thrown_by;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::IsSupersetOf;
 using testing::UnorderedElementsAre;
 using torch::optim::Adagrad;
 using torch::optim::Adam;
 using torch::optim::AdamOptions;
-using torch::optim::AdamW;
-using torch::optim::OptimizerParamGroup;
-using torch::optim::RMSprop;
 using torch::optim::SGD;
-using Params = std::vector<at::Tensor>;
-
-/// Parameters of two shapes, the same at each call.
-Params parameters() {
-  return {at::ones({2, 3}).requires_grad_(), at::full({4}, 2.0).requires_grad_()};
-}
-
-/// Steps with gradients that differ from step to step and from number to number.
-void step(torch::optim::Optimizer& optimizer, int steps = 1) {
-  for (int i = 1; i <= steps; ++i) {
-    for (const auto& group : optimizer.param_groups()) {
-      for (const at::Tensor& param : group.params()) {
-        const at::Tensor count = at::arange(1, param.numel() + 1, at::kFloat).view(param.sizes());
-        param.mutable_grad() = count.sin() * param.detach() / i;
-      }
-    }
-    optimizer.step();
-  }
-}
-
-/// One way to make an optimizer, for all of its kinds.
-struct Make {
-  std::string name;
-  std::unique_ptr<torch::optim::Optimizer> (*make)(Params params);
-};
-
-template <class Optimizer, class Options>
-std::unique_ptr<torch::optim::Optimizer> made(Params params, const Options& options) {
-  return std::make_unique<Optimizer>(std::move(params), options);
-}
-
-const std::vector<Make> kMakes = {
-    {"Adam", [](Params params) { return made<Adam>(std::move(params), AdamOptions(0.1)); }},
-    {"AdamAmsgrad",
-     [](Params params) {
-       return made<Adam>(std::move(params),
-                         AdamOptions(0.1).betas({0.5, 0.75}).amsgrad(true).weight_decay(0.1));
-     }},
-    {"AdamW",
-     [](Params params) {
-       return made<AdamW>(std::move(params), torch::optim::AdamWOptions(0.1).eps(1e-3));
-     }},
-    {"SGD",
-     [](Params params) { return made<SGD>(std::move(params), torch::optim::SGDOptions(0.1)); }},
-    {"SGDMomentum",
-     [](Params params) {
-       return made<SGD>(std::move(params),
-                        torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
-     }},
-    {"RMSprop",
-     [](Params params) {
-       return made<RMSprop>(std::move(params), torch::optim::RMSpropOptions(0.1).alpha(0.5));
-     }},
-    {"RMSpropCentered",
-     [](Params params) {
-       return made<RMSprop>(std::move(params),
-                            torch::optim::RMSpropOptions(0.1).centered(true).momentum(0.5));
-     }},
-    {"Adagrad",
-     [](Params params) {
-       return made<Adagrad>(
-           std::move(params),
-           torch::optim::AdagradOptions(0.1).lr_decay(0.1).initial_accumulator_value(0.25));
-     }},
-};
-
-class EveryOptimizer : public testing::TestWithParam<Make> {
- protected:
-  test::TemporaryFolder folder_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Optimizers, EveryOptimizer, testing::ValuesIn(kMakes),
-                         [](const auto& made) { return made.param.name; });
-
-void expect_same(const Params& a, const Params& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << a[i] << b[i];
-}
-
-TEST_P(EveryOptimizer, GoesOnAsIfItHadNotStopped) {
-  for (const char* file : {"state", "state.safetensors"}) {
-    const Params params = parameters();
-    const auto optimizer = GetParam().make(params);
-    step(*optimizer, 3);
-    save(state_dict(*optimizer), folder_ / file);
-    const Params copies = {params[0].detach().clone().requires_grad_(),
-                           params[1].detach().clone().requires_grad_()};
-    const auto loaded = GetParam().make(copies);
-    for (auto& group : loaded->param_groups()) group.options().set_lr(7);
-    const LoadReport report = load_into(*loaded, folder_ / file);
-    EXPECT_TRUE(report.ok());
-    EXPECT_THAT(report.loaded, Contains("param_groups.0.lr"));
-    step(*optimizer, 2);
-    step(*loaded, 2);
-    expect_same(params, copies);
-  }
-}
-
-TEST_P(EveryOptimizer, FillsTensorsThatExistInPlace) {
-  const auto optimizer = GetParam().make(parameters());
-  step(*optimizer, 3);
-  const auto loaded = GetParam().make(parameters());
-  step(*loaded, 1);
-  const TensorDict state = state_dict(*loaded);
-  EXPECT_TRUE(load_into(*loaded, state_dict(*optimizer)).ok());
-  const TensorDict after = state_dict(*loaded);
-  EXPECT_EQ(test::difference(after, state_dict(*optimizer)), "");
-  after["state"].for_each_leaf([&](const KeyPath& path, const TensorDict::Item&) {
-    if (path.back() == "step") return;
-    EXPECT_EQ(after["state"].tensor(path).raw_data(), state["state"].tensor(path).raw_data());
-  });
-}
-
-TEST_P(EveryOptimizer, StartsAnewFromAStateBeforeTheFirstStep) {
-  const auto fresh = GetParam().make(parameters());
-  const auto stepped = GetParam().make(parameters());
-  step(*stepped, 3);
-  EXPECT_TRUE(load_into(*stepped, state_dict(*fresh)).ok());
-  EXPECT_EQ(test::difference(state_dict(*stepped), state_dict(*fresh)), "");
-}
-
-// --- the layout of Python's state_dict ---
-
-TEST(OptimizerState, HasPythonsLayout) {
-  Adam optimizer({OptimizerParamGroup({at::ones({2}).requires_grad_()}),
-                  OptimizerParamGroup({at::ones({3}).requires_grad_()},
-                                      std::make_unique<AdamOptions>(AdamOptions(0.5)))},
-                 AdamOptions(0.25));
-  step(optimizer, 2);
-  const TensorDict tree = state_dict(optimizer);
-  EXPECT_THAT(tree.keys(), ElementsAre("state", "param_groups"));
-  const TensorDict state = tree["state"];
-  EXPECT_EQ(state.kind(), NodeKind::dict);
-  EXPECT_TRUE(state.info().int_keys);
-  EXPECT_THAT(state.keys(), ElementsAre("0", "1"));
-  EXPECT_THAT(state["1"].keys(), ElementsAre("step", "exp_avg", "exp_avg_sq"));
-  EXPECT_EQ(*state.at("1", "step").data<float>(), 2);
-  EXPECT_EQ(state.at("1", "step").ndim(), 0);
-  EXPECT_EQ(to_json(tree.value("param_groups")),
-            R"([{"lr": 0.25, "betas": [0.9, 0.999], "eps": 1e-08, "weight_decay": 0.0, )"
-            R"("amsgrad": false, "maximize": false, "foreach": null, "capturable": false, )"
-            R"("differentiable": false, "fused": null, "decoupled_weight_decay": false, )"
-            R"("params": [0]}, )"
-            R"({"lr": 0.5, "betas": [0.9, 0.999], "eps": 1e-08, "weight_decay": 0.0, )"
-            R"("amsgrad": false, "maximize": false, "foreach": null, "capturable": false, )"
-            R"("differentiable": false, "fused": null, "decoupled_weight_decay": false, )"
-            R"("params": [1]}])");
-  EXPECT_TRUE(tree["param_groups"]["0"].value("betas").is<Value::Tuple>());
-}
-
-TEST(OptimizerState, CountsMoreStepsThanAFloatCan) {
-  const Params params = parameters();
-  SGD sgd(params, 0.1);
-  Adam optimizer(params, 0.1);
-  step(optimizer);
-  constexpr std::int64_t kSteps = (1 << 24) + 1;
-  auto& state = *optimizer.state().at(params[0].unsafeGetTensorImpl());
-  static_cast<torch::optim::AdamParamState&>(state).step(kSteps);
-  const TensorDict tree = state_dict(optimizer);
-  EXPECT_EQ(*tree["state"].at("0", "step").data<double>(), kSteps);
-  Adam loaded(parameters(), 0.1);
-  EXPECT_TRUE(load_into(loaded, tree).ok());
-  EXPECT_EQ(*state_dict(loaded)["state"].at("0", "step").data<double>(), kSteps);
-}
-
-TEST(OptimizerState, RefusesOptimizersThatItDoesNotKnow) {
-  torch::optim::LBFGS optimizer(parameters());
-  const auto error = thrown_by([&] { state_dict(optimizer); });
-  EXPECT_EQ(error.code, ErrorCode::unsupported);
-  EXPECT_THAT(error.message, HasSubstr("expected torch::optim::Adam, AdamW, SGD"));
-  EXPECT_EQ(thrown_by([&] { load_into(optimizer, TensorDict()); }).code, ErrorCode::unsupported);
-}
-
-// --- files of Python ---
 
 /// A group as Python's Adam writes it, with one option set to `value`.
 Value python_group(const std::string& option = "", const Value& value = {},
@@ -441,89 +265,6 @@ TEST(LoadIntoOptimizer, TakesASgdWhoseMomentumHasNotBegun) {
   EXPECT_EQ(sgd.state().size(), 1U);
   step(sgd);
   EXPECT_EQ(sgd.state().size(), 2U);
-}
-
-/// Two layers, whose parameters an optimizer gets in an order of its own.
-struct Layers : torch::nn::Module {
-  Layers()
-      : first(register_module("first", torch::nn::Linear(3, 2))),
-        second(register_module("second", torch::nn::Linear(2, 2))) {}
-  torch::nn::Linear first, second;
-};
-
-Params picked(const Layers& layers, bool reversed) {
-  Params params = layers.parameters();
-  if (reversed) std::reverse(params.begin(), params.end());
-  return params;
-}
-
-TEST(OptimizerNames, StateFindsItsParameterWhateverTheOrder) {
-  Layers layers;
-  Adam adam(picked(layers, false), 0.1);
-  step(adam, 2);
-  const TensorDict saved = state_dict(adam, layers);
-  EXPECT_EQ(to_json(saved["param_groups"]["0"].value("param_names")),
-            R"(["first.weight", "first.bias", "second.weight", "second.bias"])");
-  Adam reversed(picked(layers, true), 0.5);
-  const LoadReport report = load_into(reversed, layers, saved);
-  EXPECT_TRUE(report.ok());
-  EXPECT_EQ(reversed.param_groups()[0].options().get_lr(), 0.1);
-  const TensorDict state = state_dict(reversed)["state"];
-  for (const auto& [to, from] : {std::pair("0", "3"), {"1", "2"}, {"2", "1"}, {"3", "0"}}) {
-    EXPECT_EQ(test::bytes_of(state.at(to, "exp_avg")),
-              test::bytes_of(saved["state"].at(from, "exp_avg")));
-  }
-  // By order the shapes would not fit.
-  EXPECT_THAT(thrown_by([&] { load_into(reversed, saved); }).message, HasSubstr("mismatched"));
-}
-
-TEST(OptimizerNames, NamesAreRenamedAndWhatDiffersIsListed) {
-  Layers layers;
-  Adam adam(picked(layers, false), 0.1);
-  step(adam);
-  TensorDict saved = state_dict(adam, layers);
-  LoadIntoOptions options;
-  options.rename = [](const std::string& name) {
-    return name == "first.bias" ? std::string("other.bias") : name;
-  };
-  const test::Thrown thrown = thrown_by([&] { load_into(adam, layers, saved, options); });
-  EXPECT_THAT(thrown.message, AllOf(HasSubstr("\"first.bias\""), HasSubstr("\"other.bias\"")));
-  options.strict = false;
-  const LoadReport report = load_into(adam, layers, saved, options);
-  EXPECT_THAT(report.missing, ElementsAre("first.bias"));
-  EXPECT_THAT(report.unexpected, ElementsAre("other.bias"));
-  EXPECT_THAT(report.loaded, IsSupersetOf({"state.0.exp_avg", "state.2.exp_avg"}));
-  EXPECT_THAT(thrown_by([&] { load_into(adam, layers, state_dict(adam), options); }).message,
-              HasSubstr("rename: it does not apply to an optimizer whose parameters are matched"));
-}
-
-TEST(OptimizerNames, FilesWithoutNamesAreMatchedByOrder) {
-  Layers layers;
-  Adam adam(picked(layers, false), 0.1);
-  step(adam);
-  const TensorDict saved = state_dict(adam);
-  EXPECT_TRUE(load_into(adam, layers, saved).ok());
-  Adam foreign(parameters(), 0.1);
-  EXPECT_THAT(thrown_by([&] { load_into(foreign, layers, saved); }).message,
-              HasSubstr("param_groups.0.params.0: it has no name"));
-}
-
-TEST(OptimizerNames, AParameterThatMovedToAnotherGroupIsADifference) {
-  Layers layers;
-  const auto grouped = [&](std::size_t in_first) {
-    const Params all = layers.parameters();
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(in_first);
-    return Adam({OptimizerParamGroup(Params(all.begin(), middle)),
-                 OptimizerParamGroup(Params(middle, all.end()))},
-                0.1);
-  };
-  Adam saved = grouped(2);
-  step(saved);
-  Adam target = grouped(3);
-  EXPECT_THAT(thrown_by([&] { load_into(target, layers, state_dict(saved, layers)); }).message,
-              HasSubstr("\"param_groups.0.params\": expected 3 parameters (first.weight, "
-                        "first.bias, second.weight), found 2 parameters (first.weight, "
-                        "first.bias)"));
 }
 
 }  // namespace
