@@ -201,3 +201,13 @@ def test_damaged_arrays_are_refused_by_name(tmp_path):
     for name in ("cut.npy", "cut.npz"):
         with pytest.raises(tenfold.CorruptFileError, match=rf"{name}: it cannot be read"):
             tenfold.ingest(tmp_path / name, tmp_path / "ds")
+
+
+def test_an_ingest_need_not_wait_for_the_device(tmp_path):
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"x": 0}\n{"x": 1}\n')
+    table = pytest.importorskip("pyarrow").table({"x": [0, 1]})
+    for number, source in enumerate([lines, [{"x": 0}, {"x": 1}], {"x": [0, 1]}, table]):
+        ds = tenfold.ingest(source, tmp_path / str(number), durable=False)
+        assert ds["x"].tolist() == [0, 1]
+        assert tenfold.verify(tmp_path / str(number)).ok
