@@ -53,6 +53,7 @@ _EXPORTS = {
         "CachedStateMapper",
         "HierarchicalStateMapper",
         "ModuleStateMapper",
+        "SparseStateMapper",
         "StateMapper",
         "register_mapper",
     ],

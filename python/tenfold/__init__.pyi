@@ -44,6 +44,7 @@ from tenfold.mapped_dict import MappedDict as MappedDict
 from tenfold.mappers import CachedStateMapper as CachedStateMapper
 from tenfold.mappers import HierarchicalStateMapper as HierarchicalStateMapper
 from tenfold.mappers import ModuleStateMapper as ModuleStateMapper
+from tenfold.mappers import SparseStateMapper as SparseStateMapper
 from tenfold.mappers import StateMapper as StateMapper
 from tenfold.mappers import register_mapper as register_mapper
 from tenfold.sparse import SparseMatrix as SparseMatrix

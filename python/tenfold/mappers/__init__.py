@@ -9,11 +9,13 @@ from tenfold.mappers._hierarchical import HierarchicalStateMapper
 from tenfold.mappers._mapper import StateMapper
 from tenfold.mappers._module import ModuleStateMapper
 from tenfold.mappers._registry import register_mapper
+from tenfold.mappers._sparse import SparseStateMapper
 
 __all__ = [
     "CachedStateMapper",
     "HierarchicalStateMapper",
     "ModuleStateMapper",
+    "SparseStateMapper",
     "StateMapper",
     "register_mapper",
 ]

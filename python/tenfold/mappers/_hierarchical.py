@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._errors import CorruptFileError, KeyNotFoundError
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchy import MAPPER, NONE, TEXT, flattened, nested, value_at
 from tenfold.mappers._mapper import StateMapper, shown
@@ -33,6 +33,7 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper(["level1/a", "level1/b"])
     tensor([1., 2.], dtype=torch.float64)
     >>> mapper.save("mapper.json")        # one file to read and to edit
+    >>> mapper.save("mapper")             # a folder, of which values are mapped
 
     A state is a path: a str with "/" or a tuple of components; integers are their digits. A list is
     a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python's
@@ -86,20 +87,21 @@ class HierarchicalStateMapper(StateMapper):
         """
         if isinstance(states, list):
             return self.generate(states)
-        tables, rows = self._find([states])
+        tables, rows, _ = self._find([states])
         return self._value(states, int(tables[0]), int(rows[0]))
 
     def generate(self, states: list[Any]) -> Any:
-        tables, rows = self._find(states)
         if not states:
             return self._nothing()
+        tables, rows, one = self._find(states)
+        if one is not None and one >= 0:
+            return self._take(one, rows)
+        tables, rows = _rows.numbers(tables), _rows.numbers(rows)
         groups: dict[int, list[int]] = {}
         for position, table in enumerate(tables):
             groups.setdefault(table, []).append(position)
         if NONE in groups:
             raise self._unknown(states[groups[NONE][0]])
-        if len(groups) == 1 and tables[0] >= 0:
-            return _rows.take(self._flat.tables[tables[0]].values, rows)
         if TEXT in groups:
             return [
                 self._value(state, table, row)
@@ -114,46 +116,68 @@ class HierarchicalStateMapper(StateMapper):
             return tables[0].values[:0]
         return _rows.made([], float)
 
-    def _find(self, states: list[Any]) -> tuple[Sequence[int], Sequence[int]]:
+    def _find(self, states: list[Any]) -> tuple[Any, Any, int | None]:
         texts = [text_of(state) for state in states]
-        unclear = [position for position, text in enumerate(texts) if text is None]
-        known = {position: known_of(states[position]) for position in unclear}
+        if None not in texts:
+            return self._flat.paths.find(texts)  # type: ignore[arg-type]
+        known = {
+            position: known_of(states[position])
+            for position, text in enumerate(texts)
+            if text is None
+        }
         for position, (text, _) in known.items():
             texts[position] = text
-        tables, rows = self._flat.paths.find(texts)  # type: ignore[arg-type]
         goes_on = [position for position, (_, others_follow) in known.items() if others_follow]
-        if goes_on:
-            tables, rows = list(tables), list(rows)
         for position in goes_on:
-            place = self._flat.paths.find_below(known[position][0])
-            tables[position], rows[position] = place  # type: ignore[index]
-        return tables, rows
+            texts[position] = "_"  # looked for below
+        tables, rows, one = self._flat.paths.find(texts)  # type: ignore[arg-type]
+        if not goes_on:
+            return tables, rows, one
+        tables, rows = _rows.numbers(tables), _rows.numbers(rows)
+        for position in goes_on:
+            tables[position], rows[position] = self._flat.paths.find_below(known[position][0])
+        return tables, rows, None
+
+    def _take(self, table: int, rows: Any) -> Any:
+        try:
+            return _rows.take(self._flat.tables[table].values, rows)
+        except IndexError as error:
+            raise CorruptFileError(
+                f"{self._where()}: paths: expected rows of {len(self._flat.tables)} tables, found "
+                f"others in table {table}: {error}"
+            ) from None
 
     def _value(self, state: Any, table: int, row: int) -> Any:
         if table == NONE:
             raise self._unknown(state)
         if table == MAPPER:
-            return self._flat.mappers[row](self._rest(state, row))
+            return self._mapper(row)(self._rest(state, row))
         if table == TEXT:
             return value_at(self._flat, table, row)
-        return _rows.copied(self._flat.tables[table].values[row])
+        return self._take(table, [row])[0]
+
+    def _mapper(self, number: int) -> StateMapper:
+        if not 0 <= number < len(self._flat.mappers):
+            raise CorruptFileError(
+                f"{self._where()}: paths: expected one of {len(self._flat.mappers)} mappers, found "
+                f"number {number}"
+            )
+        return self._flat.mappers[number]
 
     def _joined(self, states: list[Any], rows: Sequence[int], groups: dict[int, list[int]]) -> Any:
         """The rows of several tables and mappers as one tensor."""
         parts: list[tuple[list[int], Any]] = []
         for table, positions in groups.items():
-            if table >= 0:
-                some = _rows.take(
-                    self._flat.tables[table].values, [rows[place] for place in positions]
-                )
-                parts.append((positions, some))
+            if table != MAPPER:
+                parts.append((positions, self._take(table, [rows[place] for place in positions])))
                 continue
             asked: dict[int, list[int]] = {}
             for position in positions:
-                asked.setdefault(int(rows[position]), []).append(position)
+                asked.setdefault(rows[position], []).append(position)
             for number, places in asked.items():
+                mapper = self._mapper(number)
                 rest = [self._rest(states[place], number) for place in places]
-                parts.append((places, self._flat.mappers[number](rest)))
+                parts.append((places, mapper(rest)))
         if len(parts) == 1:
             return parts[0][1]
         if not all(_rows.is_tensor(part) for _, part in parts):
@@ -162,7 +186,7 @@ class HierarchicalStateMapper(StateMapper):
                 for place, value in zip(places, part, strict=True):
                     values[place] = value
             return values
-        first_places, first = parts[0] if parts else ([], None)
+        first_places, first = parts[0]
         for places, part in parts:
             if part.shape[1:] != first.shape[1:]:
                 raise ValueError(
@@ -200,6 +224,8 @@ class HierarchicalStateMapper(StateMapper):
         return self._path or "hierarchy"
 
     def key(self, state: Any) -> Hashable:
+        if type(state) is str:
+            return state
         parts = parts_of(state)
         return tuple(str(part) if isinstance(part, int) else part for part in parts)
 
@@ -216,13 +242,14 @@ class HierarchicalStateMapper(StateMapper):
         durable: bool = True,
         overwrite: bool = True,
     ) -> Path:
-        """Saves to one readable file (``.json``).
+        """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
         A JSON file is the hierarchy itself, indented by 4, and is parsed whole when it is loaded; a
-        file of plain nested JSON from elsewhere loads as well.
+        file of plain nested JSON from elsewhere loads as well. A tree holds paths and tables of
+        values: opening it reads neither, and the first look-up all paths, but no value.
 
         Args:
-            path: Where to; it ends with ``.json``.
+            path: Where to; ``.json`` chooses one file, no suffix a folder.
             format: As for `StateMapper.save`.
             durable: As for `StateMapper.save`.
             overwrite: As for `StateMapper.save`.
@@ -240,10 +267,25 @@ class HierarchicalStateMapper(StateMapper):
         return super().save(path, format=format, durable=durable, overwrite=overwrite)
 
     def config(self) -> dict[str, Any]:
-        raise UnsupportedError(
-            'hierarchy: it is saved to one file: expected a path that ends with ".json", found '
-            "another"
-        )
+        return {
+            "default_key": self.default_key,
+            "tables": [table.origin for table in self._flat.tables],
+            "mappers": self._flat.mapper_paths,
+        }
+
+    def tensors(self) -> dict[str, Any]:
+        from tenfold.mappers._hierarchy_tree import tensors_of
+
+        return tensors_of(self._flat)
+
+    @classmethod
+    def restore(cls, config: dict[str, Any], tensors: Any) -> HierarchicalStateMapper:
+        from tenfold.mappers._hierarchy_tree import hierarchy_of
+
+        return cls._of(hierarchy_of(config, tensors))
+
+    def _by_value(self) -> tuple[Any, ...]:
+        return HierarchicalStateMapper, (self.hierarchy, self.default_key)
 
     def __repr__(self) -> str:
         where = f"{self._path!r}: " if self._path is not None else ""

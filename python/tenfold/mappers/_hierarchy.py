@@ -11,7 +11,7 @@ import json
 from typing import NamedTuple
 
 from tenfold import _arrays
-from tenfold._errors import UnsupportedError
+from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, shown
 from tenfold.mappers._paths import key_of, parts_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         """The nodes, by their paths."""
 
         def __len__(self) -> int: ...
-        def find(self, paths: list[str]) -> tuple[Sequence[int], Sequence[int]]:
-            """Tables and rows of the values; NONE for what is unknown."""
+        def find(self, paths: list[str]) -> tuple[Any, Any, int | None]:
+            """Tables and rows of the values, and the table of all if that is one."""
 
         def find_below(self, path: str) -> tuple[int, int]:
             """The place of a path that goes on where no key can be."""
@@ -57,15 +57,17 @@ class DictPaths:
     def __len__(self) -> int:
         return len(self._places)
 
-    def find(self, paths: list[str]) -> tuple[list[int], list[int]]:
+    def find(self, paths: list[str]) -> tuple[list[int], list[int], int | None]:
         get = self._places.get
         found = [get(path) or self._above(path) for path in paths]
-        return [place[0] for place in found], [place[1] for place in found]
+        tables = [place[0] for place in found]
+        one = tables[0] if tables and tables.count(tables[0]) == len(tables) else None
+        return tables, [place[1] for place in found], one
 
     def _above(self, path: str) -> tuple[int, ...]:
         """The place of a path that is not there: nothing that is no path comes further."""
-        parts_of(path)
-        return self.find_below(path.rpartition("/")[0])
+        parts = parts_of(path)
+        return self.find_below("/".join(parts[: min(MAX_DEPTH, len(parts) - 1)]))
 
     def find_below(self, path: str) -> tuple[int, int]:
         while path:
@@ -216,7 +218,7 @@ def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
         tensor = _dense(path, value)
         return ("tensor", tensor.dtype, tuple(tensor.shape)), tensor
     elif isinstance(value, (list, tuple)):
-        shape_and_type = _numbers(value)
+        shape_and_type = numbers_of(value)
         if shape_and_type is not None:
             return ("list", *shape_and_type), value
     try:
@@ -242,7 +244,7 @@ def _dense(path: str, value: Any) -> Any:
     return value
 
 
-def _numbers(value: Any) -> tuple[type, tuple[int, ...]] | None:
+def numbers_of(value: Any) -> tuple[type, tuple[int, ...]] | None:
     """The type and shape of a nested list of numbers of equal lengths; None for any other list."""
     shape: list[int] = []
     flat = [value]
@@ -282,7 +284,12 @@ def nested(hierarchy: Hierarchy) -> dict[str, Any]:
 def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
     """One value as it was handed over."""
     if table == TEXT:
-        return json.loads(hierarchy.texts[row])
+        try:
+            return json.loads(hierarchy.texts[row])
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, CorruptFileError):
+                raise
+            raise CorruptFileError(f"state mapper: texts: expected JSON, found {error}") from None
     if table == MAPPER:
         return hierarchy.mappers[row]
     origin, values = hierarchy.tables[table]

@@ -15,7 +15,7 @@ from tenfold import _arrays
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchical import HierarchicalStateMapper
-from tenfold.mappers._hierarchy import nested
+from tenfold.mappers._hierarchy import nested, numbers_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,12 +241,16 @@ def _tensor_from(members: dict[str, Any], where: str) -> Any:
         raise CorruptFileError(f"{where}: dtype: expected one of numbers, found {dtype!r}")
     if not isinstance(shape, list) or not all(type(length) is int for length in shape):
         raise CorruptFileError(f"{where}: shape: expected a list of ints, found {shape!r}")
+    kind = numbers_of(values) if isinstance(values, list) else (type(values), ())
+    if "int" in dtype and kind is not None and kind[0] is float:
+        raise CorruptFileError(f"{where}: values: expected {dtype}, found floats")
     try:
         tensor = _rows.made_as(values, dtype)
+        if 0 in shape and min(shape) == 0 and tensor.shape and 0 in tensor.shape:
+            # Lists say nothing of the dimensions behind one of length 0.
+            return tensor.reshape(shape)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CorruptFileError(f"{where}: values: expected {dtype}, found {error}") from None
-    if min(shape, default=1) == 0 and tensor.ndim and not len(tensor.reshape(-1)):
-        return tensor.reshape(shape)
     if list(tensor.shape) != shape:
         raise CorruptFileError(
             f"{where}: values: expected shape {shape}, found {list(tensor.shape)}"

@@ -191,10 +191,16 @@ class StateMapper:
         return CachedStateMapper(self, max_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from tenfold.mappers._saved import mapper_of, opened, tree_of
+        from tenfold.mappers._saved import opened
 
         if self._path is not None and self._saved_stamp == self.stamp():
             return opened, (type(self), self._path)
+        return self._by_value()
+
+    def _by_value(self) -> tuple[Any, ...]:
+        """What pickling sends of a mapper that is not what lies at its path."""
+        from tenfold.mappers._saved import mapper_of, tree_of
+
         return mapper_of, (tree_of(self), "state mapper")
 
     def __repr__(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from tenfold import _arrays
+from tenfold._errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 
@@ -25,7 +27,7 @@ def empty(length: int, like: Any) -> Any:
     return np.empty(shape, like.dtype)
 
 
-def take(rows: Any, positions: Sequence[int]) -> Any:
+def take(rows: Any, positions: Any) -> Any:
     """The rows at `positions`, copied."""
     torch = _arrays.torch_or_none()
     if torch is None:
@@ -37,7 +39,7 @@ def take(rows: Any, positions: Sequence[int]) -> Any:
     return _bits(rows).index_select(0, positions.to(rows.device)).view(rows.dtype)
 
 
-def put(into: Any, positions: Sequence[int], rows: Any) -> None:
+def put(into: Any, positions: Any, rows: Any) -> None:
     """Writes `rows` to `positions` of `into`."""
     torch = _arrays.torch_or_none()
     if torch is None:
@@ -119,10 +121,12 @@ def promoted(rows: list[Any]) -> Any:
         import numpy as np
 
         return np.result_type(*{part.dtype for part in rows})
-    dtype = rows[0].dtype
-    for part in rows[1:]:
-        dtype = torch.promote_types(dtype, part.dtype)
-    return dtype
+    try:
+        return functools.reduce(torch.promote_types, [part.dtype for part in rows])
+    except RuntimeError as error:
+        raise UnsupportedError(
+            f"states: dtypes: expected some that one can hold, found {error}"
+        ) from None
 
 
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
@@ -153,3 +157,55 @@ def made_as(values: Any, dtype: str) -> Any:
         # torch takes no Python number beyond int64.
         return torch.from_numpy(np.array(values, dtype))
     return torch.tensor(values, dtype=getattr(torch, dtype))
+
+
+def negative(rows: Any) -> list[int]:
+    """The positions of numbers below 0."""
+    if isinstance(rows, list):
+        return [position for position, row in enumerate(rows) if row < 0] if -1 in rows else []
+    below = rows < 0
+    if not below.any():
+        return []
+    torch = _arrays.torch_or_none()
+    found = below.nonzero() if torch is None else below.nonzero(as_tuple=True)
+    positions: list[int] = found[0].tolist()
+    return positions
+
+
+def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A row of that dtype: `value`, or full of it if it is one number."""
+    torch = _arrays.torch_or_none()
+    if torch is None:
+        import numpy as np
+
+        row = np.asarray(value, _arrays.numpy_dtype(_arrays.dtype_name(dtype), "default"))
+        return np.full(shape, row) if row.ndim == 0 else row.copy()
+    kind = getattr(torch, _arrays.dtype_name(dtype))
+    row = torch.as_tensor(value).detach().cpu().to(kind)
+    return row.expand(shape).clone() if row.ndim == 0 else row.clone()
+
+
+def numbers(rows: Any) -> list[int]:
+    """A list of ints, of a tensor or of a list."""
+    found: list[int] = list(rows) if isinstance(rows, list) else rows.tolist()
+    return found
+
+
+def of_bytes(content: bytes) -> Any:
+    """A tensor of uint8 with a copy of `content`."""
+    torch = _arrays.torch_or_none()
+    if torch is not None:
+        return (
+            torch.frombuffer(bytearray(content), dtype=torch.uint8)
+            if content
+            else (torch.empty(0, dtype=torch.uint8))
+        )
+    import numpy as np
+
+    return np.frombuffer(content, np.uint8)
+
+
+def bytes_of(array: Any) -> bytes:
+    """The bytes of a tensor of uint8."""
+    content: bytes = (array.numpy() if hasattr(array, "numpy") else array).tobytes()
+    return content

@@ -16,7 +16,6 @@ from tenfold.mappers._registry import name_of, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from tenfold.mappers._mapper import StateMapper
@@ -83,7 +82,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
     return mapper
 
 
-def mapper_of(tree: Mapping[str, Any], where: str) -> StateMapper:
+def mapper_of(tree: Any, where: str) -> StateMapper:
     """The mapper that a tree of `tree_of` stands for; an opened one is read as it is needed."""
     from tenfold.mappers._mapper import StateMapper
 
@@ -107,7 +106,7 @@ def mapper_of(tree: Mapping[str, Any], where: str) -> StateMapper:
     return cls.restore(config, tensors)
 
 
-def _head_of(tree: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+def _head_of(tree: Any, where: str) -> tuple[str, dict[str, Any]]:
     head = _entry(tree, HEAD)
     if head is None:
         found = ", ".join(f'"{key}"' for key in list(tree.keys())[:5]) or "an empty tree"
@@ -137,7 +136,7 @@ def _head_of(tree: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     return name, config
 
 
-def _tensors_of(tree: Mapping[str, Any], where: str) -> Any:
+def _tensors_of(tree: Any, where: str) -> Any:
     tensors = _entry(tree, "tensors")
     if tensors is None:
         return {}
@@ -146,5 +145,5 @@ def _tensors_of(tree: Mapping[str, Any], where: str) -> Any:
     return tensors
 
 
-def _entry(tree: Mapping[str, Any], key: str) -> Any:
+def _entry(tree: Any, key: str) -> Any:
     return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is no dict

@@ -30,6 +30,35 @@ class StateMapperNet(nn.Module):
         return self.fc2(x)
 
 
+def test_a_sparse_mapping_lies_on_disk(tmp_path):
+    # Theirs: an array of 8 GB, of which three elements are set. One row of it stands for it all:
+    # a file of zeros, written through, that takes a page a row.
+    shape = (1000000, 1000)
+    state_indices = torch.tensor([(10, 20), (100, 500), (50000, 900)])
+    state_values = torch.tensor([1.2, 3.14, -2.7], dtype=torch.float64)
+    mmap_file = tenfold.MemoryMappedTensor.zeros(
+        shape, dtype=torch.float64, filename=tmp_path / "state_mapper.memmap"
+    )
+    mmap_file[state_indices[:, 0], state_indices[:, 1]] = state_values
+    assert mmap_file[10, 20] == 1.2
+    assert (tmp_path / "state_mapper.memmap").stat().st_blocks * 512 < 1 << 20
+
+    # As a sparse matrix the same mapping takes some KB for the rows and 16 bytes an element; a
+    # state that is not known has a default, and no row but the ones that are asked for is made.
+    matrix = tenfold.SparseMatrix.from_coo(
+        state_indices[:, 0], state_indices[:, 1], state_values, shape, layout="coo"
+    )
+    states = {int(row): int(row) for row in state_indices[:, 0]}
+    tenfold.SparseStateMapper(states, matrix, default=0.0).save(tmp_path / "state_mapper")
+    state_mapper = tenfold.StateMapper.load(tmp_path / "state_mapper")
+    assert state_mapper(10)[20] == 1.2
+    assert state_mapper([100, 7, 50000])[[0, 1, 2], [500, 0, 900]].tolist() == [3.14, 0.0, -2.7]
+    assert state_mapper([100, 7, 50000]).equal(mmap_file[[100, 7, 50000]])
+    size = sum(file.stat().st_size for file in (tmp_path / "state_mapper").rglob("*"))
+    assert size < 200_000
+    assert tenfold.verify(tmp_path / "state_mapper").ok
+
+
 def test_only_the_parameters_of_a_network_are_saved(tmp_path):
     # Theirs, with tenfold for torch: no pickle, a checksum, one mapping instead of a copy.
     state_mapper = StateMapperNet(input_dim=100, output_dim=50)

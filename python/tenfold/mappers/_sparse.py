@@ -1,0 +1,207 @@
+"""States to rows of a sparse matrix, made dense when they are asked for."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _arrays
+from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold.mappers import _rows
+from tenfold.mappers._mapper import StateMapper, shown
+from tenfold.mappers._registry import register_mapper
+from tenfold.mappers._state_keys import SavedStates, StatesInMemory
+from tenfold.mappers._states import plain
+from tenfold.sparse import SparseMatrix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from typing import Any
+
+    from tenfold.mappers._state_keys import Keys
+
+
+@register_mapper("tenfold.SparseStateMapper")
+class SparseStateMapper(StateMapper):
+    """Rows of a sparse matrix, by state; nothing of the matrix is dense but what was asked for.
+
+    >>> matrix = tenfold.SparseMatrix("features")                  # (3, 1000), on disk
+    >>> mapper = tenfold.SparseStateMapper([(0, 0), (0, 1), (3, 4)], matrix, default=0.0)
+    >>> mapper((3, 4)).shape, mapper([(3, 4), (0, 1), (9, 9)]).shape
+    (torch.Size([1000]), torch.Size([3, 1000]))
+    >>> mapper.save("mapper")
+    >>> tenfold.StateMapper.load("mapper")([(3, 4)]).shape
+
+    States are integers, texts and tuples of them, equal as in Python: ``(True, 2.0)`` is
+    ``(1, 2)``.
+
+    Args:
+        keys: A list of states, the rows of the matrix in their order; or a dict of states to rows.
+        matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Rows are fast in layout csr.
+        default: The row of states that are not known, ``[dim]``, or the number that it is full of;
+            None: those are a KeyError.
+
+    Raises:
+        ValueError: For a state that comes twice, NaN, and rows that the matrix has not.
+        TypeError: For what cannot be a state.
+    """
+
+    def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
+        self.matrix = _matrix_of(matrix)
+        self._keys: Keys = _keys_of(keys)
+        self._check_rows()
+        self._default = None if default is None else self._row_of(default)
+
+    def _check_rows(self) -> None:
+        num_rows = self.matrix.shape[0]
+        if isinstance(self._keys, StatesInMemory):
+            for state, row in self._keys.items().items():
+                if type(row) is not int or not 0 <= row < num_rows:
+                    raise ValueError(
+                        f"keys: state {shown(state)}: expected a row of the matrix, in [0, "
+                        f"{num_rows}), found {row!r}"
+                    )
+        elif len(self._keys) > num_rows:
+            raise ValueError(
+                f"keys: expected at most the {num_rows:,} rows of the matrix, found "
+                f"{len(self._keys):,}"
+            )
+
+    def _row_of(self, default: Any) -> Any:
+        """The default as a row of the matrix's dtype."""
+        shape = (self.matrix.shape[1],)
+        row = _rows.row_like(default, shape, self.matrix.dtype)
+        if tuple(row.shape) != shape:
+            raise ValueError(
+                f"default: expected a number or a row of shape {list(shape)}, found "
+                f"{list(row.shape)}"
+            )
+        return row
+
+    def __len__(self) -> int:
+        """The states that are known."""
+        return len(self._keys)
+
+    def __contains__(self, state: Any) -> bool:
+        return int(self._keys.rows([state])[0]) >= 0
+
+    def generate(self, states: list[Any]) -> Any:
+        rows = self._keys.rows(states)
+        unknown = _rows.negative(rows)
+        if not unknown:
+            return self._dense(rows)
+        if self._default is None:
+            raise KeyNotFoundError(
+                f"{self._path or 'state mapper'}: no state {shown(states[unknown[0]])}: expected "
+                f"one of {len(self):,}, or a default row, found neither"
+            )
+        missing = set(unknown)
+        known = [position for position in range(len(states)) if position not in missing]
+        some = self._dense([int(rows[position]) for position in known])
+        made = _rows.empty(len(states), some)
+        _rows.put(made, known, some)
+        made[unknown] = self._default
+        return made
+
+    def _dense(self, rows: Any) -> Any:
+        try:
+            return self.matrix.rows(rows, layout="dense")
+        except IndexError as error:
+            # What a file says; those of a program were looked at.
+            raise CorruptFileError(
+                f"{self._path or 'state mapper'}: rows: expected rows of a matrix of "
+                f"{self.matrix.shape[0]:,}, found others: {error}"
+            ) from None
+
+    def key(self, state: Any) -> Hashable:
+        try:
+            hash(state)
+        except TypeError:
+            plain(state)
+            raise
+        return state  # type: ignore[no-any-return]
+
+    # --- saving ---
+
+    def config(self) -> dict[str, Any]:
+        kind, _ = self._parts()
+        return {"keys": kind}
+
+    def tensors(self) -> dict[str, Any]:
+        _, parts = self._parts()
+        made = {**parts, "matrix": self.matrix.to_torch()}
+        return made if self._default is None else {**made, "default": self._default}
+
+    def _parts(self) -> tuple[str, dict[str, Any]]:
+        return self._keys.parts()
+
+    @classmethod
+    def restore(cls, config: dict[str, Any], tensors: Any) -> SparseStateMapper:
+        kind = config.get("keys")
+        if not isinstance(kind, str):
+            raise CorruptFileError(f"state mapper: config: keys: expected a str, found {kind!r}")
+        for part in ("keys", "matrix"):
+            if part not in tensors.keys():  # noqa: SIM118 - a TensorDict is no dict
+                raise CorruptFileError(f"state mapper: {part}: expected a tree, found none")
+        made: SparseStateMapper = object.__new__(cls)
+        if not hasattr(tensors["matrix"], "keys"):
+            # Not a path, above all.
+            raise CorruptFileError("state mapper: matrix: expected a sparse matrix, found another")
+        try:
+            made.matrix = SparseMatrix(tensors["matrix"])
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"state mapper: matrix: {error}") from error
+        made._keys = SavedStates(kind, tensors["keys"], _part(tensors, "rows"))
+        made._default = _part(tensors, "default")
+        made._check_parts()
+        return made
+
+    def _check_parts(self) -> None:
+        default = self._default
+        if default is not None and (
+            not _rows.is_tensor(default)
+            or tuple(default.shape) != (self.matrix.shape[1],)
+            or _arrays.dtype_name(default.dtype) != _arrays.dtype_name(self.matrix.dtype)
+        ):
+            raise CorruptFileError(
+                f"state mapper: default: expected a row [{self.matrix.shape[1]}] of "
+                f"{_arrays.dtype_name(self.matrix.dtype)}, found another entry"
+            )
+
+    def _by_value(self) -> tuple[Any, ...]:
+        keys = self._keys
+        states = keys.items() if isinstance(keys, StatesInMemory) else None
+        if states is None:
+            from tenfold._errors import UnsupportedError
+
+            raise UnsupportedError(
+                "state mapper: it has no path to send to another process: expected one that was "
+                "saved or opened, found another; save it first"
+            )
+        return SparseStateMapper, (states, self.matrix, self._default)
+
+    def __repr__(self) -> str:
+        where = f"{self._path!r}, " if self._path is not None else ""
+        default = "" if self._default is None else ", with a default"
+        return f"SparseStateMapper({where}{len(self):,} states{default}, {self.matrix!r})"
+
+
+def _matrix_of(matrix: Any) -> SparseMatrix:
+    if isinstance(matrix, SparseMatrix):
+        return matrix
+    if isinstance(matrix, (str, os.PathLike)):
+        return SparseMatrix(matrix)
+    torch = _arrays.torch_or_none()
+    if torch is not None and isinstance(matrix, torch.Tensor):
+        return SparseMatrix.from_torch(matrix)
+    return SparseMatrix.from_scipy(matrix)
+
+
+def _keys_of(keys: Any) -> Keys:
+    if isinstance(keys, dict):
+        return StatesInMemory(dict(keys))
+    return StatesInMemory.of_list(keys)
+
+
+def _part(tensors: Any, key: str) -> Any:
+    return tensors[key] if key in tensors.keys() else None  # noqa: SIM118

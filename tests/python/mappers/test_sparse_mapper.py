@@ -1,0 +1,239 @@
+"""SparseStateMapper: rows of a sparse matrix by state."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+import tenfold  # noqa: E402
+
+
+def dense_of(num_rows, num_cols=5, dtype=torch.float32):
+    dense = torch.arange(num_rows * num_cols).reshape(num_rows, num_cols)
+    return torch.where(dense % 3 == 0, 0, dense).to(dtype)
+
+
+def matrix_of(dense):
+    return tenfold.SparseMatrix.from_torch(dense.to_sparse_csr())
+
+
+def saved(mapper, path):
+    mapper.save(path)
+    return tenfold.StateMapper.load(path)
+
+
+TUPLES = [(3, 4), (0, 0), ("a", 1), (0.5, -2), ((1, 2), "b"), ()]
+
+
+@pytest.mark.parametrize("states", [TUPLES, [7, -3, 0], ["x", "", "é"], [1, "1", (1,)]])
+@pytest.mark.parametrize("name", [None, "mapper", "mapper.tdz"])
+def test_a_state_gives_its_row_and_a_list_a_batch(tmp_path, states, name):
+    dense = dense_of(len(states))
+    mapper = tenfold.SparseStateMapper(states, matrix_of(dense))
+    if name is not None:
+        mapper = saved(mapper, tmp_path / name)
+    assert len(mapper) == len(states)
+    for row, state in enumerate(states):
+        assert mapper(state).equal(dense[row])
+        assert state in mapper
+    order = [len(states) - 1, 0, 0, 1]
+    assert mapper([states[row] for row in order]).equal(dense[order])
+    assert mapper([]).shape == (0, 5)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_an_unknown_state_is_a_key_error_or_the_default(tmp_path, folder):
+    dense = dense_of(2)
+
+    def made(default=None):
+        mapper = tenfold.SparseStateMapper([(0, 1), (2, 3)], matrix_of(dense), default)
+        return saved(mapper, tmp_path / "mapper") if folder else mapper
+
+    with pytest.raises(KeyError, match=r"no state \(4, 4\): expected one of 2"):
+        made()([(0, 1), (4, 4), (5, 5)])
+    assert made(default=7)([(9, 9), (2, 3), "x"]).tolist() == [[7] * 5, dense[1].tolist(), [7] * 5]
+    row = torch.arange(5.0)
+    assert made(default=row)((9, 9)).equal(row)
+    assert (4, 4) not in made()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_states_are_equal_as_in_python(tmp_path, folder):
+    mapper = tenfold.SparseStateMapper([(1, 2), (0, 0)], matrix_of(dense_of(2)))
+    mapper = saved(mapper, tmp_path / "mapper") if folder else mapper
+    for state in [(1.0, 2), (True, 2.0), (np.int32(1), np.float64(2))]:
+        assert mapper(state).equal(mapper((1, 2)))
+    assert mapper((False, -0.0)).equal(mapper((0, 0)))
+    numbers = tenfold.SparseStateMapper([1, 2], matrix_of(dense_of(2)))
+    numbers = saved(numbers, tmp_path / "numbers") if folder else numbers
+    for states in ([1.0, True, np.int8(2)], torch.tensor([1, 1, 2]), np.array([1, 1, 2])):
+        assert numbers(states).equal(numbers([1, 1, 2]))
+    assert "1" not in numbers
+    assert 2**80 not in numbers
+
+
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize(
+    ("state", "error", "what"),
+    [
+        (([1], 2), TypeError, r"\[1\].*found list"),
+        ({"a": 1}, TypeError, "found dict"),
+        ((float("nan"), 1), ValueError, "NaN"),
+        ((1, {2}), TypeError, "found set"),
+        ((b"a",), TypeError, "found bytes"),
+    ],
+)
+def test_what_cannot_be_a_state_is_named(tmp_path, folder, state, error, what):
+    mapper = tenfold.SparseStateMapper([(1, 2)], matrix_of(dense_of(1)), default=0)
+    mapper = saved(mapper, tmp_path / "mapper") if folder else mapper
+    for states in (state, [(1, 2), state]):
+        with pytest.raises(error, match=what):
+            mapper(states)
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "what"),
+    [
+        ([1, 2, 1], ValueError, "state 1: expected it once, found it in rows 0 and 2"),
+        ([(1,), (True,)], ValueError, "expected it once"),
+        ({"a": 0, "b": 9}, ValueError, r"'b': expected a row of the matrix, in \[0, 3\), found 9"),
+        ({"a": -1}, ValueError, "found -1"),
+        ({"a": 1.5}, ValueError, "found 1.5"),
+        ([float("nan")], ValueError, "NaN"),
+        ([[1]], TypeError, "found list"),
+        ([1, 2, 3, 4], ValueError, "found 3"),
+    ],
+)
+def test_keys_that_make_no_sense_are_refused(keys, error, what):
+    with pytest.raises(error, match=what):
+        tenfold.SparseStateMapper(keys, matrix_of(dense_of(3)))
+
+
+def test_a_default_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"default: expected a number or a row of shape \[5\]"):
+        tenfold.SparseStateMapper([1], matrix_of(dense_of(1)), default=torch.zeros(4))
+
+
+def test_several_states_may_share_a_row(tmp_path):
+    dense = dense_of(3)
+    mapper = tenfold.SparseStateMapper({"a": 2, "b": 0, "c": 2}, matrix_of(dense), default=1)
+    for each in (mapper, saved(mapper, tmp_path / "mapper")):
+        assert each(["c", "b", "a", "d"]).equal(torch.cat([dense[[2, 0, 2]], torch.ones(1, 5)]))
+
+
+def test_matrices_of_scipy_torch_and_paths_are_taken(tmp_path):
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = dense_of(2)
+    matrix_of(dense).save(tmp_path / "matrix")
+    for matrix in (
+        scipy_sparse.csr_matrix(dense.numpy()),
+        dense.to_sparse_csr(),
+        dense.to_sparse(),
+        tmp_path / "matrix",
+    ):
+        assert tenfold.SparseStateMapper([1, 2], matrix)([2, 1]).equal(dense[[1, 0]])
+
+
+def test_it_is_replaced_whole_and_verified(tmp_path):
+    path = tmp_path / "mapper"
+    old = saved(tenfold.SparseStateMapper([1], matrix_of(dense_of(1))), path)
+    new = saved(tenfold.SparseStateMapper([2], matrix_of(dense_of(1) + 1)), path)
+    assert 1 in old
+    assert 1 not in new
+    assert tenfold.verify(path).ok
+    again = saved(new, tmp_path / "again.tdz")
+    assert again(2).equal(new(2))
+    assert tenfold.diff(path, tmp_path / "again.tdz").same
+
+
+def test_it_is_sent_by_its_path_or_by_what_it_is(tmp_path):
+    mapper = tenfold.SparseStateMapper([(1, 2)], matrix_of(dense_of(1)))
+    mapper = saved(mapper, tmp_path / "mapper")
+    assert len(pickle.dumps(mapper)) < 300
+    assert pickle.loads(pickle.dumps(mapper))((1, 2)).equal(mapper((1, 2)))
+
+
+def test_hot_rows_are_cached(tmp_path):
+    mapper = saved(tenfold.SparseStateMapper([(1, 2), (3, 4)], matrix_of(dense_of(2))),
+                   tmp_path / "mapper").cached(1 << 10)  # fmt: skip
+    assert mapper([(1, 2), (1, 2), (3, 4)]).equal(dense_of(2)[[0, 0, 1]])
+    assert mapper((1, 2)).equal(dense_of(2)[0])
+    assert (mapper.hits, mapper.misses) == (2, 2)
+
+
+def test_it_says_what_it_is(tmp_path):
+    mapper = saved(tenfold.SparseStateMapper([1], matrix_of(dense_of(1)), 0), tmp_path / "m")
+    assert repr(mapper).startswith(f"SparseStateMapper('{tmp_path / 'm'}', 1 states, with a def")
+
+
+part = st.one_of(
+    st.integers(-3, 3), st.integers(-(2**80), 2**80), st.floats(allow_nan=False), st.booleans(),
+    st.text("ab\u00e9\"\\\u20ac", max_size=2), st.none(),
+)  # fmt: skip
+state = st.one_of(part, st.recursive(part, lambda p: st.lists(p, max_size=3).map(tuple)))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(state, unique=True, max_size=6), st.lists(state, max_size=4))
+def test_a_saved_mapper_knows_the_states_of_a_python_dict(tmp_path, states, others):
+    mapper = tenfold.SparseStateMapper(states, matrix_of(dense_of(max(len(states), 1))), default=-1)
+    loaded = saved(mapper, tmp_path / "mapper")
+    asked = [*states, *others]
+    # A float and an integer beyond 2^63 are equal in Python and two keys on disk.
+    asked = [each for each in asked if "e+" not in repr(each) and len(repr(each)) < 60]
+    assert loaded(asked).equal(mapper(asked))
+
+
+def broken(mapper, tmp_path, part, value):
+    mapper.save(tmp_path / "good")
+    tree = tenfold.open(tmp_path / "good")
+    tensors = {key: tree["tensors", key] for key in tree["tensors"].keys() if key != "matrix"}  # noqa: SIM118
+    tensors["matrix"] = mapper.matrix.to_torch()
+    tensors[part] = value
+    if value is None:
+        del tensors[part]
+    tenfold.save({"state_mapper": tree["state_mapper"], "tensors": tensors}, tmp_path / "bad")
+    return tenfold.StateMapper.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("keys", None),
+        ("keys", 3),
+        ("keys", torch.zeros(3)),
+        ("keys", {"a": torch.zeros(3)}),
+        ("matrix", None),
+        ("matrix", "x"),
+        ("matrix", torch.zeros(3, 5)),
+        ("rows", torch.zeros(3, dtype=torch.int64)),
+        ("rows", torch.zeros(2)),
+        ("rows", "x"),
+        ("rows", torch.tensor([0, 99])),
+        ("keys", {"key": torch.zeros(2), "key.end": torch.zeros(2)}),
+        ("default", torch.zeros(4)),
+        ("default", torch.zeros(5, dtype=torch.int64)),
+        ("default", "x"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_corrupt(tmp_path, part, value):
+    mapper = tenfold.SparseStateMapper({"a": 1, "b": 0}, matrix_of(dense_of(2)), default=0)
+    with pytest.raises(tenfold.CorruptFileError):
+        broken(mapper, tmp_path, part, value)(["a", "b"])
+
+
+@pytest.mark.parametrize("keys", [None, 3, "float", {}])
+def test_keys_of_another_kind_are_corrupt(tmp_path, keys):
+    tenfold.SparseStateMapper(["a"], matrix_of(dense_of(1))).save(tmp_path / "good")
+    tree = tenfold.open(tmp_path / "good")
+    head = {**dict(tree["state_mapper"]), "config": {"keys": keys}}
+    tenfold.save({"state_mapper": head, "tensors": tree["tensors"]}, tmp_path / "bad")
+    with pytest.raises(tenfold.CorruptFileError, match="keys"):
+        tenfold.StateMapper.load(tmp_path / "bad")

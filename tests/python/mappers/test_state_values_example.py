@@ -1,0 +1,25 @@
+"""examples/state_values.py runs, and what it learns is close to the exact values."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+from conftest import REPOSITORY
+
+EXAMPLE = REPOSITORY / "examples" / "state_values.py"
+
+
+def test_values_are_learned_from_sparse_rows_on_disk(tmp_path):
+    command = [sys.executable, EXAMPLE, "--side", "32", "--steps", "200", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1,024 states of" in done.stdout
+    found = re.search(r"values: ([\d.]+) .*deviation of ([\d.]+)\)", done.stdout)
+    error, spread = map(float, found.groups())
+    assert error < spread / 3
