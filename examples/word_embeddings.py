@@ -76,7 +76,8 @@ def texts() -> list[tuple[list[str], int]]:
 def learned(documents: list[list[str]]) -> Iterator[tuple[str, torch.Tensor]]:
     """Vectors of the words that come twice at least."""
     counts = Counter(word for words in documents for word in words)
-    number = {word: i for i, (word, count) in enumerate(counts.items()) if count > 1}
+    known_words = [word for word, count in counts.items() if count > 1]
+    number = {word: i for i, word in enumerate(known_words)}
     near = torch.zeros(len(number), len(number))
     for words in documents:
         known = [number[word] for word in words if word in number]
