@@ -33,7 +33,7 @@ class MappedDict(_core.MappedDict):
     """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
 
     Opening reads nothing and takes no memory, however large it is; a key is found through an index
-    that is mapped, in one or two pages. It is a `collections.abc.Mapping` in the order in which the
+    that is mapped, in a few pages. It is a `collections.abc.Mapping` in the order in which the
     keys were stored; iterating streams.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
