@@ -119,7 +119,9 @@ class MappedDict(_core.MappedDict):
         """
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
-        return self._get_many(keys, missing == "raise")  # type: ignore[no-any-return]
+        both: Any = self._get_many(keys, missing == "raise")
+        values, found = both
+        return values, found
 
     def rows(self, keys: Any) -> Any:
         """The rows of the keys in `dataset`: int64 ``[B]``, -1 where there is none."""
@@ -161,15 +163,15 @@ class MappedDict(_core.MappedDict):
 
     def keys(self) -> KeysView[Any]:
         """The keys, in the order of their rows."""
-        return KeysView(self)  # type: ignore[arg-type]
+        return KeysView(self)
 
     def values(self) -> ValuesView[Any]:
         """The values, in the order of their rows, read some at a time."""
-        return _Values(self)  # type: ignore[arg-type]
+        return _Values(self)
 
     def items(self) -> ItemsView[Any, Any]:
         """Pairs of key and value, in the order of their rows, read some at a time."""
-        return _Items(self)  # type: ignore[arg-type]
+        return _Items(self)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -178,12 +180,13 @@ class MappedDict(_core.MappedDict):
 
     def _blocks(self) -> Iterator[tuple[list[Any], list[int]]]:
         for begin in range(0, self._num_rows(), _ROWS_AT_ONCE):
-            yield self._block(begin, begin + _ROWS_AT_ONCE)
+            block: Any = self._block(begin, begin + _ROWS_AT_ONCE)
+            yield block
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
         is_scalar = self._form() == "scalar"
         for keys, rows in self._blocks():
-            values = self._values_at(rows)
+            values: Any = self._values_at(rows)
             if is_scalar and not isinstance(values, list):
                 values = values.tolist()
             samples: Iterable[Any] = (

@@ -75,15 +75,15 @@ class SavedPaths:
     """The nodes of a saved hierarchy, read when the first path is looked up."""
 
     def __init__(self, tensors: Any) -> None:
-        node = tensors["paths"] if "paths" in tensors.keys() else None  # noqa: SIM118
+        node: Any = tensors["paths"] if "paths" in tensors.keys() else None  # noqa: SIM118
         if not hasattr(node, "keys"):
             raise _corrupt("paths", "expected a tree, found none")
-        parts = {
+        parts: dict[str, Any] = {
             name: node[name] if name in node.keys() else None  # noqa: SIM118
             for name in ("key", "key.end", "table", "row", "level")
         }
         self._texts = Texts(parts["key"], parts["key.end"], "paths")
-        self._columns = [parts["table"], parts["row"], parts["level"]]
+        self._columns: list[Any] = [parts["table"], parts["row"], parts["level"]]
         for column, dtype in zip(self._columns, ("int64", "int64", "bool"), strict=True):
             if (
                 not _arrays.is_array(column)

@@ -271,7 +271,7 @@ class SparseMatrix:
         return _dtype(self._index_dtype_name)
 
     def __len__(self) -> int:
-        return self._shape[0]
+        return int(self._shape[0])
 
     def __repr__(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
@@ -522,7 +522,7 @@ class SparseMatrix:
         """
         self._native.append_rows(self._rows_to_append(rows))
         self._read()
-        return self._shape[0]
+        return len(self)
 
     def _rows_to_append(self, rows: Any) -> Any:
         if isinstance(rows, SparseMatrix):

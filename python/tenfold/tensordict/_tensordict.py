@@ -36,7 +36,7 @@ def _is_jagged(node: Any) -> bool:
     if type(node) is not TensorDict:
         return False
     kind = node._kind
-    return kind.name == "sparse" and kind.more[0] == "jagged"
+    return bool(kind.name == "sparse" and kind.more[0] == "jagged")
 
 
 class TensorDict(TensorDictBase):
