@@ -5,6 +5,7 @@
 #include "call.hpp"
 #include "common.hpp"
 #include "mapped_dict.hpp"
+#include "state_mapper.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -81,5 +82,6 @@ NB_MODULE(_core, module) {
   bindings::bind_ingest_sources(module);
   bindings::bind_ingest(module);
   bindings::bind_text_stream(module);
+  bindings::bind_state_mapper(module);
   bindings::bind_cli(module);
 }

@@ -33,7 +33,7 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper(["level1/a", "level1/b"])
     tensor([1., 2.], dtype=torch.float64)
     >>> mapper.save("mapper.json")        # one file to read and to edit
-    >>> mapper.save("mapper")             # a folder, of which values are mapped
+    >>> mapper.save("mapper")             # a folder that opens at once, whatever its size
 
     A state is a path: a str with "/" or a tuple of components; integers are their digits. A list is
     a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python's
@@ -245,8 +245,8 @@ class HierarchicalStateMapper(StateMapper):
         """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
         A JSON file is the hierarchy itself, indented by 4, and is parsed whole when it is loaded; a
-        file of plain nested JSON from elsewhere loads as well. A tree holds paths and tables of
-        values: opening it reads neither, and the first look-up all paths, but no value.
+        file of plain nested JSON from elsewhere loads as well. A tree has an index of all paths: it
+        opens at once, whatever its size, and a look-up reads only what it finds.
 
         Args:
             path: Where to; ``.json`` chooses one file, no suffix a folder.

@@ -18,7 +18,7 @@ from tenfold.mappers._paths import key_of, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Protocol
 
     class Paths(Protocol):
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         def nearest_level(self, path: str) -> str:
             """The deepest level that a path goes through."""
 
-        def nodes(self) -> Iterator[tuple[str, int, int, bool]]:
+        def nodes(self) -> Iterable[tuple[str, int, int, bool]]:
             """Path, table, row and whether it is a level; levels before what is in them."""
 
 

@@ -1,28 +1,23 @@
 """A hierarchy as a tree of tensors.
 
-    {"paths": {"key", "key.end": the paths of the nodes, one after the other; "" is the root,
-               "table", "row", "level": the place of each, and whether it is a level},
+    {"paths": a dictionary of "level/value" to table, row and whether it is a level; "" is the root,
      "tables": [tensor [n, *shape], ...],
      "texts": uint8, "text_ends": int64: JSON texts one after the other,
      "mappers": [the trees of mappers among the values]}
 
-Opening reads none of it. The first look-up by path reads the paths.
+The engine opens it as well (src/stores/saved_mapper_hierarchy.cpp).
 """
 
 from __future__ import annotations
 
-import functools
-
-from tenfold import _arrays
+from tenfold import _arrays, _core
 from tenfold._errors import CorruptFileError
-from tenfold.mappers import _rows
-from tenfold.mappers._hierarchy import DictPaths, Hierarchy, Table
+from tenfold.mappers._hierarchy import Hierarchy, Table
 from tenfold.mappers._saved import mapper_of, tree_of
 from tenfold.mappers._texts import Texts, packed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 _ORIGINS = ("number", "list", "tensor")
@@ -32,16 +27,7 @@ def tensors_of(flat: Hierarchy) -> dict[str, Any]:
     """What is saved of a hierarchy."""
     nodes = [("", *flat.paths.find_below(""), True), *flat.paths.nodes()]
     paths, tables, rows, levels = (list(column) for column in zip(*nodes, strict=True))
-    content, ends = packed(paths)
-    made: dict[str, Any] = {
-        "paths": {
-            "key": content,
-            "key.end": ends,
-            "table": _rows.made(tables, int),
-            "row": _rows.made(rows, int),
-            "level": _rows.made(levels, bool),
-        }
-    }
+    made: dict[str, Any] = {"paths": _core.StatePaths.make(paths, tables, rows, levels)}
     if flat.tables:
         made["tables"] = [table.values for table in flat.tables]
     if flat.texts:
@@ -61,60 +47,18 @@ def hierarchy_of(config: dict[str, Any], tensors: Any) -> Hierarchy:
         raise _corrupt("config", f"tables: expected a list of {_ORIGINS}, found {origins!r}")
     if not isinstance(mapper_paths, list) or not all(type(path) is str for path in mapper_paths):
         raise _corrupt("config", f"mappers: expected a list of paths, found {mapper_paths!r}")
+    # A TensorDict is no dict.
+    if "paths" not in tensors.keys() or not hasattr(tensors["paths"], "keys"):  # noqa: SIM118
+        raise _corrupt("paths", "expected a tree, found none")
+    node = _core.tree(tensors, "state mapper")
     return Hierarchy(
         default_key,
-        SavedPaths(tensors),
+        _core.StatePaths.open(node, "paths"),
         _tables_of(tensors, origins),
         _texts_of(tensors),
         _mappers_of(tensors, mapper_paths),
         mapper_paths,
     )
-
-
-class SavedPaths:
-    """The nodes of a saved hierarchy, read when the first path is looked up."""
-
-    def __init__(self, tensors: Any) -> None:
-        node: Any = tensors["paths"] if "paths" in tensors.keys() else None  # noqa: SIM118
-        if not hasattr(node, "keys"):
-            raise _corrupt("paths", "expected a tree, found none")
-        parts: dict[str, Any] = {
-            name: node[name] if name in node.keys() else None  # noqa: SIM118
-            for name in ("key", "key.end", "table", "row", "level")
-        }
-        self._texts = Texts(parts["key"], parts["key.end"], "paths")
-        self._columns: list[Any] = [parts["table"], parts["row"], parts["level"]]
-        for column, dtype in zip(self._columns, ("int64", "int64", "bool"), strict=True):
-            if (
-                not _arrays.is_array(column)
-                or tuple(column.shape) != (len(self._texts),)
-                or _arrays.dtype_name(column.dtype) != dtype
-            ):
-                raise _corrupt("paths", f"expected {dtype} [{len(self._texts)}], found another")
-
-    def __len__(self) -> int:
-        return len(self._texts) - 1
-
-    @functools.cached_property
-    def _known(self) -> DictPaths:
-        table, row, level = (column.tolist() for column in self._columns)
-        places = dict(zip(self._texts.all(), zip(table, row, level, strict=True), strict=True))
-        root = places.pop("", None)
-        if root is None or len(places) != len(self):
-            raise _corrupt("paths", 'expected each path once, and the root "", found others')
-        return DictPaths(places, root[:2])
-
-    def find(self, paths: list[str]) -> tuple[list[int], list[int], int | None]:
-        return self._known.find(paths)
-
-    def find_below(self, path: str) -> tuple[int, int]:
-        return self._known.find_below(path)
-
-    def nearest_level(self, path: str) -> str:
-        return self._known.nearest_level(path)
-
-    def nodes(self) -> Iterator[tuple[str, int, int, bool]]:
-        return self._known.nodes()
 
 
 def _members_of(tensors: Any, key: str, count: int) -> list[Any]:

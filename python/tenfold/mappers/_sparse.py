@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
-from tenfold import _arrays
+from tenfold import _arrays, _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, shown
 from tenfold.mappers._registry import register_mapper
-from tenfold.mappers._state_keys import SavedStates, StatesInMemory
+from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk
 from tenfold.mappers._states import plain
 from tenfold.sparse import SparseMatrix
 
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
 class SparseStateMapper(StateMapper):
     """Rows of a sparse matrix, by state; nothing of the matrix is dense but what was asked for.
 
-    >>> matrix = tenfold.SparseMatrix("features")                  # (3, 1000), on disk
+    >>> matrix = tenfold.SparseMatrix.build(rows, "features", num_cols=1000)   # on disk
     >>> mapper = tenfold.SparseStateMapper([(0, 0), (0, 1), (3, 4)], matrix, default=0.0)
     >>> mapper((3, 4)).shape, mapper([(3, 4), (0, 1), (9, 9)]).shape
     (torch.Size([1000]), torch.Size([3, 1000]))
     >>> mapper.save("mapper")
-    >>> tenfold.StateMapper.load("mapper")([(3, 4)]).shape
+    >>> tenfold.StateMapper.load("mapper")[[(3, 4)]]       # an index, mapped: nothing is read
 
     States are integers, texts and tuples of them, equal as in Python: ``(True, 2.0)`` is
     ``(1, 2)``.
 
     Args:
-        keys: A list of states, the rows of the matrix in their order; or a dict of states to rows.
+        keys: A list of states, the rows of the matrix in their order; a dict of states to rows; or
+            a `MappedDict`, whose keys are the states and whose rows are those of the matrix.
         matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Rows are fast in layout csr.
         default: The row of states that are not known, ``[dim]``, or the number that it is full of;
             None: those are a KeyError.
@@ -129,7 +131,7 @@ class SparseStateMapper(StateMapper):
 
     def tensors(self) -> dict[str, Any]:
         _, parts = self._parts()
-        made = {**parts, "matrix": self.matrix.to_torch()}
+        made = {**parts, "matrix": _core.sparse_item(self.matrix._native)}
         return made if self._default is None else {**made, "default": self._default}
 
     def _parts(self) -> tuple[str, dict[str, Any]]:
@@ -141,17 +143,17 @@ class SparseStateMapper(StateMapper):
         if not isinstance(kind, str):
             raise CorruptFileError(f"state mapper: config: keys: expected a str, found {kind!r}")
         for part in ("keys", "matrix"):
-            if part not in tensors.keys():  # noqa: SIM118 - a TensorDict is no dict
+            # A TensorDict is no dict.
+            if part not in tensors.keys() or not hasattr(tensors[part], "keys"):  # noqa: SIM118
                 raise CorruptFileError(f"state mapper: {part}: expected a tree, found none")
+        tree = _core.tree(tensors, "state mapper")
         made: SparseStateMapper = object.__new__(cls)
-        if not hasattr(tensors["matrix"], "keys"):
-            # Not a path, above all.
-            raise CorruptFileError("state mapper: matrix: expected a sparse matrix, found another")
         try:
-            made.matrix = SparseMatrix(tensors["matrix"])
-        except (AttributeError, TypeError, ValueError) as error:
+            made.matrix = SparseMatrix._of_native(_core.sparse_of(tree, "matrix"))
+        except (KeyError, ValueError) as error:
             raise CorruptFileError(f"state mapper: matrix: {error}") from error
-        made._keys = SavedStates(kind, tensors["keys"], _part(tensors, "rows"))
+        native = _core.StateKeys(tree, "keys", kind)
+        made._keys = _on_disk(tree, native, kind, _part(tensors, "rows"))
         made._default = _part(tensors, "default")
         made._check_parts()
         return made
@@ -176,7 +178,7 @@ class SparseStateMapper(StateMapper):
 
             raise UnsupportedError(
                 "state mapper: it has no path to send to another process: expected one that was "
-                "saved or opened, found another; save it first"
+                "saved or opened, found one of a MappedDict; save it first"
             )
         return SparseStateMapper, (states, self.matrix, self._default)
 
@@ -198,9 +200,29 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
 
 
 def _keys_of(keys: Any) -> Keys:
+    if isinstance(keys, MappedDict):
+        item, type_name = _core.StateKeys.of_dict(keys._path)
+        kind = {"str": "str", "int": "int", "bytes": "bytes"}[type_name]
+        tree = _core.tree({"keys": item}, "keys")
+        return _on_disk(tree, _core.StateKeys(tree, "keys", kind), kind, None)
     if isinstance(keys, dict):
         return StatesInMemory(dict(keys))
     return StatesInMemory.of_list(keys)
+
+
+def _on_disk(tree: Any, native: Any, kind: str, numbers: Any) -> StatesOnDisk:
+    parts = {"keys": tree.item("keys")}
+    if numbers is None:
+        return StatesOnDisk(native, kind, None, parts)
+    if (
+        not _rows.is_tensor(numbers)
+        or tuple(numbers.shape) != (len(native),)
+        or _arrays.dtype_name(numbers.dtype) != "int64"
+    ):
+        raise CorruptFileError(
+            f"state mapper: rows: expected int64 [{len(native)}], found another entry"
+        )
+    return StatesOnDisk(native, kind, numbers, {**parts, "rows": numbers})
 
 
 def _part(tensors: Any, key: str) -> Any:

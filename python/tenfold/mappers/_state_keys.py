@@ -1,14 +1,10 @@
-"""Where the row of a state is: in a dict, or in a tree that was opened."""
+"""Where the row of a state is: in memory, or through an index on disk."""
 
 from __future__ import annotations
 
-import functools
-
-from tenfold import _arrays
-from tenfold._errors import CorruptFileError
+from tenfold import _core
 from tenfold.mappers._mapper import shown
 from tenfold.mappers._states import kind_of, plain, text_of
-from tenfold.mappers._texts import Texts, packed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,75 +67,63 @@ class StatesInMemory:
         return rows
 
     def parts(self) -> tuple[str, dict[str, Any]]:
-        from tenfold.mappers._rows import made
-
         states = [plain(state) for state in self._rows]
         kind = kind_of(states)
         if kind == "int":
-            keys: dict[str, Any] = {"key": made(states, int)}
+            node = _core.StateKeys.make_ints(states)
+        elif kind == "str":
+            node = _core.StateKeys.make_texts(states)
         else:
-            texts = states if kind == "str" else [text_of(state) for state in self._rows]
-            keys = dict(zip(("key", "key.end"), packed(texts), strict=True))
+            node = _core.StateKeys.make_texts([text_of(state) for state in self._rows])
         rows = list(self._rows.values())
         if rows == list(range(len(rows))):
-            return kind, {"keys": keys}
-        return kind, {"keys": keys, "rows": made(rows, int)}
+            return kind, {"keys": node}
+        from tenfold.mappers._rows import made
+
+        return kind, {"keys": node, "rows": made(rows, int)}
 
 
-class SavedStates:
-    """The states of an opened tree, read when the first one is looked up."""
+class StatesOnDisk:
+    """The index of an opened tree."""
 
-    def __init__(self, kind: str, node: Any, numbers: Any) -> None:
-        if kind not in ("int", "str", "json"):
-            raise CorruptFileError(
-                f'state mapper: config: keys: expected "int", "str" or "json", found {kind!r}'
-            )
-        if not hasattr(node, "keys") or "key" not in node.keys():  # noqa: SIM118
-            raise CorruptFileError("state mapper: keys: expected a tree, found none")
+    def __init__(self, native: Any, kind: str, numbers: Any, parts: dict[str, Any]) -> None:
+        self._native = native
         self._kind = kind
-        self._parts = {"keys": node} if numbers is None else {"keys": node, "rows": numbers}
         self._numbers = numbers
-        key = node["key"]
-        if kind == "int":
-            if not _is_int64(key):
-                raise CorruptFileError("state mapper: keys: expected int64 [n], found another")
-            self._states: Any = key
-        else:
-            ends = node["key.end"] if "key.end" in node.keys() else None  # noqa: SIM118
-            self._states = Texts(key, ends, "keys")
-        if numbers is not None and (not _is_int64(numbers) or len(numbers) != len(self)):
-            raise CorruptFileError(
-                f"state mapper: rows: expected int64 [{len(self)}], found another entry"
-            )
+        self._parts = parts
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self._native)
 
-    @functools.cached_property
-    def _known(self) -> dict[Any, int]:
-        states = self._states.tolist() if self._kind == "int" else self._states.all()
-        rows = range(len(states)) if self._numbers is None else self._numbers.tolist()
-        known = dict(zip(states, rows, strict=True))
-        if len(known) != len(states):
-            raise CorruptFileError("state mapper: keys: expected each once, found one twice")
-        return known
+    def rows(self, states: list[Any]) -> Any:
+        rows = self._places(states)
+        if self._numbers is None:
+            return rows
+        return [self._number(row) for row in rows.tolist()]
 
-    def rows(self, states: list[Any]) -> list[int]:
-        get = self._known.get
+    def _number(self, row: int) -> int:
+        return int(self._numbers[row]) if row >= 0 else -1
+
+    def _places(self, states: list[Any]) -> Any:
         if self._kind == "json":
-            return [get(text_of(state), -1) for state in states]
-        return [get(_hashable(plain(state)), -1) for state in states]
+            return self._native.rows_of_texts([text_of(state) for state in states])
+        look_up = self._native.rows_of_ints if self._kind == "int" else self._native.rows_of_texts
+        if all(self._fits(state) for state in states):
+            return look_up(states)
+        # Those of another type than the keys are not there.
+        from tenfold.mappers._rows import made
+
+        states = [state if type(state) is bytes else plain(state) for state in states]
+        fits = [self._fits(state) for state in states]
+        found = iter(
+            look_up([state for state, fit in zip(states, fits, strict=True) if fit]).tolist()
+        )
+        return made([next(found) if fit else -1 for fit in fits], int)
+
+    def _fits(self, state: Any) -> bool:
+        if self._kind == "int":
+            return type(state) is int and -(2**63) <= state < 2**63
+        return type(state) is (str if self._kind == "str" else bytes)
 
     def parts(self) -> tuple[str, dict[str, Any]]:
         return self._kind, self._parts
-
-
-def _hashable(state: Any) -> Any:
-    """A tuple is no key of integers or texts."""
-    return None if isinstance(state, list) else state
-
-
-def _is_int64(array: Any) -> bool:
-    return bool(
-        _arrays.is_array(array) and array.ndim == 1 and _arrays.dtype_name(array.dtype) == "int64"
-    )

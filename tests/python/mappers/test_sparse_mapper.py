@@ -128,6 +128,21 @@ def test_several_states_may_share_a_row(tmp_path):
         assert each(["c", "b", "a", "d"]).equal(torch.cat([dense[[2, 0, 2]], torch.ones(1, 5)]))
 
 
+def test_a_mapped_dict_gives_the_rows(tmp_path):
+    dense = dense_of(4)
+    words = tenfold.MappedDict.build([(word, 0) for word in "badc"], tmp_path / "words")
+    mapper = tenfold.SparseStateMapper(words, matrix_of(dense), default=0)
+    for each in (mapper, saved(mapper, tmp_path / "mapper")):
+        assert each(["a", "c", "x"]).equal(torch.cat([dense[[1, 3]], torch.zeros(1, 5)]))
+    ids = tenfold.MappedDict.build([(number, 0) for number in (5, 3)], tmp_path / "ids")
+    assert tenfold.SparseStateMapper(ids, matrix_of(dense))([3, 5]).equal(dense[[1, 0]])
+    raw = tenfold.MappedDict.build([(b"x\xff", 0), (b"y", 0)], tmp_path / "raw")
+    mapper = saved(tenfold.SparseStateMapper(raw, matrix_of(dense)), tmp_path / "raw_mapper")
+    assert mapper([b"y", b"x\xff"]).equal(dense[[1, 0]])
+    assert b"z" not in mapper
+    assert "y" not in mapper
+
+
 def test_matrices_of_scipy_torch_and_paths_are_taken(tmp_path):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     dense = dense_of(2)
@@ -217,7 +232,6 @@ def broken(mapper, tmp_path, part, value):
         ("rows", torch.zeros(2)),
         ("rows", "x"),
         ("rows", torch.tensor([0, 99])),
-        ("keys", {"key": torch.zeros(2), "key.end": torch.zeros(2)}),
         ("default", torch.zeros(4)),
         ("default", torch.zeros(5, dtype=torch.int64)),
         ("default", "x"),

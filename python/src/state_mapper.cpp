@@ -1,0 +1,188 @@
+#include "state_mapper.hpp"
+
+#include <tenfold/mapped_dict.hpp>
+#include <tenfold/sparse_matrix.hpp>
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "array_out.hpp"
+#include "call.hpp"
+#include "stores/state_index.hpp"
+#include "stores/state_keys.hpp"
+#include "stores/state_paths.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// The UTF-8 of a list of str (or bytes), kept in the objects, which the list's copy keeps.
+class Texts {
+ public:
+  explicit Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
+    if (!objects_.is_valid()) throw nb::python_error();
+    const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));
+    views_.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      views_.push_back(view(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i))));
+    }
+  }
+  const std::vector<std::string_view>& views() const noexcept { return views_; }
+
+ private:
+  std::string_view view(PyObject* object) {
+    if (PyBytes_Check(object)) {
+      return {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object))};
+    }
+    Py_ssize_t size = 0;
+    const char* characters = PyUnicode_AsUTF8AndSize(object, &size);
+    if (characters != nullptr) return {characters, static_cast<std::size_t>(size)};
+    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    return copies_.emplace_back(utf8(object));  // lone surrogates
+  }
+
+  nb::object objects_;
+  std::vector<std::string_view> views_;
+  std::deque<std::string> copies_;
+};
+
+nb::object array(const std::vector<std::int64_t>& values) {
+  return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
+}
+
+/// A node on its way into another tree.
+ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
+
+ItemHandle make_paths(nb::object paths, const std::vector<std::int64_t>& tables,
+                      const std::vector<std::int64_t>& rows,
+                      const std::vector<std::uint8_t>& is_level) {
+  const Texts texts(paths);
+  return item_of(
+      without_gil([&] { return StatePaths::make(texts.views(), tables, rows, is_level); }));
+}
+
+/// (tables, rows) int64 [n], and the table of all of them or None.
+nb::tuple find_paths(const StatePaths& self, nb::object paths) {
+  const Texts texts(paths);
+  std::vector<std::int64_t> tables;
+  std::vector<std::int64_t> rows;
+  bool is_one = true;
+  without_gil([&] {
+    const std::vector<StatePlace> places = self.find(texts.views());
+    tables.reserve(places.size());
+    rows.reserve(places.size());
+    for (const StatePlace& place : places) {
+      is_one = is_one && place.table == places[0].table;
+      tables.push_back(place.table);
+      rows.push_back(place.row);
+    }
+  });
+  const bool has_one = is_one && !tables.empty();
+  return nb::make_tuple(array(tables), array(rows),
+                        has_one ? nb::object(nb::int_(tables[0])) : nb::none());
+}
+
+nb::list nodes_of(const StatePaths& self) {
+  nb::list all;
+  self.for_each([&](const StatePaths::Node& node) {
+    all.append(nb::make_tuple(text(node.path), node.place.table, node.place.row, node.is_level));
+  });
+  return all;
+}
+
+/// The keys of a sparse mapper: states to rows.
+struct StateKeys {
+  StateKeys(const NodeHandle& parent, const std::string& key, const std::string& kind_name)
+      : dict(open_state_index(parent.node[key], type_of(kind_name), {})) {}
+
+  static DictKeyType type_of(const std::string& kind_name) {
+    const auto kind = state_key_kind_from_name(kind_name);
+    if (kind) return key_type_of(*kind);
+    throw Error(
+        ErrorCode::corrupt,
+        "keys: expected \"int\", \"str\", \"bytes\" or \"json\", found \"" + kind_name + "\"");
+  }
+
+  nb::object rows_of_ints(const std::vector<std::int64_t>& keys) const {
+    return array(without_gil([&] { return dict.rows(std::span<const std::int64_t>(keys)); }));
+  }
+  nb::object rows_of_texts(nb::object keys) const {
+    const Texts texts(keys);
+    const std::span<const std::string_view> views = texts.views();
+    return array(without_gil([&] { return dict.rows(views); }));
+  }
+
+  MappedDict dict;
+};
+
+std::string name_of(DictKeyType type) { return std::string(name(type)); }
+
+ItemHandle make_int_keys(const std::vector<std::int64_t>& keys) {
+  return item_of(without_gil([&] {
+    return make_state_index(std::span<const std::int64_t>(keys), DictKeyType::int64, {});
+  }));
+}
+
+ItemHandle make_text_keys(nb::object keys) {
+  const Texts texts(keys);
+  return item_of(without_gil([&] {
+    const std::span<const std::string_view> views = texts.views();
+    return make_state_index(views, DictKeyType::string, {});
+  }));
+}
+
+}  // namespace
+
+void bind_state_mapper(nb::module_& module) {
+  nb::class_<StatePaths>(module, "StatePaths")
+      .def_static("make", make_paths, "paths"_a, "tables"_a, "rows"_a, "is_level"_a)
+      .def_static("open",
+                  [](const NodeHandle& parent, const std::string& key) {
+                    return without_gil([&] { return StatePaths(parent.node[key]); });
+                  })
+      .def("__len__", [](const StatePaths& self) { return self.size() - 1; })
+      .def("find", find_paths, "paths"_a)
+      .def("find_below",
+           [](const StatePaths& self, const std::string& path) {
+             const StatePlace place = without_gil([&] { return self.find_below(path); });
+             return nb::make_tuple(place.table, place.row);
+           })
+      .def("nearest_level",
+           [](const StatePaths& self, const std::string& path) {
+             return text(without_gil([&] { return self.nearest_level(path); }));
+           })
+      .def("nodes", nodes_of);
+  nb::class_<StateKeys>(module, "StateKeys")
+      .def(nb::init<const NodeHandle&, const std::string&, const std::string&>(), "parent"_a,
+           "key"_a, "kind"_a)
+      .def_static("make_ints", make_int_keys, "keys"_a)
+      .def_static("make_texts", make_text_keys, "keys"_a)
+      .def_static("of_dict",
+                  [](nb::object path) {
+                    const Path source = path_from(path);
+                    return without_gil([&] {
+                      const MappedDict dict(source);
+                      return std::pair(item_of(state_index_of(dict)), name_of(dict.key_type()));
+                    });
+                  })
+      .def("__len__", [](const StateKeys& self) { return self.dict.size(); })
+      .def("rows_of_ints", &StateKeys::rows_of_ints, "keys"_a)
+      .def("rows_of_texts", &StateKeys::rows_of_texts, "keys"_a);
+  module.def("sparse_item",
+             [](const SparseMatrix& matrix) { return item_of(TensorDict(matrix.tree())); });
+  module.def("sparse_of", [](const NodeHandle& parent, const std::string& key) {
+    return without_gil([&] { return SparseMatrix(parent.node[key]); });
+  });
+}
+
+}  // namespace tenfold::python
