@@ -30,5 +30,6 @@
 #include <tenfold/mapped_dict.hpp>   // dictionaries on disk
 #include <tenfold/sparse_matrix.hpp>   // matrices of which most elements are 0
 #include <tenfold/sparse_builder.hpp>  // ... of coordinates in any order
+#include <tenfold/state_mapper.hpp>    // states to rows of numbers
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

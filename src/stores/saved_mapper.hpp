@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/state_mapper.hpp>
+
+namespace tenfold {
+
+/// What the head of a saved mapper says.
+struct MapperHead {
+  std::string class_name;
+  Value config;
+  std::string where;  ///< for messages
+
+  /// The member of `config`, or null.
+  const Value* find(std::string_view key) const;
+  /// A text of `config`. Throws Error(corrupt) if there is none.
+  const std::string& text(std::string_view key) const;
+  [[noreturn]] void fail(std::string_view part, const std::string& what) const;
+};
+
+/// What a StateMapper is a handle of.
+struct SavedMapper {
+  SavedMapper(MapperHead said, MapperKind what, TensorDict parts)
+      : head(std::move(said)), kind(what), tensors(std::move(parts)) {}
+  virtual ~SavedMapper() = default;
+
+  virtual Tensor rows(std::span<const Value> states) const;
+  virtual Value value(const Value& state) const;
+
+  MapperHead head;
+  MapperKind kind;
+  TensorDict tensors;
+  std::string factory;  ///< of a module
+  Value arguments;      ///< of a module
+  std::vector<std::string> mapper_paths;
+  std::vector<StateMapper> mappers;
+};
+
+std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
+std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
+/// Of the text of a JSON file.
+std::shared_ptr<const SavedMapper> json_hierarchy(std::string_view text, const std::string& where);
+
+/// A state for messages: "room/door", (3, 4).
+std::string shown_state(const Value& state);
+
+/// Throws Error(corrupt) naming the part if `tensors` lacks it.
+TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
+Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
+
+/// The rows of `values` at `rows`, copied: [rows.size(), *shape]. Throws Error(corrupt) for a row
+/// that is not there.
+Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const std::int64_t> rows);
+
+}  // namespace tenfold
