@@ -29,6 +29,7 @@ import safetensors
 import saving
 import snapshots
 import sparse_matrices
+import state_mappers
 import tensordict
 import torch
 import torch_files
@@ -79,6 +80,7 @@ def main() -> None:
         larger_than_memory,
         calls,
         growing,
+        state_mappers,
         dictionaries,
         ingest_text,
         ingest_sources,
