@@ -274,10 +274,15 @@ def nested(hierarchy: Hierarchy) -> dict[str, Any]:
     levels = {"": root}
     for path, table, row, is_level in hierarchy.paths.nodes():
         prefix, _, name = path.rpartition("/")
+        above = levels.get(prefix)
+        if above is None:
+            raise CorruptFileError(
+                f'state mapper: paths: expected the level of "{path}" before it, found none'
+            )
         if is_level:
-            levels[path] = levels[prefix][name] = {}
+            levels[path] = above[name] = {}
         else:
-            levels[prefix][name] = value_at(hierarchy, table, row)
+            above[name] = value_at(hierarchy, table, row)
     return root
 
 
@@ -290,9 +295,19 @@ def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
             if isinstance(error, CorruptFileError):
                 raise
             raise CorruptFileError(f"state mapper: texts: expected JSON, found {error}") from None
+    origin: str = "nothing"
+    values: Any = []
     if table == MAPPER:
-        return hierarchy.mappers[row]
-    origin, values = hierarchy.tables[table]
+        origin, values = "mapper", hierarchy.mappers
+    elif 0 <= table < len(hierarchy.tables):
+        origin, values = hierarchy.tables[table]
+    if not 0 <= row < len(values):
+        raise CorruptFileError(
+            f"state mapper: paths: expected rows of {len(hierarchy.tables)} tables, found row "
+            f"{row} of table {table}"
+        )
+    if origin == "mapper":
+        return values[row]
     if origin == "tensor":
         return _rows.copied(values[row])
     return values[row].tolist()

@@ -227,3 +227,24 @@ def test_parts_that_contradict_each_other_are_corrupt(tmp_path, change):
 
     with pytest.raises(tenfold.CorruptFileError):
         open_and_ask()
+
+
+def other_first_letter(config, tensors):
+    tensors["paths"]["key"][0] = ord("z")  # "a" is the first path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lying("table", 7),
+        lying("table", -9),
+        lying("table", -3),
+        lying("row", 999),
+        lying("row", -1),
+        other_first_letter,
+    ],
+)
+def test_nested_dicts_of_parts_that_contradict_each_other_are_corrupt(tmp_path, change):
+    mapper = broken(tmp_path, {"a": {"b": 1}, "t": "text"}, change)
+    with pytest.raises(tenfold.CorruptFileError):
+        _ = mapper.hierarchy
