@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 import pytest
 import torch
@@ -235,14 +234,12 @@ def test_a_short_file_is_not_appended_to(tmp_path):
 # --- preallocation -------------------------------------------------------------------------------
 
 
-def test_a_hundred_gigabytes_are_preallocated_at_once(tmp_path):
+def test_a_hundred_gigabytes_are_preallocated_without_writing_them(tmp_path):
     datum = TensorDict({"image": torch.zeros(3, 64, 64, dtype=torch.int64), "label": 0, "s": "x"})
-    start = time.perf_counter()
     data = datum.expand(1_000_000).memmap_like(tmp_path / "data")
-    assert time.perf_counter() - start < 10  # to write them would take a minute
     found = (tmp_path / "data" / "image.memmap").stat()
     assert found.st_size == 1_000_000 * 3 * 64 * 64 * 8
-    assert found.st_blocks * 512 < 1 << 20
+    assert found.st_blocks * 512 < 1 << 20  # a hole: none of it was written
     data["image"][999_999].fill_(5)
     data[7] = TensorDict({"image": torch.ones(3, 64, 64, dtype=torch.int64), "label": 3, "s": "x"})
     again = TensorDict.load_memmap(tmp_path / "data")
