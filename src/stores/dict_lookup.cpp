@@ -73,15 +73,13 @@ class Search {
     }
   }
   void prefetch_key(std::int64_t row) const {
-    const std::int64_t begin = row == 0 ? 0 : stored_.ends[row - 1];
-    const std::int64_t end = stored_.ends[row];
-    // Not read: an address that makes no sense does no harm.
+    // Unsigned, because ends of a damaged file may be any number: an address that makes no sense
+    // does no harm, for it is not read.
     const auto base = reinterpret_cast<std::uintptr_t>(stored_.values);
-    const auto ask = [&](std::int64_t offset) {
-      __builtin_prefetch(reinterpret_cast<const void*>(base + static_cast<std::uintptr_t>(offset)));
-    };
-    ask(begin);
-    ask(end - 1);
+    const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(stored_.ends[row - 1]);
+    const auto end = static_cast<std::uintptr_t>(stored_.ends[row]);
+    __builtin_prefetch(reinterpret_cast<const void*>(base + begin));
+    __builtin_prefetch(reinterpret_cast<const void*>(base + end - 1));
   }
 
   const StoredKeys& stored_;
