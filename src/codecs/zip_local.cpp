@@ -93,8 +93,10 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   }
   const std::uint64_t told = little(local, 6, 2);
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
-  if (little(local, 8, 2) != method ||
-      ((told ^ entry.flags) & (kEncryptedFlags | kDescriptorFlag | kPatchFlag)) != 0) {
+  std::uint64_t telling = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
+  // Of a name in ASCII the flag says nothing; another one's bytes would be two names.
+  if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; })) telling |= kUtf8Flag;
+  if (little(local, 8, 2) != method || ((told ^ entry.flags) & telling) != 0) {
     corrupt(subject(entry) +
             fmt::format("its local header has another method: expected method {} with flags {:#06x}"
                         ", found {} with {:#06x}",
