@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 #include <tenfold/tensordict.hpp>
 
 #include "core/sparse.hpp"
+#include "fuzz/input.hpp"
 
 namespace {
 
@@ -24,42 +24,11 @@ using namespace tenfold;
 constexpr std::array<std::string_view, 6> kLayouts = {"sparse_coo", "sparse_csr", "sparse_csc",
                                                       "sparse_bsr", "sparse_bsc", kJagged};
 
-/// Bytes as small numbers; zeros once there are no more.
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
-  std::int64_t number() {
-    const std::uint8_t value = byte();
-    if (value == 0x80) return std::numeric_limits<std::int64_t>::max();
-    if (value == 0x81) return std::numeric_limits<std::int64_t>::min();
-    return static_cast<std::int8_t>(value);
-  }
-  Shape shape() {
-    Shape lengths(byte() % 5U);
-    for (std::int64_t& length : lengths) length = byte() % 6;
-    return lengths;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t at_ = 0;
-};
+using fuzz::Input;
 
 Tensor indices(Input& input) {
   const bool is_wide = input.byte() % 2 == 0;
-  const Shape shape = input.shape();
-  Tensor tensor = Tensor::zeros(is_wide ? DType::int64 : DType::int32, shape);
-  for (std::int64_t i = 0; i < numel_of(shape); ++i) {
-    const std::int64_t value = input.number();
-    if (is_wide) {
-      tensor.mutable_data<std::int64_t>()[i] = value;
-    } else {
-      tensor.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
-    }
-  }
-  return tensor;
+  return fuzz::index_tensor(input, is_wide, input.shape());
 }
 
 std::vector<std::int64_t> numbers_of(const Tensor& tensor) {

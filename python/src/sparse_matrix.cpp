@@ -99,18 +99,6 @@ nb::object part_of(const SparseMatrix& self, const std::string& part) {
   return array_of(tensor, self.where() + ": " + part);
 }
 
-void save_matrix(const SparseMatrix& self, nb::object path, const std::string& format, bool durable,
-                 bool checksums, int num_threads, bool overwrite, nb::object progress) {
-  const Path where = path_from(path);
-  SaveOptions options{.format = format, .durable = durable, .checksums = checksums};
-  options.num_threads = num_threads;
-  options.overwrite = overwrite;
-  monitored(std::move(progress), [&](Monitor* monitor) {
-    options.monitor = monitor;
-    self.save(where, options);
-  });
-}
-
 /// Coordinates from Python, chunk by chunk.
 struct Builder {
   Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype,
@@ -171,9 +159,7 @@ void bind_sparse_matrix(nb::module_& module) {
            })
       .def("flush", [](SparseMatrix& self) { without_gil([&] { self.flush(); }); })
       .def("close", [](SparseMatrix& self) { without_gil([&] { self.close(); }); })
-      .def("refresh", [](SparseMatrix& self) { without_gil([&] { self.refresh(); }); })
-      .def("save", save_matrix, "path"_a, "format"_a, "durable"_a, "checksums"_a, "num_threads"_a,
-           "overwrite"_a, "progress"_a.none());
+      .def("refresh", [](SparseMatrix& self) { without_gil([&] { self.refresh(); }); });
   nb::class_<Builder>(module, "SparseBuilder")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&, const std::string&,
                     const std::string&, bool, std::uint64_t, nb::object>(),

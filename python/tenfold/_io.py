@@ -66,13 +66,37 @@ def save(
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
         PosixPath('run/ckpt')
     """
+    return save_node(
+        _core.tree(obj, os.fsdecode(path)),
+        path,
+        format=format,
+        durable=durable,
+        checksums=checksums,
+        num_threads=num_threads,
+        overwrite=overwrite,
+        progress=progress,
+    )
+
+
+def save_node(
+    node: Any,
+    path: PathLike,
+    *,
+    format: str | None,
+    durable: bool,
+    checksums: bool,
+    num_threads: int | None,
+    overwrite: bool,
+    progress: Progress,
+) -> Path:
+    """`save` of a tree that the engine holds."""
     from pathlib import Path
 
     from tenfold._progress import Shown
 
     with Shown(progress) as callback:
         _core.save(
-            _core.tree(obj, os.fsdecode(path)),
+            node,
             path,
             format or "",
             durable,

@@ -6,6 +6,7 @@ import functools
 import os
 
 from tenfold import _core
+from tenfold._io import save_node
 from tenfold.dataset._indexing import positions_of
 from tenfold.sparse import _handing_out, _taking_in
 
@@ -227,21 +228,16 @@ class SparseMatrix:
         Raises:
             UnsupportedError: For a format that holds no sparse tensors.
         """
-        from pathlib import Path
-
-        from tenfold._progress import Shown
-
-        with Shown(progress) as callback:
-            self._native.save(
-                path,
-                format or "",
-                durable,
-                checksums,
-                num_threads or 0,
-                overwrite,
-                callback,
-            )
-        return Path(os.fsdecode(path))
+        return save_node(
+            self._native.tree(),
+            path,
+            format=format,
+            durable=durable,
+            checksums=checksums,
+            num_threads=num_threads,
+            overwrite=overwrite,
+            progress=progress,
+        )
 
     # --- what it is ---
 
