@@ -100,7 +100,8 @@ class MappedDict {
   /// are there already, with nothing added; with `last` those are assigned.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
-  /// Writes the dictionary anew without unused rows, and replaces it in one step.
+  /// Writes the dictionary anew without unused rows, and replaces it in one step. No other process
+  /// may write meanwhile: what one adds and closes in between is not in the new one.
   void compact(Monitor* monitor = nullptr);
   /// Brings everything to the device: a power loss takes none of it any more.
   void flush();

@@ -268,7 +268,8 @@ class MappedDict(_core.MappedDict):
     def compact(self, *, progress: Callback | bool | None = None) -> None:
         """Writes the dictionary anew without the rows of values that were replaced, in one step.
 
-        Row numbers change. Who has the old one open keeps it.
+        Row numbers change. Who has the old one open keeps it. No other process may write
+        meanwhile: what one adds and closes in between is not in the new one.
 
         Raises:
             UnsupportedError: If it was opened to read.
