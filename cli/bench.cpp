@@ -13,14 +13,14 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kBenchHelp =
     "read: tensors one after the other; gather: rows of the largest tensor at random.\n"
     "Cold is from the device, after the page cache was told to forget these files ('-' where\n"
     "it does not); warm is from memory. The limit is pread alone, on the same files, as many\n"
     "bytes in pieces of the same size. Each is the best of three; of a few megabytes the\n"
     "figures are mostly noise. Nothing is written.";
 
-struct Options {
+struct BenchArguments {
   std::string path;
   std::uint64_t max_megabytes = 1000;
   int num_threads = 0;
@@ -81,7 +81,7 @@ void print_text(const BenchReport& report, Output& out) {
   out.line(out.paint(Style::dim, summary));
 }
 
-int measure(const Options& options, Output& out) {
+int measure(const BenchArguments& options, Output& out) {
   ProgressBar bar;
   BenchOptions request;
   request.max_bytes = options.max_megabytes * 1'000'000;
@@ -95,10 +95,10 @@ int measure(const Options& options, Output& out) {
 }  // namespace
 
 void add_bench(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchArguments>();
   CLI::App* command =
       app.add_subcommand("bench", "How fast this data is read here, against the disk's limit");
-  command->footer(kHelp);
+  command->footer(kBenchHelp);
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--max-mb", options->max_megabytes, "Read at most so much (default: 1000)")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));

@@ -16,11 +16,11 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kConvertHelp =
     "SRC is streamed in bounded memory. DST is replaced when all of it is on the device,\n"
     "and may be SRC itself. --keys, --exclude and --rename may be given more than once.";
 
-struct Options {
+struct ConvertArguments {
   std::string source;
   std::string target;
   std::string format;
@@ -72,7 +72,7 @@ std::optional<DType> dtype_of_text(const std::string& text) {
       "--dtype: expected a dtype such as float16, bfloat16 or float32, found \"" + text + "\"");
 }
 
-void require_rules_apply(const RenameRules& rules, const Options& options) {
+void require_rules_apply(const RenameRules& rules, const ConvertArguments& options) {
   const TensorDict tree =
       select(open(options.source), key_paths(options.keys), key_paths(options.exclude));
   std::vector<std::string> names;
@@ -81,7 +81,7 @@ void require_rules_apply(const RenameRules& rules, const Options& options) {
   rules.require_each_applies(std::move(names));
 }
 
-int run_convert(const Options& options, Output& out) {
+int run_convert(const ConvertArguments& options, Output& out) {
   const RenameRules rules(options.rename);
   if (!rules.empty()) require_rules_apply(rules, options);
   ProgressBar bar;
@@ -110,9 +110,9 @@ int run_convert(const Options& options, Output& out) {
 }  // namespace
 
 void add_convert(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertArguments>();
   CLI::App* command = app.add_subcommand("convert", "Write a file or folder in another format");
-  command->footer(kHelp);
+  command->footer(kConvertHelp);
   command->add_option("src", options->source, "File or folder to read")->required();
   command->add_option("dst", options->target, "File or folder to write")->required();
   command->add_option("--to", options->format, "Format: memmap, safetensors (default: by suffix)");

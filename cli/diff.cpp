@@ -13,7 +13,7 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kDiffHelp =
     "A and B may be in any two formats. Tensors and JSON values are matched by dotted name;\n"
     "values are the same if |a - b| <= atol + rtol * |b|, NaN if both are NaN. Another dtype,\n"
     "shape, JSON value or kind of node is a change whatever the tolerance.\n"
@@ -22,7 +22,7 @@ constexpr const char* kHelp =
 
 constexpr std::size_t kMaxTextWidth = 32;  ///< of what either tree has
 
-struct Options {
+struct DiffArguments {
   std::string a;
   std::string b;
   DiffOptions request;
@@ -48,10 +48,6 @@ void print_json(const DiffReport& report, Output& out) {
                        {"added", list_of(report.added)},
                        {"removed", list_of(report.removed)},
                        {"changed", std::move(changed)}}));
-}
-
-std::string short_number(double number) {
-  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
 }
 
 /// All its digits, so that only the same direction is 1.
@@ -101,7 +97,7 @@ void print_text(const DiffReport& report, Output& out) {
            with_commas(report.added.size()) + " added");
 }
 
-int compare(Options options, Output& out) {
+int compare(DiffArguments options, Output& out) {
   ProgressBar bar;
   options.request.monitor = &bar;
   const DiffReport report = diff(Path(options.a), Path(options.b), options.request);
@@ -112,10 +108,10 @@ int compare(Options options, Output& out) {
 }  // namespace
 
 void add_diff(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DiffArguments>();
   CLI::App* command =
       app.add_subcommand("diff", "What differs between two; exit 1 if anything does");
-  command->footer(kHelp);
+  command->footer(kDiffHelp);
   command->add_option("a", options->a, "File or folder")->required();
   command->add_option("b", options->b, "File or folder")->required();
   command->add_option("--rtol", options->request.rtol, "Relative tolerance (default: 0)");

@@ -17,7 +17,7 @@ namespace {
 /// Columns of a row where the output is no terminal.
 constexpr std::size_t kPlainColumns = 120;
 
-struct Options {
+struct HeadArguments {
   std::string path;
   std::string key;
   std::int64_t num_rows = 5;
@@ -30,7 +30,7 @@ struct Entry {
 };
 
 /// The one tensor or JSON value that the key names.
-Entry only_entry(const Options& options) {
+Entry only_entry(const HeadArguments& options) {
   const TensorDict tree = select(open(options.path), {{options.key}});
   std::vector<Entry> entries;
   tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
@@ -167,7 +167,7 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   }
 }
 
-int head(const Options& options, Output& out) {
+int head(const HeadArguments& options, Output& out) {
   const Entry entry = only_entry(options);
   if (const auto* leaf = std::get_if<Leaf>(&entry.item)) {
     const Rows rows = rows_of(*leaf, options.num_rows);
@@ -191,7 +191,7 @@ int head(const Options& options, Output& out) {
 }  // namespace
 
 void add_head(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HeadArguments>();
   CLI::App* command = app.add_subcommand("head", "Print the first rows of a tensor");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->key, "The tensor: a dotted name")->required();

@@ -17,13 +17,13 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kIngestHelp =
     "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst or in\n"
     ".zip, or globs of them. DST holds what was there until all of the new is on the device.\n"
     "Types are inferred from the whole of the source, unless --schema gives them:\n"
     "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
 
-struct Options {
+struct IngestArguments {
   std::vector<std::string> paths;
   std::string schema;
   std::vector<std::string> columns;
@@ -57,7 +57,7 @@ std::uint64_t bytes_in(const std::string& folder) {
   return total;
 }
 
-void tell(const IngestReport& report, const Options& options, Output& out) {
+void tell(const IngestReport& report, const IngestArguments& options, Output& out) {
   const std::string& target = options.paths.back();
   out.line("wrote " + printable(target) + ": " + counted(report.num_rows, "row") + ", " +
            human_bytes(bytes_in(target)));
@@ -69,7 +69,7 @@ void tell(const IngestReport& report, const Options& options, Output& out) {
   }
 }
 
-int run_ingest(const Options& options, Output& out) {
+int run_ingest(const IngestArguments& options, Output& out) {
   if (options.paths.size() < 2) {
     throw Error(ErrorCode::invalid_argument, "expected SRC... DST, found one path");
   }
@@ -111,9 +111,9 @@ int run_ingest(const Options& options, Output& out) {
 }  // namespace
 
 void add_ingest(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IngestArguments>();
   CLI::App* command = app.add_subcommand("ingest", "Make a data set of JSON lines or CSV files");
-  command->footer(kHelp);
+  command->footer(kIngestHelp);
   command->add_option("paths", options->paths, "SRC... DST: files to read, folder to write")
       ->required();
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");

@@ -5,8 +5,6 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr int kExitInterrupted = 130;
-
 volatile std::sig_atomic_t interrupt_count = 0;
 
 extern "C" void on_interrupt(int) {

@@ -17,6 +17,9 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
+/// What a program that was interrupted exits with, as a shell shows a death by SIGINT.
+inline constexpr int kExitInterrupted = 130;
+
 bool interrupted() noexcept;
 
 /// Thrown by throw_if_interrupted().

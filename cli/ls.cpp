@@ -10,25 +10,25 @@
 namespace tenfold::cli {
 namespace {
 
-struct Options {
+struct LsArguments {
   std::string path;
   std::vector<std::string> keys;
   bool json = false;
 };
 
 /// A tensor or JSON value of the list.
-struct Row {
+struct Listed {
   KeyPath path;
   std::string dtype = "json";
   std::optional<Shape> shape;
   std::uint64_t size_bytes = 0;
 };
 
-std::vector<Row> rows_of(const TensorDict& tree) {
-  std::vector<Row> rows;
+std::vector<Listed> rows_of(const TensorDict& tree) {
+  std::vector<Listed> rows;
   tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
     throw_if_interrupted();
-    Row row;
+    Listed row;
     row.path = path;
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       row.dtype = name(leaf->dtype());
@@ -42,9 +42,9 @@ std::vector<Row> rows_of(const TensorDict& tree) {
   return rows;
 }
 
-void print_json(const std::vector<Row>& rows, Output& out) {
+void print_ls_json(const std::vector<Listed>& rows, Output& out) {
   Value::List list;
-  for (const Row& row : rows) {
+  for (const Listed& row : rows) {
     Value::List path;
     for (const std::string& key : row.path) path.items.emplace_back(key);
     list.items.push_back(object({{"key", dotted(row.path)},
@@ -56,14 +56,14 @@ void print_json(const std::vector<Row>& rows, Output& out) {
   out.document(std::move(list));
 }
 
-void print_table(const std::vector<Row>& rows, Output& out) {
+void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   Table table({{"key"},
                {"dtype", Table::Align::left, Style::dtype},
                {"shape"},
                {"bytes", Table::Align::right}});
   std::uint64_t num_tensors = 0;
   std::uint64_t total_bytes = 0;
-  for (const Row& row : rows) {
+  for (const Listed& row : rows) {
     table.add_row({printable(dotted(row.path)), row.dtype, row.shape ? shape_text(*row.shape) : "-",
                    with_commas(row.size_bytes)});
     if (!row.shape) continue;
@@ -76,17 +76,17 @@ void print_table(const std::vector<Row>& rows, Output& out) {
   out.line(out.paint(Style::dim, total));
 }
 
-int ls(const Options& options, Output& out) {
+int ls(const LsArguments& options, Output& out) {
   const TensorDict tree = select(open(options.path), key_paths(options.keys));
-  const std::vector<Row> rows = rows_of(tree);
-  options.json ? print_json(rows, out) : print_table(rows, out);
+  const std::vector<Listed> rows = rows_of(tree);
+  options.json ? print_ls_json(rows, out) : print_ls_table(rows, out);
   return 0;
 }
 
 }  // namespace
 
 void add_ls(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LsArguments>();
   CLI::App* command = app.add_subcommand("ls", "List tensors: key, dtype, shape, bytes");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->keys, "Only these: dotted names or globs");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -108,6 +109,10 @@ void Table::print(Output& out) const {
 
 std::string counted(std::uint64_t count, std::string_view noun) {
   return with_commas(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string short_number(double number) {
+  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
 }
 
 std::string with_commas(std::uint64_t number) {

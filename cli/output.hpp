@@ -63,6 +63,9 @@ class Table {
 std::string counted(std::uint64_t count, std::string_view noun);
 /// "1,234,567".
 std::string with_commas(std::uint64_t number);
+
+/// Five digits; "-" for what is not a number.
+std::string short_number(double number);
 /// "999 bytes", "1.5 GB": powers of 1000.
 std::string human_bytes(std::uint64_t size_bytes);
 /// "[3, 4]".

@@ -22,7 +22,6 @@ namespace tenfold::cli {
 namespace {
 
 constexpr int kExitFailure = 2;
-constexpr int kExitInterrupted = 130;
 constexpr int kExitBrokenPipe = 141;  // as a shell shows a death by SIGPIPE
 
 constexpr const char* kDescription =

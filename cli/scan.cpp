@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-struct Options {
+struct ScanArguments {
   std::string path;
   bool json = false;
 };
@@ -41,7 +41,7 @@ void print_text(const ScanReport& report, Output& out) {
   }
 }
 
-int look(const Options& options, Output& out) {
+int look(const ScanArguments& options, Output& out) {
   const ScanReport report = scan(options.path);
   options.json ? print_json(report, out) : print_text(report, out);
   return report.safe() ? 0 : 1;
@@ -50,7 +50,7 @@ int look(const Options& options, Output& out) {
 }  // namespace
 
 void add_scan(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScanArguments>();
   CLI::App* command = app.add_subcommand(
       "scan", "Name what the pickles in a file would call; exit 1 if anything is not safe");
   command->add_option("path", options->path, "A file of torch.save, a pickle or an archive")

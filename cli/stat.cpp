@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <cmath>
 #include <memory>
 
 #include "commands.hpp"
@@ -12,18 +11,18 @@
 namespace tenfold::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kStatHelp =
     "Figures are computed in float64, in bounded memory. NaN and infinities are counted\n"
     "and left out of the others; std divides by the number of values; bool counts as\n"
     "0 and 1, complex by magnitude.";
 
-struct Options {
+struct StatArguments {
   std::string path;
   std::vector<std::string> keys;
   bool json = false;
 };
 
-struct Row {
+struct Measured {
   std::string key;
   Statistics figures;
 };
@@ -44,7 +43,7 @@ class Sum : public Monitor {
   std::uint64_t finished_bytes_ = 0;
 };
 
-std::vector<Row> rows_of(const TensorDict& tree) {
+std::vector<Measured> rows_of(const TensorDict& tree) {
   std::vector<std::pair<std::string, Leaf>> leaves;
   std::uint64_t total_bytes = 0;
   tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
@@ -55,7 +54,7 @@ std::vector<Row> rows_of(const TensorDict& tree) {
   });
   ProgressBar bar;
   Sum sum(bar, total_bytes);
-  std::vector<Row> rows;
+  std::vector<Measured> rows;
   for (const auto& [key, leaf] : leaves) {
     rows.push_back({key, statistics(leaf, 0, &sum)});
     sum.finish_tensor(leaf.nbytes());
@@ -63,7 +62,7 @@ std::vector<Row> rows_of(const TensorDict& tree) {
   return rows;
 }
 
-void print_json(const std::vector<Row>& rows, Output& out) {
+void print_stat_json(const std::vector<Measured>& rows, Output& out) {
   Value::List list;
   for (const auto& [key, figures] : rows) {
     list.items.push_back(object({{"key", key},
@@ -78,11 +77,7 @@ void print_json(const std::vector<Row>& rows, Output& out) {
   out.document(std::move(list));
 }
 
-std::string short_number(double number) {
-  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
-}
-
-void print_table(const std::vector<Row>& rows, Output& out) {
+void print_stat_table(const std::vector<Measured>& rows, Output& out) {
   using Align = Table::Align;
   Table table({{"key"},
                {"min", Align::right},
@@ -104,20 +99,20 @@ void print_table(const std::vector<Row>& rows, Output& out) {
   }
 }
 
-int stat(const Options& options, Output& out) {
+int stat(const StatArguments& options, Output& out) {
   const TensorDict tree = select(open(options.path), key_paths(options.keys));
-  const std::vector<Row> rows = rows_of(tree);
-  options.json ? print_json(rows, out) : print_table(rows, out);
+  const std::vector<Measured> rows = rows_of(tree);
+  options.json ? print_stat_json(rows, out) : print_stat_table(rows, out);
   return 0;
 }
 
 }  // namespace
 
 void add_stat(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StatArguments>();
   CLI::App* command =
       app.add_subcommand("stat", "Min, max, mean, std, zeros, NaN and infinities of tensors");
-  command->footer(kHelp);
+  command->footer(kStatHelp);
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->keys, "Only these: dotted names or globs");
   command->add_flag("--json", options->json, "One JSON document");

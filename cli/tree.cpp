@@ -16,7 +16,7 @@ constexpr std::size_t kMostPadding = 48;
 constexpr std::size_t kLeastValueWidth = 20;
 constexpr std::size_t kMostValueWidth = 120;
 
-struct Options {
+struct TreeArguments {
   std::string path;
   std::size_t depth = 0;
   bool json = false;
@@ -93,7 +93,7 @@ class Drawer {
   std::size_t depth_;
 };
 
-int tree(const Options& options, Output& out) {
+int tree(const TreeArguments& options, Output& out) {
   const TensorDict root = open(options.path);
   if (options.json) {
     const std::size_t levels = options.depth == 0 ? static_cast<std::size_t>(-1) : options.depth;
@@ -109,7 +109,7 @@ int tree(const Options& options, Output& out) {
 }  // namespace
 
 void add_tree(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TreeArguments>();
   CLI::App* command = app.add_subcommand("tree", "Draw nesting, dtypes, shapes and JSON values");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--depth", options->depth, "Levels to show (default: all)")

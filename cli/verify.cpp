@@ -10,7 +10,7 @@
 namespace tenfold::cli {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   std::string path;
   int num_threads = 0;
   bool json = false;
@@ -43,7 +43,7 @@ void print_text(const VerifyReport& report, Output& out) {
   out.line(out.paint(Style::good, "ok") + ": " + summary);
 }
 
-int check(const Options& options, Output& out) {
+int check(const VerifyArguments& options, Output& out) {
   ProgressBar bar;
   VerifyOptions request;
   request.num_threads = options.num_threads;
@@ -56,7 +56,7 @@ int check(const Options& options, Output& out) {
 }  // namespace
 
 void add_verify(CLI::App& app, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArguments>();
   CLI::App* command =
       app.add_subcommand("verify", "Check the structure and every checksum; exit 1 if damaged");
   command->add_option("path", options->path, "File or folder")->required();

@@ -31,6 +31,17 @@ tenfold_require(TENFOLD_STREAMS_FOUND "zlib1g-dev and libzstd-dev")
 # {fmt}: text of numbers and messages (g++ 12 has no <format>).
 find_package(fmt QUIET)
 tenfold_require(fmt_FOUND libfmt-dev)
+# Its part that is no template is compiled once, by src/base/fmt.cpp, which knows the versions 9;
+# another version stays header-only, and compiles for longer.
+add_library(tenfold_fmt INTERFACE)
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  set(TENFOLD_FMT_COMPILED ON)
+  target_include_directories(tenfold_fmt SYSTEM INTERFACE
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+else()
+  set(TENFOLD_FMT_COMPILED OFF)
+  target_link_libraries(tenfold_fmt INTERFACE fmt::fmt-header-only)
+endif()
 
 # CLI11: the command line.
 if(TENFOLD_CLI OR TENFOLD_PYTHON)

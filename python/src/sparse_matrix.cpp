@@ -34,7 +34,7 @@ RowsLayout rows_layout_from(const std::string& name) {
 }
 
 /// Layout, rows, columns, entries, dtype, dtype of the indices, and where it is.
-nb::tuple describe(const SparseMatrix& self) {
+nb::tuple describe_matrix(const SparseMatrix& self) {
   return nb::make_tuple(text(name(self.layout())), self.num_rows(), self.num_cols(), self.nnz(),
                         text(name(self.dtype())), text(name(self.index_dtype())),
                         text(self.where()));
@@ -59,7 +59,7 @@ nb::tuple arrays_of(const SparseRows& rows) {
   return nb::make_tuple(array(rows.values));
 }
 
-nb::tuple rows_of(const SparseMatrix& self, nb::object rows, const std::string& layout) {
+nb::tuple matrix_rows(const SparseMatrix& self, nb::object rows, const std::string& layout) {
   const RowsLayout wanted = rows_layout_from(layout);
   const auto numbers = positions_from(rows, self.num_rows());
   return arrays_of(without_gil([&] { return self.rows(numbers, wanted); }));
@@ -142,12 +142,12 @@ void bind_sparse_matrix(nb::module_& module) {
                     return without_gil([&] { return SparseMatrix(tree.node); });
                   })
       .def_static("of_parts", of_parts, "layout"_a, "parts"_a, "num_rows"_a, "num_cols"_a)
-      .def("describe", describe)
+      .def("describe", describe_matrix)
       .def("at",
            [](const SparseMatrix& self, std::int64_t row, std::int64_t column) {
              return array_of(without_gil([&] { return self.at(row, column); }), "element");
            })
-      .def("rows", rows_of, "rows"_a, "layout"_a)
+      .def("rows", matrix_rows, "rows"_a, "layout"_a)
       .def("will_need", will_need, "rows"_a)
       .def("cols", cols_of, "columns"_a, "layout"_a)
       .def("check", [](const SparseMatrix& self) { without_gil([&] { self.check(); }); })

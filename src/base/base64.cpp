@@ -6,7 +6,7 @@
 namespace tenfold::base {
 namespace {
 
-constexpr std::string_view kDigits =
+constexpr std::string_view kBase64Digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 }  // namespace
@@ -21,7 +21,7 @@ std::string base64(std::string_view bytes) {
       bits = bits << 8U | (j < group.size() ? static_cast<unsigned char>(group[j]) : 0U);
     }
     for (std::size_t j = 0; j < 4; ++j) {
-      text += j <= group.size() ? kDigits[bits >> (18 - 6 * j) & 63U] : '=';
+      text += j <= group.size() ? kBase64Digits[bits >> (18 - 6 * j) & 63U] : '=';
     }
   }
   return text;
@@ -37,7 +37,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   std::uint32_t bits = 0;
   unsigned count = 0;
   for (const char digit : digits) {
-    const std::size_t value = kDigits.find(digit);
+    const std::size_t value = kBase64Digits.find(digit);
     if (value == std::string_view::npos) return std::nullopt;
     bits = bits << 6U | static_cast<std::uint32_t>(value);
     count += 6;

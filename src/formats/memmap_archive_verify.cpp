@@ -29,7 +29,7 @@ namespace tenfold::memmap_folder {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
 /// A run of a stored entry, or all of a deflated one.
 struct Block {
@@ -122,7 +122,7 @@ class ArchiveVerifier {
     std::optional<base::Xxh3Stream> stream;
     if (line != nullptr && line->size_bytes == block.size_bytes) stream.emplace();
     std::vector<std::byte> scratch(
-        static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, block.size_bytes)));
+        static_cast<std::size_t>(std::min<std::uint64_t>(kCheckedPieceBytes, block.size_bytes)));
     for (std::uint64_t done = 0; done < block.size_bytes; done += scratch.size()) {
       const auto piece = std::span(scratch).first(static_cast<std::size_t>(
           std::min<std::uint64_t>(scratch.size(), block.size_bytes - done)));

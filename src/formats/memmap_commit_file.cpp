@@ -17,9 +17,9 @@
 namespace tenfold::memmap_folder {
 namespace {
 
-constexpr int kMaxAttempts = 1000;
+constexpr int kMaxRenameAttempts = 1000;
 constexpr int kBusyAttempts = 20;
-constexpr std::chrono::milliseconds kPause{1};
+constexpr std::chrono::milliseconds kRetryPause{1};
 
 const std::string& commit_name() {
   static const std::string name(kCommitName);
@@ -58,7 +58,7 @@ void create_page(const Path& path, const os::Directory& root) {
   const bool locked = meta.try_lock_exclusive();
   const auto now = root.entry_info(std::string(kMetaName));
   if (!locked || !now || !now->same_file(meta.info())) {
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kRetryPause);
     return;
   }
   if (root.entry_info(commit_name())) return;
@@ -75,7 +75,7 @@ void create_page(const Path& path, const os::Directory& root) {
 }  // namespace
 
 CommitFile::CommitFile(const Path& path, const os::Directory& root) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMaxRenameAttempts; ++attempt) {
     const auto found = root.entry_info(commit_name());
     if (!found) {
       create_page(path, root);
@@ -85,7 +85,7 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     if (!file.try_lock_exclusive()) {
       // A reader holds it for a moment to see whether somebody writes.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kRetryPause);
       continue;
     }
     // Its writer may have closed, and with that removed it, between our open and our lock.

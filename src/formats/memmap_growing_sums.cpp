@@ -7,7 +7,7 @@ namespace {
 
 using base::kChecksumBlockBytes;
 
-constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSummedPieceBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ LeafSums::LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const 
   end_ = standing_bytes_;
   std::vector<std::byte> piece;
   while (end_ < size_bytes) {
-    piece.resize(static_cast<std::size_t>(std::min(kPieceBytes, size_bytes - end_)));
+    piece.resize(static_cast<std::size_t>(std::min(kSummedPieceBytes, size_bytes - end_)));
     file.read_at(end_, piece);
     add(piece);
   }

@@ -30,7 +30,7 @@ constexpr std::size_t kRunFiles = 32;
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
 /// Large files that are open at once.
-constexpr std::size_t kOpenFiles = 64;
+constexpr std::size_t kOpenLeaves = 64;
 
 /// Opens folders of the plan; those on the way from the root to the last one stay open, as files
 /// come folder by folder.
@@ -75,8 +75,8 @@ class Writer {
     create_folders();
     sort_out();
     write_small();
-    for (std::size_t i = 0; i < large_.size(); i += kOpenFiles) {
-      write_large(std::span(large_).subspan(i, std::min(kOpenFiles, large_.size() - i)));
+    for (std::size_t i = 0; i < large_.size(); i += kOpenLeaves) {
+      write_large(std::span(large_).subspan(i, std::min(kOpenLeaves, large_.size() - i)));
     }
     link_aliases();
     if (request_.checksums) write_checksums();

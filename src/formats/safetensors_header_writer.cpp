@@ -36,7 +36,7 @@ constexpr std::array kDTypeNames = {
     DTypeName{"BOOL", DType::bool_},
 };
 
-constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kHeaderLengthBytes = 8;
 constexpr std::uint64_t kDataAlignmentBytes = 64;
 
 }  // namespace
@@ -100,10 +100,10 @@ std::string write_safetensors_header(
   json.end_object();
   std::string text = json.take();
   const std::uint64_t padded =
-      base::align_up(kLengthBytes + text.size(), kDataAlignmentBytes) - kLengthBytes;
+      base::align_up(kHeaderLengthBytes + text.size(), kDataAlignmentBytes) - kHeaderLengthBytes;
   text.resize(padded, ' ');
-  std::string bytes(kLengthBytes, '\0');
-  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+  std::string bytes(kHeaderLengthBytes, '\0');
+  for (std::size_t i = 0; i < kHeaderLengthBytes; ++i) {
     bytes[i] = static_cast<char>((padded >> (8 * i)) & 0xFF);
   }
   return bytes + text;

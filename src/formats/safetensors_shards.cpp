@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::uint64_t kMaxListBytes = 16 << 20;
-constexpr int kMaxAttempts = 64;
+constexpr int kMaxNameAttempts = 64;
 
 std::string list_prefix(const std::string& index_name) {
   return "." + index_name + ".tenfold-shards-";
@@ -91,7 +91,7 @@ ShardTransaction::~ShardTransaction() {
 std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool durable) {
   const std::string stem =
       index_name_.substr(0, index_name_.size() - kIndexSuffix.size() - kShardSuffix.size());
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMaxNameAttempts; ++attempt) {
     const std::string id = save_id();
     const std::string base = attempt == 0 ? stem : stem + "-" + id;
     std::vector<std::string> names;

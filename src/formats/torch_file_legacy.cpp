@@ -32,7 +32,7 @@ namespace {
 constexpr std::int64_t kProtocol = 1001;
 constexpr std::uint64_t kCountBytes = 8;
 
-struct Extent {
+struct LegacyExtent {
   std::string key;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
@@ -40,7 +40,7 @@ struct Extent {
 
 class LegacyStorages final : public TorchStorages {
  public:
-  LegacyStorages(os::File file, std::vector<Extent> extents)
+  LegacyStorages(os::File file, std::vector<LegacyExtent> extents)
       : file_(std::move(file)),
         info_(file_.info()),
         extents_(std::move(extents)),
@@ -86,7 +86,7 @@ class LegacyStorages final : public TorchStorages {
  private:
   os::File file_;
   os::FileInfo info_;
-  std::vector<Extent> extents_;
+  std::vector<LegacyExtent> extents_;
   std::unordered_map<std::string_view, std::size_t> numbers_;
   std::mutex mutex_;
   std::vector<Buffer> copies_;
@@ -144,7 +144,7 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const TorchPickle& 
   return sizes;
 }
 
-std::vector<Extent> extents_of(const os::File& file, const TorchPickle& object,
+std::vector<LegacyExtent> extents_of(const os::File& file, const TorchPickle& object,
                                const PickleGraph& keys, std::uint64_t at) {
   const std::string& where = file.display();
   const std::uint64_t file_bytes = file.size_bytes();
@@ -152,7 +152,7 @@ std::vector<Extent> extents_of(const os::File& file, const TorchPickle& object,
   const PickleNode root = keys.at(keys.root);
   if (root.kind != PickleKind::list) fail(where, "storage keys: expected a list, found none");
   const auto sizes = item_bytes_of(object);
-  std::vector<Extent> extents;
+  std::vector<LegacyExtent> extents;
   for (const std::uint32_t item : root.items) {
     const auto key = list.text(item);
     const auto known = key ? sizes.find(std::string(*key)) : sizes.end();
@@ -206,7 +206,7 @@ TensorDict open_legacy_torch_file(os::File file, const std::string& key) {
   check_machine(pickles.next("machine"), where);
   const PickleGraph graph = pickles.next("object");
   const PickleGraph keys = pickles.next("storage keys");
-  std::vector<Extent> extents =
+  std::vector<LegacyExtent> extents =
       extents_of(file, TorchPickle(graph, where), keys, pickles.position());
   const auto storages = std::make_shared<LegacyStorages>(std::move(file), std::move(extents));
   return build_torch_file_tree(graph, storages, where, key);

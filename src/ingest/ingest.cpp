@@ -20,7 +20,7 @@ namespace tenfold {
 namespace {
 
 /// What a thread reads at once: its rows fit the caches.
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
 
 /// True if `path` is the column of that (dotted) name, or lies in the record of it.
 bool is_below(const KeyPath& path, const std::string& name) {
@@ -72,7 +72,7 @@ class Ingestion {
   /// The types in the first block of the source.
   ValueTypes first_types() {
     ValueTypes types;
-    BlockReader reader(files_, kBlockBytes);
+    BlockReader reader(files_, kFileBlockBytes);
     Block block;
     if (!reader.next(block)) return types;
     TypeWork work(types);
@@ -84,7 +84,7 @@ class Ingestion {
 
   void infer() {
     ValueTypes types;
-    BlockReader reader(files_, kBlockBytes);
+    BlockReader reader(files_, kFileBlockBytes);
     Progress progress(options_.monitor, num_bytes_, "infer types");
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<TypeWork>(types); });
@@ -154,7 +154,7 @@ class Ingestion {
                  .on_error = options_.on_error,
                  .most_rows = options_.batch_rows,
                  .seen = std::vector<bool>(plan_.targets.size(), false)};
-    BlockReader reader(files_, kBlockBytes);
+    BlockReader reader(files_, kFileBlockBytes);
     Progress progress(options_.monitor, num_bytes_, "ingest");
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<RowWork>(plan_, sink); });

@@ -14,7 +14,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Of a value in a message.
-constexpr std::size_t kShownBytes = 40;
+constexpr std::size_t kShownJsonBytes = 40;
 /// Names that are remembered in order to be reported, and to find twins.
 constexpr std::size_t kMaxOthers = 10'000;
 
@@ -418,9 +418,9 @@ std::string JsonRows::shown(const char* begin) {
   text_.move_to(after);
   if (!whole || value.empty()) return "something else";
   constexpr std::string_view kMore = "...";
-  if (value.size() <= kShownBytes && value.front() != '"') return std::string(value);
-  if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownBytes);
-  return std::string(value.substr(0, kShownBytes)).append(kMore);
+  if (value.size() <= kShownJsonBytes && value.front() != '"') return std::string(value);
+  if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownJsonBytes);
+  return std::string(value.substr(0, kShownJsonBytes)).append(kMore);
 }
 
 bool JsonRows::malformed(const char* expected) {

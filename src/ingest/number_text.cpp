@@ -15,7 +15,7 @@ constexpr std::array<double, 23> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  
                                             1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                             1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 constexpr std::uint64_t kExactIntegers = std::uint64_t{1} << 53;
-using number_text::kMaxDigits;
+using number_parts::kMaxDigits;
 
 /// 5^-1 to 5^-27, each as 128 bits of which the first is set, rounded up: 2^127 <= bits < 2^128.
 constexpr std::int32_t kMostDivided = 27;

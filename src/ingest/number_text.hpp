@@ -33,7 +33,7 @@ enum class NumberStyle : std::uint8_t {
   csv,   ///< and "1.", ".5"
 };
 
-namespace number_text {
+namespace number_parts {
 
 /// Any number of this many digits fits 64 bits.
 inline constexpr std::int32_t kMaxDigits = 19;
@@ -81,13 +81,13 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
   return text;
 }
 
-}  // namespace number_text
+}  // namespace number_parts
 
 /// Takes the number at `text` apart. It ends where no character of a number follows: there must be
 /// one that is none behind every text, and kNumberSlackBytes that may be read. False if there is no
 /// number.
 inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
-  using namespace number_text;
+  using namespace number_parts;
   number.begin = text;
   number.negative = *text == '-';
   text += number.negative ? 1 : 0;

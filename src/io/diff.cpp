@@ -14,6 +14,7 @@
 #include "base/text.hpp"
 #include "core/node.hpp"
 #include "io/diff_values.hpp"
+#include "io/tree.hpp"
 
 namespace tenfold {
 namespace {
@@ -216,18 +217,6 @@ class NodeComparison {
   DiffReport& report_;
   std::optional<KeyPath> last_alone_;
 };
-
-bool same_sizes(const Leaf& a, const Leaf& b) {
-  const Tensor x = a.sizes().contiguous();
-  const Tensor y = b.sizes().contiguous();
-  return x.shape() == y.shape() &&
-         std::ranges::equal(x.span<std::int64_t>(), y.span<std::int64_t>());
-}
-
-bool same_shape(const Leaf& a, const Leaf& b) {
-  return a.is_nested() == b.is_nested() && a.shape() == b.shape() &&
-         (!a.is_nested() || same_sizes(a, b));
-}
 
 /// A change of everything but the values of tensors; nothing if those decide.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {

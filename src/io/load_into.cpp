@@ -29,7 +29,7 @@ constexpr std::size_t kMaxPrefixParts = 16;
 using Names = std::vector<std::string>;
 
 /// The tensors of one side, by dotted name.
-struct Side {
+struct NamedTensors {
   static constexpr auto kNone = static_cast<std::size_t>(-1);
 
   std::vector<std::pair<std::string, Leaf>> leaves;
@@ -49,8 +49,8 @@ struct Side {
   }
 };
 
-Side side_of(const TensorDict& tree, const RenameFunction& rename, std::string_view whose) {
-  Side side;
+NamedTensors side_of(const TensorDict& tree, const RenameFunction& rename, std::string_view whose) {
+  NamedTensors side;
   for (NamedLeaf& named : tensors_of(tree)) {
     const std::string original = dotted(named.path);
     side.add(rename ? rename(original) : original, original, std::move(named.leaf), whose);
@@ -63,19 +63,9 @@ std::string describe(const Leaf& leaf) {
   return std::string(name(leaf.dtype())) + (leaf.is_nested() ? " nested " : " ") + shape;
 }
 
-bool same_sizes(const Leaf& a, const Leaf& b) {
-  const Tensor x = a.sizes().contiguous();
-  const Tensor y = b.sizes().contiguous();
-  return x.shape() == y.shape() &&
-         std::ranges::equal(x.span<std::int64_t>(), y.span<std::int64_t>());
-}
-
 bool fits(const Leaf& target, const Leaf& source, bool cast) {
-  if (target.is_nested() != source.is_nested() || target.shape() != source.shape()) return false;
-  if (target.dtype() != source.dtype() && !(cast && can_cast(source.dtype(), target.dtype()))) {
-    return false;
-  }
-  return !target.is_nested() || same_sizes(target, source);
+  return same_shape(target, source) &&
+         (target.dtype() == source.dtype() || (cast && can_cast(source.dtype(), target.dtype())));
 }
 
 /// A start of names, and how many match without it.
@@ -185,7 +175,7 @@ struct Match {
 };
 
 /// In the target's order, which decides where two of its names share memory.
-std::vector<LeafCopy> copies_of(std::vector<Match> matches, const Side& into) {
+std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& into) {
   std::ranges::sort(matches, {}, &Match::position);
   std::vector<LeafCopy> copies;
   copies.reserve(matches.size());
@@ -213,13 +203,13 @@ void require_ok(const LoadReport& report, const std::string& source) {
 
 LoadReport load_into(const TensorDict& target, const TensorDict& source,
                      const LoadIntoOptions& options) {
-  const Side into = side_of(target, {}, "target");
-  const Side from = side_of(select(source, options.keys), options.rename, "source");
+  const NamedTensors into = side_of(target, {}, "target");
+  const NamedTensors from = side_of(select(source, options.keys), options.rename, "source");
   LoadReport report;
   std::vector<Match> matches;
   for (const auto& [name, leaf] : from.leaves) {
     const std::size_t wanted = into.find(name);
-    if (wanted == Side::kNone) {
+    if (wanted == NamedTensors::kNone) {
       report.unexpected.push_back(name);
     } else if (const Leaf& to = into.leaves[wanted].second; !fits(to, leaf, options.cast)) {
       report.mismatched.push_back({name, describe(to), describe(leaf), fits(to, leaf, true)});
@@ -231,7 +221,7 @@ LoadReport load_into(const TensorDict& target, const TensorDict& source,
   Selector asked_for(options.keys);
   for (const NamedLeaf& named : tensors_of(target)) {
     const std::string name = dotted(named.path);
-    if (from.find(name) != Side::kNone) continue;
+    if (from.find(name) != NamedTensors::kNone) continue;
     if (!options.keys.empty() && !asked_for.names_or_holds(named.path)) continue;
     report.missing.push_back(name);
   }

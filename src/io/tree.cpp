@@ -1,5 +1,7 @@
 #include "io/tree.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -79,6 +81,15 @@ TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>&
     }
   }
   return std::move(tree);
+}
+
+bool same_shape(const Leaf& a, const Leaf& b) {
+  if (a.is_nested() != b.is_nested() || a.shape() != b.shape()) return false;
+  if (!a.is_nested()) return true;
+  const Tensor x = a.sizes().contiguous();
+  const Tensor y = b.sizes().contiguous();
+  return x.shape() == y.shape() &&
+         std::ranges::equal(x.span<std::int64_t>(), y.span<std::int64_t>());
 }
 
 std::vector<NamedLeaf> tensors_of(const TensorDict& tree) {

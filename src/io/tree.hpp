@@ -20,6 +20,9 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
 /// As map_leaves, in place where nobody else holds the nodes.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
+/// True for the same shape; of nested tensors, the same sizes of each component.
+bool same_shape(const Leaf& a, const Leaf& b);
+
 /// Tensors in order, with their paths.
 struct NamedLeaf {
   KeyPath path;

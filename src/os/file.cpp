@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
 // O_NONBLOCK: opening a FIFO, which is refused afterwards, must not wait for its other end.
-constexpr int kOpenFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr int kFileFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 [[noreturn]] void throw_not_regular(const std::string& display, std::string_view found) {
   throw Error(ErrorCode::corrupt,
@@ -38,7 +38,7 @@ struct OpenedFile {
 /// Opens, or gives -1 with errno set; anything but a regular file is Error(corrupt).
 OpenedFile open_regular(int directory, const char* name, int flags, const std::string& display) {
   OpenedFile opened;
-  opened.fd = retry_interrupted([&] { return ::openat(directory, name, flags | kOpenFlags); });
+  opened.fd = retry_interrupted([&] { return ::openat(directory, name, flags | kFileFlags); });
   if (opened.fd < 0) {
     const int system_errno = errno;
     if (system_errno == ELOOP && (flags & O_NOFOLLOW) != 0) {

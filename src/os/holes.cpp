@@ -14,7 +14,7 @@
 namespace tenfold::os {
 namespace {
 
-constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMaxSeekOffset = std::numeric_limits<std::int64_t>::max();
 
 /// True where SEEK_DATA knows of pages that are in memory only: others (FUSE) ask their device.
 bool knows_holes(const File& file) {
@@ -28,7 +28,7 @@ bool knows_holes(const File& file) {
 }  // namespace
 
 std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
-  if (offset_bytes > kMaxOffset || !knows_holes(file)) return offset_bytes;
+  if (offset_bytes > kMaxSeekOffset || !knows_holes(file)) return offset_bytes;
   const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_DATA);
   if (found >= 0) return static_cast<std::uint64_t>(found);
   // ENXIO: a hole up to the end, or beyond it.
@@ -36,7 +36,7 @@ std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
 }
 
 std::uint64_t next_hole(const File& file, std::uint64_t offset_bytes) {
-  if (offset_bytes <= kMaxOffset && knows_holes(file)) {
+  if (offset_bytes <= kMaxSeekOffset && knows_holes(file)) {
     const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_HOLE);
     if (found >= 0) return static_cast<std::uint64_t>(found);
   }

@@ -9,26 +9,26 @@
 namespace tenfold {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
+[[noreturn]] void fail_loader(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
 }
 
 void check(const BatchLoaderOptions& options) {
   const auto positive = [](const char* name, std::int64_t value) {
     if (value < 1)
-      fail(std::string(name) + ": expected at least 1, found " + std::to_string(value));
+      fail_loader(std::string(name) + ": expected at least 1, found " + std::to_string(value));
   };
   positive("batch_size", options.batch_size);
   positive("world_size", options.world_size);
   if (options.rank < 0 || options.rank >= options.world_size) {
-    fail("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
+    fail_loader("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
          std::to_string(options.rank));
   }
   if (options.prefetch < 0) {
-    fail("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
+    fail_loader("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
   }
   if (options.shuffle_block < 0) {
-    fail("shuffle_block: expected 0 or more, found " + std::to_string(options.shuffle_block));
+    fail_loader("shuffle_block: expected 0 or more, found " + std::to_string(options.shuffle_block));
   }
 }
 
@@ -36,7 +36,7 @@ std::int64_t member(const Value::Object& object, const char* key) {
   const Value* value = object.find(key);
   const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
   if (number == nullptr || *number < 0) {
-    fail(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
+    fail_loader(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
          (value == nullptr ? "none" : to_json(*value)));
   }
   return *number;
@@ -95,7 +95,7 @@ std::int64_t BatchLoader::size() const noexcept {
 std::int64_t BatchLoader::epoch() const noexcept { return state_->epoch; }
 
 void BatchLoader::set_epoch(std::int64_t epoch) {
-  if (epoch < 0) fail("epoch: expected 0 or more, found " + std::to_string(epoch));
+  if (epoch < 0) fail_loader("epoch: expected 0 or more, found " + std::to_string(epoch));
   state_->epoch = epoch;
   state_->position = 0;
   state_->resume = false;
@@ -113,15 +113,15 @@ void BatchLoader::load_state_dict(std::string_view json) {
   try {
     value = from_json(json, "state");
   } catch (const Error& error) {
-    fail(error.what());
+    fail_loader(error.what());
   }
   const auto* object = value.get_if<Value::Object>();
-  if (object == nullptr) fail("state: expected a dict, found " + to_json(value));
+  if (object == nullptr) fail_loader("state: expected a dict, found " + to_json(value));
   const std::int64_t seed = member(*object, "seed");
   const std::int64_t epoch = member(*object, "epoch");
   const std::int64_t position = member(*object, "position");
   if (position > state_->dataset.size()) {
-    fail("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
+    fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
          " rows of the data set, found " + std::to_string(position));
   }
   state_->options.seed = static_cast<std::uint64_t>(seed);

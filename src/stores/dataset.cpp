@@ -17,7 +17,7 @@
 namespace tenfold {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
+[[noreturn]] void fail_dataset(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "data set: " + what);
 }
 
@@ -47,14 +47,14 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
     if (found == nullptr || found->path != column.path || !alike(column, *found)) {
-      fail("concat: column " + base::quote(column.name()) + ": expected " + describe(column) +
+      fail_dataset("concat: column " + base::quote(column.name()) + ": expected " + describe(column) +
            " in every part, found " + (found == nullptr ? "none" : describe(*found)));
     }
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
   }
   for (const Column& column : from.columns()) {
     if (schema.find(column.path) == nullptr) {
-      fail("concat: column " + base::quote(column.name()) + ": expected it in every part, found " +
+      fail_dataset("concat: column " + base::quote(column.name()) + ": expected it in every part, found " +
            "it in some; select() the columns they share");
     }
   }
@@ -101,7 +101,7 @@ RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
 }
 
 Joined join(std::span<const Dataset> sources) {
-  if (sources.empty()) fail("concat: expected at least one data set, found none");
+  if (sources.empty()) fail_dataset("concat: expected at least one data set, found none");
   Joined joined;
   joined.state->schema = sources[0].schema();
   std::int64_t first_row = 0;
@@ -137,7 +137,7 @@ Dataset with_order(const DatasetState& state, RowOrderPtr order) {
 void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {
   for (const std::int64_t position : positions) {
     if (position >= 0 && position < size) continue;
-    fail("row: expected an index in [0, " + std::to_string(size) + "), found " +
+    fail_dataset("row: expected an index in [0, " + std::to_string(size) + "), found " +
          std::to_string(position));
   }
 }
@@ -182,7 +182,7 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
   const auto state = this->state();
   const std::int64_t size = state->order->size();
   if (begin < 0 || begin > end || end > size) {
-    fail("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
+    fail_dataset("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
          std::to_string(begin) + ", " + std::to_string(end) + ")");
   }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
@@ -194,7 +194,7 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
-    fail("column " + base::quote(name) +
+    fail_dataset("column " + base::quote(name) +
          ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
          "found " +
          describe(selected.schema().columns()[0]) + "; take its rows()");
@@ -253,7 +253,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
 
 Dataset Dataset::take(Tensor positions) const {
   if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
-    fail("take: expected int64 positions of one dimension, found " +
+    fail_dataset("take: expected int64 positions of one dimension, found " +
          std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
   }
   const Tensor kept = positions.contiguous();
@@ -267,7 +267,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
   const auto state = this->state();
   const std::int64_t size = state->order->size();
   if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
-    fail("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
+    fail_dataset("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
          std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
@@ -292,7 +292,7 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
     total += part;
   }
   if (total != size) {
-    fail("split: expected sizes that sum to " + std::to_string(size) + ", found " +
+    fail_dataset("split: expected sizes that sum to " + std::to_string(size) + ", found " +
          base::list_text(sizes));
   }
   std::vector<Dataset> parts;
@@ -309,7 +309,7 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
 
 Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
-    fail("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) + " of " +
+    fail_dataset("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) + " of " +
          std::to_string(world_size));
   }
   const Dataset whole(state());
@@ -328,7 +328,7 @@ Dataset Dataset::concat(std::span<const Dataset> parts) {
 
 Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> weights) {
   if (weights.size() != sources.size()) {
-    fail("mix: expected a weight for each of " + std::to_string(sources.size()) +
+    fail_dataset("mix: expected a weight for each of " + std::to_string(sources.size()) +
          " data sets, found " + std::to_string(weights.size()));
   }
   Joined joined = join(sources);

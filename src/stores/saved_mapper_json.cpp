@@ -23,7 +23,7 @@
 namespace tenfold {
 namespace {
 
-constexpr std::string_view kHead = "%state_mapper";
+constexpr std::string_view kJsonHead = "%state_mapper";
 constexpr std::string_view kTensor = "%tensor";
 
 /// Numbers in row-major order, as JSON has them.
@@ -101,7 +101,7 @@ class Flattener {
   void walk(const Value::Object& level, std::size_t node, const std::string& prefix) {
     std::vector<std::tuple<const Value::Object*, std::size_t, std::string>> below;
     for (const auto& [said, value] : level.members) {
-      if (is_escaped_ && prefix.empty() && said == kHead) continue;
+      if (is_escaped_ && prefix.empty() && said == kJsonHead) continue;
       const std::string key = key_of(said, prefix);
       const std::string path = prefix + key;
       const auto* object = value.get_if<Value::Object>();
@@ -265,7 +265,7 @@ class Flattener {
 
 /// What the head of the file says; nothing if it has none.
 std::optional<std::string> default_key_of(const Value::Object& root, const std::string& where) {
-  const Value* head = root.find(kHead);
+  const Value* head = root.find(kJsonHead);
   if (head == nullptr) return std::nullopt;
   const auto* object = head->get_if<Value::Object>();
   const Value* version = object == nullptr ? nullptr : object->find("version");

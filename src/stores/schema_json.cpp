@@ -64,9 +64,9 @@ Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t d
   return record_at(std::get<Value::Object>(child->second.data()), path, depth + 1);
 }
 
-class Reader {
+class SchemaReader {
  public:
-  explicit Reader(std::string_view where) : where_(where.empty() ? "schema" : where) {}
+  explicit SchemaReader(std::string_view where) : where_(where.empty() ? "schema" : where) {}
 
   std::vector<Column> run(const Value& document) {
     KeyPath path;
@@ -204,7 +204,7 @@ Value Schema::to_value() const {
 std::string Schema::to_json() const { return tenfold::to_json(to_value()); }
 
 Schema Schema::from_value(const Value& value, std::string_view where) {
-  return Schema(Reader(where).run(value));
+  return Schema(SchemaReader(where).run(value));
 }
 
 Schema Schema::from_json(std::string_view text, std::string_view where) {

@@ -20,9 +20,9 @@ constexpr std::array<std::string_view, 4> kRowsLayoutNames = {"dense", "csr", "c
 constexpr std::string_view kTorchPrefix = "sparse_";
 
 /// Looks at a node's parts by their metadata.
-class Reader {
+class SparseReader {
  public:
-  Reader(const TensorDict& node, const std::string& where) : node_(node), where_(where) {}
+  SparseReader(const TensorDict& node, const std::string& where) : node_(node), where_(where) {}
 
   SparseLayout layout() const {
     const NodeInfo& info = node_.info();
@@ -105,7 +105,7 @@ std::int64_t last_of(const Leaf& leaf) {
   return value;
 }
 
-void read_lines(const Reader& reader, SparseState& state) {
+void read_lines(const SparseReader& reader, SparseState& state) {
   const auto parts = sparse_parts(state.tree.info().layout);
   const Leaf ends = reader.indices(parts[0]);
   const Leaf places = reader.indices(parts[1]);
@@ -126,7 +126,7 @@ void read_lines(const Reader& reader, SparseState& state) {
   state.is_sorted = true;
 }
 
-void read_coordinates(const Reader& reader, SparseState& state) {
+void read_coordinates(const SparseReader& reader, SparseState& state) {
   const Leaf indices = reader.indices("indices", 2);
   const Leaf values = reader.leaf("values", 1);
   reader.require_length("indices: rows", 2, indices.shape()[0]);
@@ -175,7 +175,7 @@ std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
   auto state = std::make_shared<SparseState>();
   state->tree = std::move(node);
   state->where = state->tree.where().empty() ? "sparse matrix" : state->tree.where();
-  const Reader reader(state->tree, state->where);
+  const SparseReader reader(state->tree, state->where);
   state->layout = reader.layout();
   state->num_rows = state->tree.info().dense_shape[0];
   state->num_cols = state->tree.info().dense_shape[1];

@@ -34,7 +34,7 @@ constexpr std::int64_t kNumNumbers = 10;  // of parameters()
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
 /// As Python saves it after two iterations, with a learning rate that was a tensor.
-TensorDict python_state() {
+TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);
     made.set("0", std::move(tensor));
@@ -71,14 +71,14 @@ TensorDict python_state() {
   return tree;
 }
 
-/// python_state() with another member of the state, or another option.
+/// lbfgs_state() with another member of the state, or another option.
 TensorDict with(const std::string& key, const TensorDict::Item& item) {
-  TensorDict tree = python_state();
+  TensorDict tree = lbfgs_state();
   tree["state"]["0"].set(key, item);
   return tree;
 }
 TensorDict with_option(const std::string& key, const Value& value) {
-  TensorDict tree = python_state();
+  TensorDict tree = lbfgs_state();
   Value groups = tree.value("param_groups");
   auto& group = std::get<Value::List>(groups.data()).items[0];
   for (auto& [name, known] : std::get<Value::Object>(group.data()).members) {
@@ -152,7 +152,7 @@ TEST(Lbfgs, BeforeTheFirstIterationThereAreOnlyCounters) {
 
 TEST(Lbfgs, LoadsWhatPythonHasSaved) {
   LBFGS optimizer(parameters());
-  const LoadReport report = load_into(optimizer, python_state());
+  const LoadReport report = load_into(optimizer, lbfgs_state());
   EXPECT_TRUE(report.ok());
   EXPECT_THAT(report.loaded, Contains("state.0.old_dirs.0"));
   EXPECT_THAT(report.loaded, Contains("state.0.H_diag"));
@@ -197,7 +197,7 @@ TEST(Lbfgs, RefusesHistoriesThatWouldBeReadOutOfBounds) {
 }
 
 TEST(Lbfgs, RefusesStateOfOtherParametersThanTheFirst) {
-  TensorDict source = python_state();
+  TensorDict source = lbfgs_state();
   source["state"].set("1", source["state"]["0"]);
   EXPECT_THAT(refusal(source), HasSubstr("not in the target (1): \"state.1\""));
 }
