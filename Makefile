@@ -24,6 +24,11 @@ PIP := pip --disable-pip-version-check --quiet
 # The cmake and the ninja of the virtual environment come before the system's.
 export PATH := $(BIN):$(PATH)
 
+# ccache knows a source again in another build folder, and keeps tests, which have a precompiled
+# header.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_SLOPPINESS := pch_defines,time_macros
+
 CXX_FOLDERS := $(wildcard include src cli python/src tests fuzz bench examples)
 CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]pp' -print)
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)

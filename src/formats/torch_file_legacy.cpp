@@ -145,7 +145,7 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const TorchPickle& 
 }
 
 std::vector<LegacyExtent> extents_of(const os::File& file, const TorchPickle& object,
-                               const PickleGraph& keys, std::uint64_t at) {
+                                     const PickleGraph& keys, std::uint64_t at) {
   const std::string& where = file.display();
   const std::uint64_t file_bytes = file.size_bytes();
   const TorchPickle list(keys, where);

@@ -22,13 +22,14 @@ void check(const BatchLoaderOptions& options) {
   positive("world_size", options.world_size);
   if (options.rank < 0 || options.rank >= options.world_size) {
     fail_loader("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
-         std::to_string(options.rank));
+                std::to_string(options.rank));
   }
   if (options.prefetch < 0) {
     fail_loader("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
   }
   if (options.shuffle_block < 0) {
-    fail_loader("shuffle_block: expected 0 or more, found " + std::to_string(options.shuffle_block));
+    fail_loader("shuffle_block: expected 0 or more, found " +
+                std::to_string(options.shuffle_block));
   }
 }
 
@@ -37,7 +38,7 @@ std::int64_t member(const Value::Object& object, const char* key) {
   const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
   if (number == nullptr || *number < 0) {
     fail_loader(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
-         (value == nullptr ? "none" : to_json(*value)));
+                (value == nullptr ? "none" : to_json(*value)));
   }
   return *number;
 }
@@ -122,7 +123,7 @@ void BatchLoader::load_state_dict(std::string_view json) {
   const std::int64_t position = member(*object, "position");
   if (position > state_->dataset.size()) {
     fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
-         " rows of the data set, found " + std::to_string(position));
+                " rows of the data set, found " + std::to_string(position));
   }
   state_->options.seed = static_cast<std::uint64_t>(seed);
   state_->epoch = epoch;

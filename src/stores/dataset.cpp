@@ -47,15 +47,17 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
     if (found == nullptr || found->path != column.path || !alike(column, *found)) {
-      fail_dataset("concat: column " + base::quote(column.name()) + ": expected " + describe(column) +
-           " in every part, found " + (found == nullptr ? "none" : describe(*found)));
+      fail_dataset("concat: column " + base::quote(column.name()) + ": expected " +
+                   describe(column) + " in every part, found " +
+                   (found == nullptr ? "none" : describe(*found)));
     }
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
   }
   for (const Column& column : from.columns()) {
     if (schema.find(column.path) == nullptr) {
-      fail_dataset("concat: column " + base::quote(column.name()) + ": expected it in every part, found " +
-           "it in some; select() the columns they share");
+      fail_dataset("concat: column " + base::quote(column.name()) +
+                   ": expected it in every part, found " +
+                   "it in some; select() the columns they share");
     }
   }
   return indices;
@@ -138,7 +140,7 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
   for (const std::int64_t position : positions) {
     if (position >= 0 && position < size) continue;
     fail_dataset("row: expected an index in [0, " + std::to_string(size) + "), found " +
-         std::to_string(position));
+                 std::to_string(position));
   }
 }
 
@@ -183,7 +185,7 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
   const std::int64_t size = state->order->size();
   if (begin < 0 || begin > end || end > size) {
     fail_dataset("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
-         std::to_string(begin) + ", " + std::to_string(end) + ")");
+                 std::to_string(begin) + ", " + std::to_string(end) + ")");
   }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), begin);
@@ -194,10 +196,11 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
-    fail_dataset("column " + base::quote(name) +
-         ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
-         "found " +
-         describe(selected.schema().columns()[0]) + "; take its rows()");
+    fail_dataset(
+        "column " + base::quote(name) +
+        ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
+        "found " +
+        describe(selected.schema().columns()[0]) + "; take its rows()");
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();
@@ -254,7 +257,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
 Dataset Dataset::take(Tensor positions) const {
   if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
     fail_dataset("take: expected int64 positions of one dimension, found " +
-         std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
+                 std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
   }
   const Tensor kept = positions.contiguous();
   const auto rows = kept.span<std::int64_t>();
@@ -268,7 +271,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
   const std::int64_t size = state->order->size();
   if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
     fail_dataset("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
-         std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
+                 std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
   std::vector<std::int64_t> positions;
@@ -293,7 +296,7 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
   }
   if (total != size) {
     fail_dataset("split: expected sizes that sum to " + std::to_string(size) + ", found " +
-         base::list_text(sizes));
+                 base::list_text(sizes));
   }
   std::vector<Dataset> parts;
   std::int64_t begin = 0;
@@ -309,8 +312,8 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
 
 Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
-    fail_dataset("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) + " of " +
-         std::to_string(world_size));
+    fail_dataset("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) +
+                 " of " + std::to_string(world_size));
   }
   const Dataset whole(state());
   // The first size() % world_size parts have one row more.
@@ -329,7 +332,7 @@ Dataset Dataset::concat(std::span<const Dataset> parts) {
 Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> weights) {
   if (weights.size() != sources.size()) {
     fail_dataset("mix: expected a weight for each of " + std::to_string(sources.size()) +
-         " data sets, found " + std::to_string(weights.size()));
+                 " data sets, found " + std::to_string(weights.size()));
   }
   Joined joined = join(sources);
   joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
