@@ -220,19 +220,19 @@ def probe(path: PathLike) -> str:
 
 
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) that the pickles in a file name, with its risk.
+    """Lists every global (class or function) that the pickles in a file or folder name, with its risk.
 
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles in it (``.npz`` too) or a
-            ``.npy`` file of objects.
+            ``.npy`` file of objects; or a folder, whose files are all looked into.
 
     Returns:
         ScanReport: Nothing was imported, called or executed.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        ValueError: If it is a folder.
-        CorruptFileError: If it is an archive that cannot be read.
+        CorruptFileError: If it is an archive that cannot be read; in a folder, that is a
+            finding.
 
     Example:
         >>> tenfold.scan("downloaded.pt").findings

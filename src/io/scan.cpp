@@ -6,7 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -75,12 +77,13 @@ class Scanner {
     }
   }
 
-  /// Bytes that may be a pickle, a .npy file of objects, or neither.
-  void any(std::string_view bytes, const std::string& where, bool named) {
+  /// Bytes that may be a pickle, a .npy file of objects, or neither. Of tensors the first bytes say
+  /// nothing: `is_tensor` lets a pickle count only if it names something.
+  void any(std::string_view bytes, const std::string& where, bool named, bool is_tensor = false) {
     if (const auto objects = npy_objects(bytes)) {
       pickles(bytes.substr(*objects), where, true);
     } else if (named || begins_as_pickle(bytes)) {
-      pickles(bytes, where, true);
+      pickles(bytes, where, !is_tensor);
     } else if (bytes.size() <= kMaxGuessBytes) {
       guess(bytes, where);
     }
@@ -88,10 +91,14 @@ class Scanner {
 
   ScanReport take() { return std::move(report_); }
 
+  /// What is added from here on is in the file of that name; "" for the only file.
+  void enter(std::string file) { file_ = std::move(file); }
+
   void add(std::string global, ScanRisk risk, const std::string& where, std::uint64_t at) {
-    report_.findings.push_back(
-        {std::move(global), risk,
-         (where.empty() ? "" : where + " ") + "at byte " + std::to_string(at)});
+    std::string place = file_.empty() ? "" : base::quote(file_) + ": ";
+    if (!where.empty()) place += where + " ";
+    place += "at byte " + std::to_string(at);
+    report_.findings.push_back({std::move(global), risk, std::move(place)});
   }
 
  private:
@@ -134,6 +141,7 @@ class Scanner {
   }
 
   ScanReport report_;
+  std::string file_;
 };
 
 void scan_zip(Scanner& scanner, const codecs::ZipInput& input) {
@@ -154,6 +162,59 @@ void scan_zip(Scanner& scanner, const codecs::ZipInput& input) {
   }
 }
 
+void scan_file(Scanner& scanner, const os::Path& path) {
+  const os::File file = os::File::open_read(path);
+  if (file.size_bytes() == 0) return;
+  const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
+  constexpr std::size_t kTarMagicAt = 257;
+  if (bytes.starts_with("PK\x03\x04")) {
+    codecs::ZipInput input;
+    input.where = path.string();
+    input.size_bytes = file.size_bytes();
+    input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
+      file.read_at(offset, into);
+    };
+    scan_zip(scanner, input);
+    return;
+  }
+  // A pickle can have the mark of a tar archive in a text of its own: it is scanned all the same.
+  if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
+    scanner.add("tar archive, which is not looked into", ScanRisk::suspicious, "", 0);
+  }
+  scanner.any(bytes, "", has_suffix(path.string()), path.extension() == ".memmap");
+}
+
+/// The regular files under a folder, by name. A link to a file counts, one to a folder does not:
+/// it could lead back.
+std::vector<os::Path> files_in(const os::Path& folder) {
+  std::vector<os::Path> files;
+  std::error_code failure;
+  auto entry = std::filesystem::recursive_directory_iterator(folder, failure);
+  for (; !failure && entry != std::filesystem::recursive_directory_iterator();
+       entry.increment(failure)) {
+    std::error_code broken_link;
+    if (entry->is_regular_file(broken_link)) files.push_back(entry->path());
+  }
+  if (failure) throw Error::io(failure.value(), folder.string(), "cannot be listed");
+  std::ranges::sort(files);
+  return files;
+}
+
+/// One archive that cannot be read keeps the others from nobody.
+void scan_folder(Scanner& scanner, const os::Path& folder) {
+  for (const os::Path& file : files_in(folder)) {
+    scanner.enter(file.lexically_relative(folder).string());
+    try {
+      scan_file(scanner, file);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+      scanner.add("archive that cannot be read: " + std::string(error.what()),
+                  ScanRisk::suspicious, "", 0);
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view name(ScanRisk risk) noexcept {
@@ -170,31 +231,8 @@ ScanReport scan(const std::filesystem::path& path) {
   if (!os::exists(path)) {
     throw Error(ErrorCode::file_not_found, path.string() + ": no such file");
   }
-  if (os::file_info(path).is_directory) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() + ": expected a file, found a folder; scan the files in it");
-  }
-  const os::File file = os::File::open_read(path);
   Scanner scanner;
-  if (file.size_bytes() == 0) return scanner.take();
-  const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
-  const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
-  constexpr std::size_t kTarMagicAt = 257;
-  if (bytes.starts_with("PK\x03\x04")) {
-    codecs::ZipInput input;
-    input.where = path.string();
-    input.size_bytes = file.size_bytes();
-    input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
-      file.read_at(offset, into);
-    };
-    scan_zip(scanner, input);
-    return scanner.take();
-  }
-  // A pickle can have the mark of a tar archive in a text of its own: it is scanned all the same.
-  if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
-    scanner.add("tar archive, which is not looked into", ScanRisk::suspicious, "", 0);
-  }
-  scanner.any(bytes, "", has_suffix(path.string()));
+  os::file_info(path).is_directory ? scan_folder(scanner, path) : scan_file(scanner, path);
   return scanner.take();
 }
 

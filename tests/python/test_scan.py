@@ -169,7 +169,35 @@ def test_the_command_tells_by_its_exit(tmp_path):
     assert (nothing.returncode, nothing.stdout) == (0, "no pickle inside\n")
     assert json.loads(cli(tmp_path / "text", "--json").stdout) == []
     assert cli(tmp_path / "none").returncode == 2
-    assert cli(tmp_path).returncode == 2
+    folder = cli(tmp_path)
+    assert folder.returncode == 1
+    assert "dangerous: os.system, \"bad.pkl\": at byte 2" in folder.stdout
+
+
+def test_every_file_of_a_folder_is_looked_into(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "w.pkl").write_bytes(call("os.system"))
+    torch.save({"w": torch.ones(3)}, tmp_path / "good.pt")
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04" + bytes(40))
+    # The bytes of a tensor may begin as a pickle does, and are none.
+    (tmp_path / "x.memmap").write_bytes(b"\x80\x02" + bytes(range(100)))
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    report = tenfold.scan(tmp_path)
+    bad = [found for found in report.findings if found.risk != "safe"]
+    assert [found.where for found in bad] == [
+        '"cut.zip": at byte 0',
+        '"deep/er/w.pkl": at byte 2',
+    ]
+    assert bad[0].risk == "suspicious"
+    assert "cannot be read" in bad[0].name
+    assert (bad[1].name, bad[1].risk) == ("os.system", "dangerous")
+    assert any(found.where.startswith('"good.pt": record') for found in report.findings)
+
+
+def test_a_saved_tree_is_a_folder_without_pickles(tmp_path):
+    tenfold.save({"w": torch.arange(640, 700)}, tmp_path / "tree")
+    assert tenfold.scan(tmp_path / "tree").num_pickles == 0
 
 
 def test_the_mark_of_a_tar_archive_in_a_text_does_not_hide_a_pickle(tmp_path):
