@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -62,15 +61,16 @@ class Gate {
   bool ended_ = false;
 };
 
-/// Never destroyed: a thread may wait at it when the process ends.
+/// Never destroyed: a thread may wait at it when the process ends. The child of a fork, which has
+/// none of the threads, gets one of its own: the other may be locked by a thread that is not there.
 Gate& gate() {
-  static Gate* const the_gate = [] {
+  static std::atomic<Gate*> current = [] {
     auto made = std::make_unique<Gate>();
     std::atexit([] { gate().end(); });
-    pthread_atfork(nullptr, nullptr, [] { new (&gate()) Gate; });  // its threads are not there
+    pthread_atfork(nullptr, nullptr, [] { current = std::make_unique<Gate>().release(); });
     return made.release();
   }();
-  return *the_gate;
+  return *current;
 }
 
 struct Job {
