@@ -220,7 +220,7 @@ def probe(path: PathLike) -> str:
 
 
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) that the pickles in a file or folder name, with its risk.
+    """Lists every global (class or function) that the pickles in a file or folder name, with risks.
 
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles in it (``.npz`` too) or a

@@ -171,7 +171,7 @@ def test_the_command_tells_by_its_exit(tmp_path):
     assert cli(tmp_path / "none").returncode == 2
     folder = cli(tmp_path)
     assert folder.returncode == 1
-    assert "dangerous: os.system, \"bad.pkl\": at byte 2" in folder.stdout
+    assert 'dangerous: os.system, "bad.pkl": at byte 2' in folder.stdout
 
 
 def test_every_file_of_a_folder_is_looked_into(tmp_path):
