@@ -34,8 +34,8 @@ struct ScanReport {
 /// Lists every global that the pickles in a file name: a file of torch.save (of any age), a pickle,
 /// a zip archive with pickles in it (.npz too), a .npy file of objects. Nothing is imported, called
 /// or executed. Of a folder, all files in it are scanned, those of folders in it too, and `where`
-/// begins with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be
-/// read; in a folder it is suspicious).
+/// begins with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot
+/// be read; in a folder it is suspicious).
 ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

@@ -209,8 +209,8 @@ void scan_folder(Scanner& scanner, const os::Path& folder) {
       scan_file(scanner, file);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-      scanner.add("archive that cannot be read: " + std::string(error.what()),
-                  ScanRisk::suspicious, "", 0);
+      scanner.add("archive that cannot be read: " + std::string(error.what()), ScanRisk::suspicious,
+                  "", 0);
     }
   }
 }
