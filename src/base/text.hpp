@@ -13,6 +13,8 @@ namespace tenfold::base {
 /// UTF-8 escaped as \xNN, cut after `max_bytes` with "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
 /// "[3, 4]".
 std::string list_text(std::span<const std::int64_t> values);
 

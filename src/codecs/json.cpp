@@ -56,7 +56,7 @@ const char* skip_plain(const char* p, const char* end) noexcept {
   return p;
 }
 
-constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+using base::is_digit;
 
 /// The value of a number that from_chars finds out of range: an infinity if it is large, a zero
 /// if it is small, as Python has it.

@@ -17,8 +17,9 @@ namespace {
 /// Far deeper than any manifest, and safe for the stack.
 constexpr std::size_t kMaxYamlDepth = 100;
 
+using base::is_digit;
+
 constexpr bool is_break(char c) noexcept { return c == '\n'; }
-constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 /// The characters that mean themselves after a backslash, or a control character.
 constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";

@@ -9,6 +9,8 @@
 #include <limits>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace tenfold {
 
 /// A number as text, taken apart.
@@ -38,8 +40,7 @@ namespace number_parts {
 /// Any number of this many digits fits 64 bits.
 inline constexpr std::int32_t kMaxDigits = 19;
 inline constexpr std::int32_t kMaxExponent = 99'999;
-
-inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
+using base::is_digit;
 
 /// The number that eight digits make, whose values are in the bytes, the first in the lowest.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {

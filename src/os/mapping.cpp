@@ -23,11 +23,6 @@
 namespace tenfold::os {
 namespace {
 
-std::uint64_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
 std::uint64_t read_setting(const char* path, std::uint64_t otherwise) {
   std::ifstream file(path);
   std::uint64_t value = otherwise;

@@ -2,17 +2,13 @@
 
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <cstdint>
 
+#include "os/system.hpp"
+
 namespace tenfold::os {
 namespace {
-
-std::size_t page_bytes() noexcept {
-  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
 
 /// The whole pages that hold `bytes`.
 iovec pages_of(std::span<const std::byte> bytes) noexcept {

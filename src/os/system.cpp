@@ -46,6 +46,11 @@ bool try_lock(int descriptor, int operation) noexcept {
   return result == 0 || errno != EWOULDBLOCK;
 }
 
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 FileInfo to_info(const struct stat& status) noexcept {
   FileInfo info;
   info.device = status.st_dev;

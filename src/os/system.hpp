@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,9 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 /// flock of `operation` without waiting: false if another open file description holds it against
 /// us. A file system without locks cannot tell, and refuses nobody.
 bool try_lock(int descriptor, int operation) noexcept;
+
+/// The size of a page of memory.
+std::size_t page_bytes() noexcept;
 
 FileInfo to_info(const struct stat& status) noexcept;
 
