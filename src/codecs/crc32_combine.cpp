@@ -26,6 +26,7 @@ constexpr std::uint32_t times(std::uint32_t a, std::uint32_t b) noexcept {
 
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept {
+  if (first == 0) return second;  // of nothing, mostly: what comes before a tensor in an archive
   std::uint32_t shift = kOne;
   std::uint32_t power = kOneByte;
   for (std::uint64_t rest = second_bytes; rest != 0; rest >>= 1U) {
