@@ -227,11 +227,9 @@ class Builder {
     if (known != objects_.end()) return known->second;
     TensorDict::Item item = [&] {
       try {
-        return read_object_file(open_below(context_->files->root(), location));
+        Files::File& file = context_->files->at(location);
+        return read_object_file([files = context_->files, &file] { return files->open(file); });
       } catch (const Error& error) {
-        if (error.code() == ErrorCode::file_not_found) {
-          fail(ErrorCode::corrupt, location + ": missing: expected a file that the metadata names");
-        }
         if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
         fail(error.code(), error.what());
       }

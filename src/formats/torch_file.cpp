@@ -47,8 +47,12 @@ struct ArchiveFile {
   std::uint64_t size_bytes = 0;
   std::string where;  ///< for messages
 
-  explicit ArchiveFile(os::File whole) : size_bytes(whole.size_bytes()), where(whole.display()) {
-    file = [kept = std::make_shared<const os::File>(std::move(whole))] { return kept; };
+  explicit ArchiveFile(os::File whole)
+      : ArchiveFile([kept = std::make_shared<const os::File>(std::move(whole))] { return kept; }) {}
+  explicit ArchiveFile(FileOpener whole) : file(std::move(whole)) {
+    const auto opened = file();
+    size_bytes = opened->size_bytes();
+    where = opened->display();
   }
   ArchiveFile(FileOpener outer, std::uint64_t begin_bytes, std::uint64_t size)
       : file(std::move(outer)),
@@ -327,7 +331,9 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-TensorDict::Item read_object_file(os::File file) { return object_in(ArchiveFile(std::move(file))); }
+TensorDict::Item read_object_file(FileOpener file) {
+  return object_in(ArchiveFile(std::move(file)));
+}
 
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
   return object_in(ArchiveFile(std::move(file), begin, size_bytes));

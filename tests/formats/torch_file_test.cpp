@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string>
@@ -97,10 +98,14 @@ TEST(TorchFile, ReadsArchivesThatLieInOtherFiles) {
   EXPECT_GT(num_trees, 20U);
 }
 
+FileOpener opener_of(const Path& path) {
+  return [path] { return std::make_shared<const os::File>(os::File::open_read(path)); };
+}
+
 TEST(TorchFile, ReadsObjectsOfAnyKind) {
-  const TensorDict::Item tensor = read_object_file(os::File::open_read(torch_file("ok-tensor")));
+  const TensorDict::Item tensor = read_object_file(opener_of(torch_file("ok-tensor")));
   EXPECT_TRUE(std::holds_alternative<Leaf>(tensor));
-  const TensorDict::Item value = read_object_file(os::File::open_read(torch_file("bad-root-text")));
+  const TensorDict::Item value = read_object_file(opener_of(torch_file("bad-root-text")));
   EXPECT_TRUE(std::get<NonTensor>(value).value.is<std::string>());
 }
 

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 import threading
 from collections import OrderedDict
 
@@ -255,3 +257,17 @@ def test_any_state_comes_back(tmp_path, state):
     snapshot = Snapshot.take(path, {"st/ate": StateDict(state)}, durable=False)
     helpers.assert_same(snapshot.get_state_dict_for_key("st/ate"), state)
     helpers.assert_same(tenfold.load(path, verify=True), {"st/ate": state})
+
+
+def test_may_have_more_pickled_objects_than_files_can_be_open(tmp_path):
+    count = 600
+    taken(tmp_path, **{f"k{i}": (torch.full((2,), i), "x") for i in range(count)})
+    kinds = json.loads((tmp_path / "s" / ".snapshot_metadata").read_text())["manifest"]
+    assert sum(entry["type"] == "object" for entry in kinds.values()) == count
+    program = """if True:
+        import resource, sys, tenfold
+        resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
+        state = tenfold.load(sys.argv[1])["state"]
+        assert all(state[f"k{i}"][0].tolist() == [i, i] for i in range(int(sys.argv[2])))
+        """
+    subprocess.run([sys.executable, "-c", program, tmp_path / "s", str(count)], check=True)
