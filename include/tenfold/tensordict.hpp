@@ -18,6 +18,7 @@
 
 namespace tenfold {
 
+class Monitor;
 struct Node;
 
 /// Keys from a node down to an entry: {"model", "encoder.weight"}.
@@ -143,8 +144,9 @@ class TensorDict {
   const std::shared_ptr<Node>& node() const noexcept { return node_; }
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
-  /// Writes every mapped tensor of a tree that was opened "r+" to the device (fdatasync).
-  void flush() const;
+  /// Writes every mapped tensor of a tree that was opened "r+" to the device (fdatasync). An
+  /// archive reads what was written through for its CRC-32s: that is what `monitor` watches.
+  void flush(Monitor* monitor = nullptr) const;
 
  private:
   std::shared_ptr<Node> node_;

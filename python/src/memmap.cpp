@@ -130,29 +130,30 @@ void write_archive(const NodeHandle& tree, nb::object path, int num_threads, boo
   });
 }
 
-void pack(nb::object folder, nb::object archive, int deflate_level) {
+void pack(nb::object folder, nb::object archive, int deflate_level, nb::object progress) {
   const Path from = path_from(folder);
   const Path to = path_from(archive);
   ArchiveOptions options{.deflate_level = deflate_level};
-  monitored(nb::none(), [&](Monitor* monitor) {
+  monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
     pack_memmap(from, to, options);
   });
 }
 
-void unpack(nb::object archive, nb::object folder) {
+void unpack(nb::object archive, nb::object folder, nb::object progress) {
   const Path from = path_from(archive);
   const Path to = path_from(folder);
   ArchiveOptions options;
-  monitored(nb::none(), [&](Monitor* monitor) {
+  monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
     unpack_memmap(from, to, options);
   });
 }
 
-void refresh_checksums(nb::object path) {
+void refresh_checksums(nb::object path, nb::object progress) {
   const Path where = path_from(path);
-  without_gil([&] { refresh_archive_checksums(where); });
+  monitored(std::move(progress),
+            [&](Monitor* monitor) { refresh_archive_checksums(where, monitor); });
 }
 
 }  // namespace
@@ -166,9 +167,9 @@ void bind_memmap(nb::module_& module) {
   module.def("write_memmap_archive", &write_archive, "tree"_a, "path"_a, nb::kw_only(),
              "num_threads"_a, "durable"_a, "robust_names"_a, "zeros"_a, "deflate_level"_a,
              "all_notes"_a);
-  module.def("pack_memmap", &pack, "folder"_a, "archive"_a, "deflate_level"_a);
-  module.def("unpack_memmap", &unpack, "archive"_a, "folder"_a);
-  module.def("refresh_archive_checksums", &refresh_checksums, "path"_a);
+  module.def("pack_memmap", &pack, "folder"_a, "archive"_a, "deflate_level"_a, "progress"_a.none());
+  module.def("unpack_memmap", &unpack, "archive"_a, "folder"_a, "progress"_a.none());
+  module.def("refresh_archive_checksums", &refresh_checksums, "path"_a, "progress"_a.none());
   module.def("foreign_entries", &foreign, "path"_a,
              nb::sig("def foreign_entries(path: object) -> list[str]"));
   module.def("memmap_into", &write_into, "tree"_a, "path"_a, "zeros"_a, "num_threads"_a,

@@ -178,7 +178,9 @@ void bind_node(nb::module_& module) {
            nb::sig("def to_containers(self, mode: str, tied: Tied, place: object, "
                    "wrap: object) -> object"),
            "Nested dicts, lists and tuples; `wrap(node, keys)` makes what stands for other nodes.")
-      .def("flush", [](const NodeHandle& self) { without_gil([&] { self.node.flush(); }); });
+      .def("flush", [](const NodeHandle& self) {
+        monitored(nb::none(), [&](Monitor* monitor) { self.node.flush(monitor); });
+      });
 }
 
 }  // namespace tenfold::python

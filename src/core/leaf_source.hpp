@@ -11,6 +11,8 @@
 
 namespace tenfold {
 
+class Monitor;
+
 /// Where leaves that are still on disk come from: one object per file, or per folder node.
 /// Thread-safe.
 class LeafSource {
@@ -50,8 +52,8 @@ class LeafSource {
   /// The leaves that this one is made of, if it is made of others; none if its bytes are stored.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
-  /// fdatasync of what was written through; nothing for other modes.
-  virtual void flush() {}
+  /// fdatasync of what was written through; nothing for other modes. The monitor may be null.
+  virtual void flush(Monitor* /*monitor*/) {}
 };
 
 }  // namespace tenfold

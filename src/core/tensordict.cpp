@@ -239,11 +239,11 @@ void TensorDict::for_each_leaf(
   visit_leaves(*this, path, visit);
 }
 
-void TensorDict::flush() const {
+void TensorDict::flush(Monitor* monitor) const {
   std::unordered_set<const Node*> seen;
   std::unordered_set<std::shared_ptr<LeafSource>> sources;
   collect_sources(*node_, seen, sources);
-  for (const auto& source : sources) source->flush();
+  for (const auto& source : sources) source->flush(monitor);
 }
 
 }  // namespace tenfold

@@ -75,7 +75,7 @@ Archive::~Archive() {
   if (written_.empty()) return;
   const std::vector<std::size_t> all(written_.begin(), written_.end());
   try {
-    refresh(all, false);
+    refresh(all, {});
   } catch (const std::exception& error) {
     warn(file_.display() + ": its CRC-32s were not made right: " + error.what());
   } catch (...) {
@@ -196,7 +196,7 @@ std::size_t Archive::read_some(std::size_t number, std::uint64_t offset_bytes,
   return count;
 }
 
-void Archive::refresh(std::span<const std::size_t> numbers, bool durable) {
+void Archive::refresh(std::span<const std::size_t> numbers, const RefreshOptions& options) {
   std::vector<std::size_t> written;
   {
     const std::lock_guard lock(mutex_);
@@ -205,7 +205,7 @@ void Archive::refresh(std::span<const std::size_t> numbers, bool durable) {
     }
   }
   if (written.empty()) return;
-  if (durable) {
+  if (options.durable) {
     const Buffer mapped = mapping_of_file();
     for (const std::size_t number : written) {
       const codecs::ZipEntry& entry = entries()[number];
@@ -213,7 +213,7 @@ void Archive::refresh(std::span<const std::size_t> numbers, bool durable) {
                                     static_cast<std::size_t>(entry.size_bytes)));
     }
   }
-  refresh_crc32s(file_, *this, written, {.durable = durable});
+  refresh_crc32s(file_, *this, written, options);
 }
 
 }  // namespace tenfold::memmap_folder

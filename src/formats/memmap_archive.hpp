@@ -20,6 +20,12 @@
 
 namespace tenfold::memmap_folder {
 
+struct RefreshOptions {
+  bool durable = false;  ///< wait for the device
+  int num_threads = 0;
+  Monitor* monitor = nullptr;
+};
+
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their paths
 /// below it. Stored entries are mapped where they lie, by one mapping of the file; deflated ones
 /// are inflated when they are first used. Thread-safe.
@@ -56,8 +62,9 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);
 
   /// Makes the CRC-32s of those of the entries right that were mapped for write_through. With
-  /// `durable` their bytes go to the device before their headers.
-  void refresh(std::span<const std::size_t> entries, bool durable);
+  /// `durable` their bytes go to the device before their headers. What the monitor stops is made
+  /// right by the next one.
+  void refresh(std::span<const std::size_t> entries, const RefreshOptions& options);
 
  private:
   Archive(os::File file, Mode mode);

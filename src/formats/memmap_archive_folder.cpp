@@ -104,13 +104,13 @@ class ArchiveFolder final : public Folder {
 
   bool is_one_mapping() const noexcept override { return archive_->is_one_mapping(); }
 
-  void flush(const std::vector<Buffer>&) override {
+  void flush(const std::vector<Buffer>&, Monitor* monitor) override {
     std::vector<std::size_t> written;
     {
       const std::lock_guard lock(mutex_);
       written = written_;
     }
-    archive_->refresh(written, true);
+    archive_->refresh(written, {.durable = true, .monitor = monitor});
   }
 
   // Whoever replaces an archive makes another file of its name.

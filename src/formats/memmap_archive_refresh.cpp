@@ -9,7 +9,6 @@
 
 #include "codecs/zip.hpp"
 #include "formats/folder_checksums.hpp"
-#include "formats/memmap_archive.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/zip_check.hpp"
 

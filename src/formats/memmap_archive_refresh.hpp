@@ -3,19 +3,10 @@
 #include <cstddef>
 #include <span>
 
-#include <tenfold/io.hpp>
-
+#include "formats/memmap_archive.hpp"
 #include "os/file.hpp"
 
 namespace tenfold::memmap_folder {
-
-class Archive;
-
-struct RefreshOptions {
-  bool durable = false;  ///< wait for the device
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
-};
 
 /// Computes the CRC-32s of stored entries and writes those that changed into both of their headers:
 /// the local one, then the directory's. A kill between the two leaves two CRC-32s, of which verify

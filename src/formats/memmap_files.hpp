@@ -93,7 +93,7 @@ class Folder {
   virtual bool is_one_mapping() const noexcept { return false; }
 
   /// Brings what was written through `mapped`, mapped from files of this folder, to the device.
-  virtual void flush(const std::vector<Buffer>& mapped) = 0;
+  virtual void flush(const std::vector<Buffer>& mapped, Monitor* monitor) = 0;
 
   /// True if the tree that was opened is no longer what its path names, or was removed.
   virtual bool was_replaced() = 0;

@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "formats/progress.hpp"
 #include "os/mapping.hpp"
 
 namespace tenfold::memmap_folder {
@@ -118,8 +119,16 @@ std::optional<std::string> FolderHandle::read_text(const std::string& name,
   return file.read_all(limit_bytes);
 }
 
-void FolderHandle::flush(const std::vector<Buffer>& mapped) {
-  for (const Buffer& buffer : mapped) os::sync_mapping(buffer);
+void FolderHandle::flush(const std::vector<Buffer>& mapped, Monitor* monitor) {
+  std::uint64_t total_bytes = 0;
+  for (const Buffer& buffer : mapped) total_bytes += buffer.size_bytes();
+  Progress progress(monitor, total_bytes, "flush");
+  for (const Buffer& buffer : mapped) {
+    os::sync_mapping(buffer);
+    progress.add(buffer.size_bytes());
+    progress.poll();
+  }
+  progress.finish();
 }
 
 void FolderHandle::remember(std::shared_ptr<const os::Directory> directory) {

@@ -293,14 +293,14 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
   return {base::xxh3(std::as_bytes(std::span(words))), size_bytes};
 }
 
-void FolderSource::flush() {
+void FolderSource::flush(Monitor* monitor) {
   if (store_->mode() != Mode::write_through) return;
   std::vector<Buffer> mapped;
   {
     const std::lock_guard lock(mutex_);
     mapped = buffers_;
   }
-  folder_->flush(mapped);
+  folder_->flush(mapped, monitor);
 }
 
 }  // namespace tenfold::memmap_folder

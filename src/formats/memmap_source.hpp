@@ -33,7 +33,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
   Identity identity(const Leaf& leaf) override;
   std::string where(const Leaf& leaf) const override;
-  void flush() override;
+  void flush(Monitor* monitor) override;
 
   /// Opens the leaf's file and checks its length, without mapping it: 0 bytes need no file.
   /// Returns the bytes of the data. Throws as map().

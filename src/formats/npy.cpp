@@ -84,7 +84,7 @@ class NpySource final : public LeafSource {
   }
   bool is_one_mapping() const noexcept override { return true; }
   std::string where(const Leaf&) const override { return opened_.file.display(); }
-  void flush() override {
+  void flush(Monitor*) override {
     if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) os::sync_mapping(bytes_);
   }
   const NpyArray& array() const noexcept { return opened_.array; }

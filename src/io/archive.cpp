@@ -58,7 +58,7 @@ void unpack_memmap(const Path& archive, const Path& folder_path, const ArchiveOp
   folder::unpack_archive(archive, folder_path, request_of(options));
 }
 
-void refresh_archive_checksums(const Path& path) {
+void refresh_archive_checksums(const Path& path, Monitor* monitor) {
   const std::shared_ptr<folder::Archive> archive = folder::Archive::open(path, Mode::read);
   std::vector<std::size_t> stored;
   for (std::size_t i = 0; i < archive->entries().size(); ++i) {
@@ -66,7 +66,7 @@ void refresh_archive_checksums(const Path& path) {
     if (entry.method == codecs::ZipMethod::stored && !entry.has_descriptor) stored.push_back(i);
   }
   os::File file = os::File::open_read_write(path);
-  folder::refresh_crc32s(file, *archive, stored, {.durable = true});
+  folder::refresh_crc32s(file, *archive, stored, {.durable = true, .monitor = monitor});
 }
 
 }  // namespace tenfold

@@ -28,7 +28,7 @@ class FakeSource : public LeafSource {
   Tensor nested_sizes(const Leaf&) override { return sizes; }
   Identity identity(const Leaf& leaf) override { return {1, leaf.position() + 1}; }
   std::string where(const Leaf&) const override { return "fake.memmap"; }
-  void flush() override { ++num_flushes; }
+  void flush(Monitor*) override { ++num_flushes; }
 
   std::atomic<int> num_maps = 0;
   std::atomic<int> num_reads = 0;

@@ -6,12 +6,15 @@ import os
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._progress import Shown
 from tenfold.tensordict._opened import Opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
+
+    from tenfold._io import Progress
 
     PathLike = str | os.PathLike[str]
 
@@ -34,7 +37,7 @@ def is_memmap_archive(path: PathLike) -> bool:
     return bool(_core.is_memmap_archive(path))
 
 
-def refresh_archive_checksums(path: PathLike) -> Path:
+def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
     """Makes the CRC-32s of an archive right that a program has written through.
 
     tenfold does this itself, on ``flush()`` and when the last tensor of a tree opened with mode
@@ -42,6 +45,7 @@ def refresh_archive_checksums(path: PathLike) -> Path:
 
     Args:
         path: The archive, which is changed in place.
+        progress: As for `tenfold.save`.
 
     Returns:
         Path: `path`.
@@ -57,7 +61,8 @@ def refresh_archive_checksums(path: PathLike) -> Path:
     from pathlib import Path
 
     _require_archive(os.fsdecode(path))
-    _core.refresh_archive_checksums(path)
+    with Shown(progress) as callback:
+        _core.refresh_archive_checksums(path, callback)
     return Path(os.fsdecode(path))
 
 
@@ -67,6 +72,7 @@ def pack_memmap(
     *,
     compression: str | int | None = None,
     compresslevel: int | None = None,
+    progress: Progress = None,
 ) -> Path:
     """Packs the folder of a memory-mapped tree into one archive, its files as they are.
 
@@ -77,6 +83,7 @@ def pack_memmap(
             ``"deflate"`` (or zipfile's constant): they are deflated where that makes them smaller,
             and inflated when they are asked for.
         compresslevel: 1 (fastest) to 12; None: 6.
+        progress: As for `tenfold.save`.
 
     Returns:
         Path: `archive_path`.
@@ -92,16 +99,19 @@ def pack_memmap(
     """
     from pathlib import Path
 
-    _core.pack_memmap(prefix, archive_path, deflate_level(compression, compresslevel))
+    level = deflate_level(compression, compresslevel)
+    with Shown(progress) as callback:
+        _core.pack_memmap(prefix, archive_path, level, callback)
     return Path(os.fsdecode(archive_path))
 
 
-def unpack_memmap(archive_path: PathLike, prefix: PathLike) -> Path:
+def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progress = None) -> Path:
     """Unpacks an archive into a folder, which appears whole, or not at all.
 
     Args:
         archive_path: The archive; every CRC-32 is compared.
         prefix: The folder. A memory-mapped tree that is there is replaced.
+        progress: As for `tenfold.save`.
 
     Returns:
         Path: `prefix`.
@@ -117,7 +127,8 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike) -> Path:
     from pathlib import Path
 
     _require_archive(os.fsdecode(archive_path))
-    _core.unpack_memmap(archive_path, prefix)
+    with Shown(progress) as callback:
+        _core.unpack_memmap(archive_path, prefix, callback)
     return Path(os.fsdecode(prefix))
 
 

@@ -64,6 +64,35 @@ def test_what_tensordict_wrote_through_is_found_and_made_right(tmp_path):
     assert zipfile.ZipFile(path).testzip() is None
 
 
+def test_long_work_on_archives_tells_how_far_it_is_and_can_be_stopped(tmp_path):
+    path = tmp_path / "t.tdz"
+    TensorDict({"a": torch.zeros(1 << 20)}).save(path)
+    TensorDict.load_memmap(path, mode="r+")["a"].add_(1)
+    before = path.read_bytes()
+
+    def stop(done, total, what):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tenfold.refresh_archive_checksums(path, progress=stop)
+    assert path.read_bytes() == before
+    told = []
+    tenfold.refresh_archive_checksums(path, progress=lambda *report: told.append(report))
+    assert told[-1][0] == told[-1][1] >= 4 << 20
+    for work in (
+        lambda progress: tenfold.unpack_memmap(path, tmp_path / "folder", progress=progress),
+        lambda progress: tenfold.pack_memmap(
+            tmp_path / "folder", tmp_path / "new.tdz", progress=progress
+        ),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            work(stop)
+        assert sorted(tmp_path.iterdir()) == sorted({path, *tmp_path.glob("folder")})
+        told.clear()
+        work(lambda *report: told.append(report))
+        assert told[-1][0] == told[-1][1] > 4 << 20
+
+
 @pytest.mark.parametrize("compression", ["bzip2", "lzma"])
 def test_other_compressions_are_refused_by_name(compression, tmp_path):
     TensorDict({"a": torch.zeros(400)}).save(tmp_path / "t.tdz", compression=compression)
