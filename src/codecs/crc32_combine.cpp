@@ -1,3 +1,5 @@
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,18 +24,22 @@ constexpr std::uint32_t times(std::uint32_t a, std::uint32_t b) noexcept {
   return product;
 }
 
+/// x^(8 * 2^i): what 2^i bytes multiply by.
+constexpr std::array<std::uint32_t, 64> kBytesToThePowerOfTwo = [] {
+  std::array<std::uint32_t, 64> powers{kOneByte};
+  for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = times(powers[i - 1], powers[i - 1]);
+  return powers;
+}();
+
 }  // namespace
 
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept {
   if (first == 0) return second;  // of nothing, mostly: what comes before a tensor in an archive
-  std::uint32_t shift = kOne;
-  std::uint32_t power = kOneByte;
-  for (std::uint64_t rest = second_bytes; rest != 0; rest >>= 1U) {
-    if ((rest & 1U) != 0) shift = times(shift, power);
-    power = times(power, power);
+  for (std::uint64_t rest = second_bytes; rest != 0; rest &= rest - 1) {
+    first = times(kBytesToThePowerOfTwo[static_cast<std::size_t>(std::countr_zero(rest))], first);
   }
-  return times(shift, first) ^ second;
+  return first ^ second;
 }
 
 std::uint32_t crc32_of_zeros(std::uint64_t size_bytes) noexcept {
