@@ -11,8 +11,10 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-/// Each has a piece under way, and enters pages into the map while the other waits.
-constexpr int kNumThreads = 2;
+/// For what is cached: entering pages into a map is work for the CPU.
+constexpr int kNumPopulating = 2;
+/// For what is not: requests of one thread keep the device busy, in the order of the file.
+constexpr int kNumAsking = 1;
 constexpr std::uint64_t kWorthwhileBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -36,14 +38,19 @@ void ReadAhead::start() && {
   const std::size_t count = pieces_.size();
   if (count == 0) return;
   const auto ahead = std::make_shared<const ReadAhead>(std::move(*this));
-  os::run_in_background(count, kNumThreads, [ahead](std::size_t i) {
+  const bool is_cached = os::is_resident(ahead->pieces_.front().bytes);
+  os::run_in_background(count, is_cached ? kNumPopulating : kNumAsking, [ahead](std::size_t i) {
     const Piece& piece = ahead->pieces_[i];
     // Keeps the pages mapped for the moment.
     const auto owner = ahead->owners_[piece.owner].lock();
     if (!owner) return;
-    // Asked for as one: faults alone would ask for as little as the device's read_ahead_kb.
-    os::prefetch(piece.bytes);
-    os::populate(piece.bytes);
+    // Only pages that are there are entered into the map: entering others waits for them, by
+    // requests of its own that come between those for the pages after them.
+    if (os::is_resident(piece.bytes)) {
+      os::populate(piece.bytes);
+    } else {
+      os::prefetch(piece.bytes);
+    }
   });
 }
 

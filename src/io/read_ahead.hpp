@@ -15,9 +15,10 @@ namespace tenfold {
 ///
 /// A page that is touched before it is in memory stops its reader for one request to the device,
 /// and one reader so waits for one request after the other: half of what the device can do, or
-/// less. Here two threads ask for the pages in large pieces and enter them into the map, so that
-/// whoever comes later does not even take faults. Nothing is copied on the way: `pread` into a
-/// buffer brings pages into memory as well, and takes several times the time of the CPU.
+/// less. Here a thread asks for the pages in large pieces, before they are touched. Pages that are
+/// cached already are entered into the map by two threads, so that whoever comes later does not
+/// even take faults. Nothing is copied on the way: `pread` into a buffer brings pages into memory
+/// as well, and takes several times the time of the CPU.
 ///
 /// A hint: an error is met by the one who touches the leaf. Leaves whose last tensor is gone are
 /// skipped.
