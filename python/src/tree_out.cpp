@@ -54,6 +54,7 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
   constexpr std::size_t kAtATime = 256;
+  const GarbagePause pause;
   const std::size_t count = tree.size();
   for (std::size_t begin = 0; begin < count; begin += kAtATime) {
     const std::size_t end = std::min(begin + kAtATime, count);

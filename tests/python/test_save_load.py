@@ -1,3 +1,4 @@
+import gc
 from collections import OrderedDict, defaultdict, namedtuple
 
 import numpy as np
@@ -317,3 +318,20 @@ def test_a_tree_can_be_saved_over_the_file_it_was_loaded_from(target):
     tree["y"] += 1
     tenfold.save(tree, target)
     assert_same(tenfold.load(target), {"x": torch.arange(100_000), "y": torch.ones(3)})
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_loading_leaves_the_garbage_collector_as_it_was(tmp_path, enabled, monkeypatch):
+    path = tmp_path / "t"
+    tenfold.save({"k": torch.ones(2), "d": tenfold.TensorDict({"x": torch.ones(2)})}, path)
+    was_enabled = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        tenfold.load(path)
+        assert gc.isenabled() == enabled
+        monkeypatch.setattr(tenfold.TensorDict, "_from_native", lambda *args: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            tenfold.load(path)
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable() if was_enabled else gc.disable()
