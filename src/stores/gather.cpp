@@ -44,27 +44,21 @@ class RowPlaces {
   std::size_t part(std::size_t i) const noexcept { return parts_.empty() ? 0 : parts_[i]; }
   std::int64_t row(std::size_t i) const noexcept { return rows_[i]; }
 
-  /// Copies those at [begin, end) to their places in `out`.
-  void copy(std::span<const RowSource> sources, std::uint64_t row_bytes, std::size_t begin,
-            std::size_t end, std::byte* out) const {
+  /// Copies those at [begin, end) of each column to their places.
+  void copy(std::span<const RowCopy> columns, std::size_t begin, std::size_t end) const {
     const auto rows = rows_.subspan(begin, end - begin);
-    out += begin * row_bytes;
-    if (parts_.empty()) return gather_rows(sources[0], row_bytes, rows, out);
-    const auto parts = std::span(parts_).subspan(begin, end - begin);
-    gather_rows(sources, row_bytes, parts, rows, out);
+    const auto parts =
+        parts_.empty() ? std::span<const std::uint32_t>() : std::span(parts_).subspan(begin);
+    if (begin == 0) return gather_rows(columns, parts, rows);
+    std::vector<RowCopy> moved(columns.begin(), columns.end());
+    for (RowCopy& column : moved) column.out += begin * column.row_bytes;
+    gather_rows(moved, parts, rows);
   }
 
  private:
   std::span<const std::int64_t> rows_;
   std::vector<std::uint32_t> parts_;  ///< empty if there is one
   std::vector<std::int64_t> local_;
-};
-
-/// A part of a batch that has its place: rows of a fixed size to be copied.
-struct Copy {
-  std::vector<RowSource> sources;  ///< of each part
-  std::uint64_t row_bytes = 0;
-  std::byte* out = nullptr;
 };
 
 /// A row of unequal length: elements [begin, end) of its part's values.
@@ -117,6 +111,8 @@ class Gatherer {
       if (tells_validity(columns[i].column)) reserve(1);
     }
     const Buffer block = state_.pool.take(static_cast<std::size_t>(total_bytes));
+    sources_.reserve(offsets.size() * state_.parts.size());
+    copies_.reserve(offsets.size());
     std::size_t next = 0;
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const Column& column = columns[i].column;
@@ -146,21 +142,15 @@ class Gatherer {
   template <class SourceOf>
   void add_copy(const Tensor& into, std::uint64_t row_bytes, const SourceOf& source_of) {
     if (into.numel() == 0) return;
-    Copy copy;
-    copy.row_bytes = row_bytes;
-    copy.out = into.raw_data();
-    for (const DatasetPart& part : state_.parts) copy.sources.push_back(source_of(part));
+    const std::size_t first = sources_.size();
+    for (const DatasetPart& part : state_.parts) sources_.push_back(source_of(part));
+    copies_.push_back({std::span(sources_).subspan(first), row_bytes, into.raw_data()});
     fixed_bytes_ += row_bytes * places_.size();
-    copies_.push_back(std::move(copy));
   }
 
-  void copy_fixed() {
-    const auto copy_rows = [&](std::size_t begin, std::size_t end) {
-      for (const Copy& copy : copies_) {
-        places_.copy(copy.sources, copy.row_bytes, begin, end, copy.out);
-      }
-    };
-    in_pieces(fixed_bytes_, copy_rows);
+  void copy_fixed() const {
+    in_pieces(fixed_bytes_,
+              [&](std::size_t begin, std::size_t end) { places_.copy(copies_, begin, end); });
   }
 
   /// Calls work(begin, end) for pieces of the rows, on several threads if the bytes are worth it.
@@ -355,7 +345,8 @@ class Gatherer {
   const DatasetState& state_;
   const BatchOptions& options_;
   RowPlaces places_;
-  std::vector<Copy> copies_;
+  std::vector<RowSource> sources_;
+  std::vector<RowCopy> copies_;  ///< from sources_, whose place in memory they hold
   std::uint64_t fixed_bytes_ = 0;
 };
 

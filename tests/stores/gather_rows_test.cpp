@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
+#include <span>
 #include <vector>
 
 namespace tenfold {
@@ -88,8 +90,38 @@ TEST(GatherRows, CopiesRowsOfSeveralParts) {
       expected.insert(expected.end(), row, row + static_cast<std::ptrdiff_t>(row_bytes));
     }
     std::vector<std::byte> out(expected.size());
-    gather_rows(sources, row_bytes, parts, rows, out.data());
+    const RowCopy column{sources, row_bytes, out.data()};
+    gather_rows(std::span(&column, 1), parts, rows);
     ASSERT_EQ(out, expected) << row_bytes;
+  }
+}
+
+TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
+  constexpr std::size_t kNumRows = 6;
+  const std::vector<std::byte> from = numbered(kNumRows * 10'000);
+  // Words, odd rows, lines, rows too wide for a block, and a column without bytes.
+  const std::size_t widths[] = {8, 0, 336, 1, 5000, 100, 4096, 13, 64, 9000};
+  for (const std::size_t num_rows : {0U, 1U, 7U, 8U, 9U, 300U, 513U}) {
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; i < num_rows; ++i) rows.push_back(static_cast<std::int64_t>(i * i % 6));
+    std::vector<RowSource> sources;
+    std::vector<std::vector<std::byte>> outs;
+    for (const std::size_t width : widths) {
+      sources.push_back({from.data() + width % 7, width});
+      outs.emplace_back(num_rows * width + 1);
+    }
+    std::vector<RowCopy> columns;
+    for (std::size_t i = 0; i < std::size(widths); ++i) {
+      columns.push_back({std::span(sources).subspan(i, 1), widths[i], outs[i].data()});
+    }
+    gather_rows(columns, {}, rows);
+    for (std::size_t i = 0; i < std::size(widths); ++i) {
+      const std::vector<std::byte> shifted(
+          from.begin() + static_cast<std::ptrdiff_t>(widths[i] % 7), from.end());
+      std::vector<std::byte> expected = one_by_one(shifted, widths[i], widths[i], rows);
+      expected.emplace_back();
+      ASSERT_EQ(outs[i], expected) << widths[i] << " bytes, " << num_rows << " rows";
+    }
   }
 }
 
