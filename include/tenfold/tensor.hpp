@@ -18,8 +18,8 @@ using Shape = std::vector<std::int64_t>;
 /// Thread safety: as Buffer.
 class Tensor {
  public:
-  /// float32 of shape [0].
-  Tensor();
+  /// float32 of shape [0]; allocates nothing.
+  Tensor() noexcept = default;
 
   /// A contiguous (row-major) tensor over the start of `buffer`.
   /// Throws Error(invalid_argument) on a negative length, overflow, or too small a buffer.
@@ -42,9 +42,9 @@ class Tensor {
   }
 
   DType dtype() const noexcept { return dtype_; }
-  const Shape& shape() const noexcept { return shape_; }
-  const Shape& strides() const noexcept { return strides_; }
-  std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape_.size()); }
+  const Shape& shape() const noexcept { return is_default() ? default_shape() : shape_; }
+  const Shape& strides() const noexcept { return is_default() ? default_strides() : strides_; }
+  std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
   std::int64_t numel() const noexcept { return numel_; }
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
   /// numel() * itemsize(): the bytes of a contiguous copy.
@@ -92,13 +92,17 @@ class Tensor {
   Tensor narrow(std::int64_t begin, std::int64_t end) const;
 
  private:
+  /// A tensor without dimensions has an element.
+  bool is_default() const noexcept { return shape_.empty() && numel_ == 0; }
+  static const Shape& default_shape() noexcept;
+  static const Shape& default_strides() noexcept;
   void check_type(DType wanted) const;
   void check_writable() const;
   void check_contiguous() const;
   static Tensor copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes);
 
   DType dtype_ = DType::float32;
-  Shape shape_;
+  Shape shape_;  ///< of a default tensor, which has one of [0], empty; so are its strides
   Shape strides_;
   Buffer buffer_;
   std::uint64_t offset_bytes_ = 0;

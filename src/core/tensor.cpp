@@ -93,7 +93,15 @@ std::uint64_t nbytes_of(DType dtype, const Shape& shape) {
   return *bytes;
 }
 
-Tensor::Tensor() : shape_{0}, strides_{1} {}
+const Shape& Tensor::default_shape() noexcept {
+  static const Shape shape = {0};
+  return shape;
+}
+
+const Shape& Tensor::default_strides() noexcept {
+  static const Shape strides = {1};
+  return strides;
+}
 
 Tensor::Tensor(DType dtype, Shape shape, Buffer buffer)
     : dtype_(dtype),
@@ -167,10 +175,10 @@ Tensor Tensor::contiguous() const {
 }
 
 Tensor Tensor::select(std::int64_t index) const {
-  if (shape_.empty()) fail("a tensor of no dimension has no rows");
-  if (index < 0 || index >= shape_[0]) {
+  if (shape().empty()) fail("a tensor of no dimension has no rows");
+  if (index < 0 || index >= shape()[0]) {
     fail("row " + std::to_string(index) + " is out of range: expected 0 to " +
-         std::to_string(shape_[0] - 1) + " (" + std::to_string(shape_[0]) + " rows)");
+         std::to_string(shape()[0] - 1) + " (" + std::to_string(shape()[0]) + " rows)");
   }
   Tensor row = narrow(index, index + 1);
   row.shape_.erase(row.shape_.begin());
@@ -179,12 +187,13 @@ Tensor Tensor::select(std::int64_t index) const {
 }
 
 Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
-  if (shape_.empty()) fail("a tensor of no dimension has no rows");
-  if (begin < 0 || end < begin || end > shape_[0]) {
+  if (shape().empty()) fail("a tensor of no dimension has no rows");
+  if (begin < 0 || end < begin || end > shape()[0]) {
     fail("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
-         ") are out of range: expected a range within [0, " + std::to_string(shape_[0]) + ")");
+         ") are out of range: expected a range within [0, " + std::to_string(shape()[0]) + ")");
   }
   Tensor rows = *this;
+  if (is_default()) return rows;
   rows.shape_[0] = end - begin;
   rows.numel_ = numel_of(rows.shape_);
   // Without elements the offset means nothing, and it must not leave the buffer.

@@ -75,12 +75,9 @@ class Gatherer {
       : state_(state), options_(options), places_(state.parts, rows) {}
 
   Batch run() {
-    std::vector<BatchColumn> columns;
-    columns.reserve(state_.schema.size());
-    for (const Column& column : state_.schema.columns()) {
-      BatchColumn made;
-      made.column = column;
-      columns.push_back(std::move(made));
+    std::vector<BatchColumn> columns(state_.schema.size());
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      columns[i].column = state_.schema.columns()[i];
     }
     take_fixed(columns);
     copy_fixed();
@@ -102,6 +99,7 @@ class Gatherer {
   void take_fixed(std::vector<BatchColumn>& columns) {
     std::uint64_t total_bytes = 0;
     std::vector<std::uint64_t> offsets;
+    offsets.reserve(2 * columns.size());
     const auto reserve = [&](std::uint64_t row_bytes) {
       offsets.push_back(total_bytes);
       total_bytes = base::align_up(total_bytes + row_bytes * places_.size(), kAlignment);
@@ -117,9 +115,8 @@ class Gatherer {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const Column& column = columns[i].column;
       if (!column.has_ends()) {
-        Shape shape = column.shape;
-        shape.insert(shape.begin(), num_rows());
-        columns[i].values = place(column.dtype, std::move(shape), block, offsets[next++]);
+        columns[i].values =
+            place(column.dtype, shape_of(num_rows(), column), block, offsets[next++]);
         add_copy(columns[i].values, state_.parts[0].columns[i]->row_bytes, [&](const auto& part) {
           const StoredColumn& stored = *part.columns[i];
           return RowSource{stored.values.raw_data(), stored.stride_bytes};
@@ -131,6 +128,14 @@ class Gatherer {
                  [&](const auto& part) { return RowSource{part.columns[i]->valid.raw_data(), 1}; });
       }
     }
+  }
+
+  static Shape shape_of(std::int64_t length, const Column& column) {
+    Shape shape;
+    shape.reserve(1 + column.shape.size());
+    shape.push_back(length);
+    shape.insert(shape.end(), column.shape.begin(), column.shape.end());
+    return shape;
   }
 
   static Tensor place(DType dtype, Shape shape, const Buffer& block, std::uint64_t offset_bytes) {
@@ -237,9 +242,7 @@ class Gatherer {
     }
     into.offsets = offsets_of(extents);
     if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
-    Shape shape = column.shape;
-    shape.insert(shape.begin(), total_of(extents));
-    into.values = take(column.dtype, std::move(shape));
+    into.values = take(column.dtype, shape_of(total_of(extents), column));
     const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
     std::byte* out = into.values.raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
