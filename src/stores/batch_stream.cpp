@@ -94,21 +94,27 @@ Batch BatchStream::make(std::int64_t batch) const {
 void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
   if (!residency_.is_needed()) {
     // The first batch does not wait for more than the look there was.
-    if (batch == 0 || looked_closer_) return;
-    looked_closer_ = true;
+    if (batch == 0 || !looks_closer_) return;
+    looks_closer_ = false;
     lock.unlock();
-    residency_.look_closer();
+    const bool may_look_again = residency_.look_closer();
     lock.lock();
+    looks_closer_ = may_look_again;
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kRowsAsked / options_.batch_size, 2);
-  const std::int64_t end = std::min(batch + 1 + ahead, num_batches_);
-  while (asked_ < end) {
-    const std::int64_t asked = std::max(asked_, batch);
-    asked_ = asked + 1;
-    lock.unlock();
-    residency_.ask(rows_of(asked));
-    lock.lock();
+  // The first stage is the furthest ahead: the next ones read what it asked for.
+  for (int stage = 0; stage < residency_.num_stages(); ++stage) {
+    std::int64_t& asked_to = asked_[static_cast<std::size_t>(stage)];
+    const std::int64_t end =
+        std::min(batch + 1 + ahead * (residency_.num_stages() - stage), num_batches_);
+    while (asked_to < end) {
+      const std::int64_t asked = std::max(asked_to, batch);
+      asked_to = asked + 1;
+      lock.unlock();
+      residency_.ask(rows_of(asked), stage);
+      lock.lock();
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -78,8 +79,9 @@ class BatchStream {
   std::vector<Slot> slots_;
   std::int64_t next_ = 0;     ///< to be handed out; changed by the consumer only
   std::int64_t claimed_ = 0;  ///< made, or being made, up to here
-  std::int64_t asked_ = 0;    ///< of the residency, up to here
-  bool looked_closer_ = false;
+  /// Of the residency in each stage, up to here.
+  std::array<std::int64_t, Residency::kMaxStages> asked_{};
+  bool looks_closer_ = true;  ///< there is more to look at, and nobody is looking
   bool consumer_waits_ = false;
   int idle_workers_ = 0;
   bool stop_ = false;

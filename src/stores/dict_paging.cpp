@@ -98,8 +98,10 @@ void DictPaging::ask(const DictKeys& keys) {
   if (state_->keys.is_text() == std::holds_alternative<std::span<const std::int64_t>>(keys)) return;
   std::vector<std::int64_t> rows = candidates(keys);
   std::erase(rows, -1);
-  if (values_.is_needed()) values_.ask(rows);
+  if (values_.is_needed()) values_.ask(rows, 0);
   ask_for_keys(rows);
+  if (!values_.is_needed()) return;
+  for (int stage = 1; stage < values_.num_stages(); ++stage) values_.ask(rows, stage);
 }
 
 }  // namespace tenfold

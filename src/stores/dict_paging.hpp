@@ -13,8 +13,9 @@
 namespace tenfold {
 
 /// Has the pages that a batch of keys needs read before they are touched, all that are known at a
-/// time at once: those of the index, then where the keys lie and the values, then the keys. A
-/// lookup that touches one page after the other waits for one request to the device at a time.
+/// time at once: those of the index, then where the keys lie and the values, then the keys and what
+/// values of unequal length hold. A lookup that touches one page after the other waits for one
+/// request to the device at a time.
 ///
 /// Thread safety: ask() may be called from many threads.
 class DictPaging {

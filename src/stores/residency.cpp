@@ -15,9 +15,9 @@
 namespace tenfold {
 namespace {
 
-/// Rows of each column looked at before the first batch, which waits for that, and in all: if one
-/// page in a hundred is missing, half of all looks find it.
-constexpr std::int64_t kRowsAtFirst = 4;
+/// Rows of each column looked at before the first batch, which waits for that, then before each
+/// batch, and in all: if one page in a hundred is missing, half of all looks find it.
+constexpr std::int64_t kRowsAtATime = 4;
 constexpr std::int64_t kRowsInAll = 64;
 /// Smaller data is brought into memory by its first epoch, faster than by asking.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
@@ -41,17 +41,20 @@ std::optional<Residency::Way> Residency::way_from_environment() {
 Residency::Residency(const DatasetState& state, bool random) : random_(random) {
   forced_ = way_from_environment();
 
+  constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
   for (const DatasetPart& part : state.parts) {
     for (const StoredColumn* column : part.columns) {
-      if (column->ends.numel() == 0) {
-        add(part, column->values, column->row_bytes, column->stride_bytes);
-      } else {
-        // Ends are needed to know what else is: they are small, and come in by faults.
-        add(part, column->ends, sizeof(std::int64_t), sizeof(std::int64_t));
-      }
+      const bool has_ends = column->ends.numel() > 0;
+      const bool in_items = column->item_ends.numel() > 0;
+      add(part, *column, column->valid, 1, 1, 0);
+      add(part, *column, column->ends, kEndBytes, kEndBytes, 0);
+      add(part, *column, column->item_ends, kEndBytes, kEndBytes, 1);
+      add(part, *column, column->values, column->row_bytes, column->stride_bytes,
+          in_items ? 2 : (has_ends ? 1 : 0));
     }
   }
-  if (!looks_resident(0, kRowsAtFirst)) begin_asking();
+  looked_at_ = kRowsAtATime;
+  if (!looks_resident(0, kRowsAtATime)) begin_asking();
 }
 
 Residency::~Residency() {
@@ -59,9 +62,12 @@ Residency::~Residency() {
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
 }
 
-void Residency::look_closer() {
-  if (is_needed()) return;
-  if (!looks_resident(kRowsAtFirst, kRowsInAll)) begin_asking();
+bool Residency::look_closer() {
+  if (is_needed() || looked_at_ >= kRowsInAll) return false;
+  const std::int64_t begin = looked_at_;
+  looked_at_ += kRowsAtATime;
+  if (!looks_resident(begin, looked_at_)) begin_asking();
+  return true;
 }
 
 void Residency::begin_asking() {
@@ -100,25 +106,29 @@ std::string_view Residency::way() const noexcept {
   return "none";
 }
 
-void Residency::add(const DatasetPart& part, const Tensor& tensor, std::uint64_t row_bytes,
-                    std::uint64_t stride_bytes) {
+void Residency::add(const DatasetPart& part, const StoredColumn& column, const Tensor& tensor,
+                    std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage) {
+  if (tensor.numel() == 0) return;
+  const std::int64_t num_elements = tensor.shape()[0];
   const std::uint64_t size =
-      tensor.numel() == 0
-          ? 0
-          : static_cast<std::uint64_t>(tensor.shape()[0] - 1) * stride_bytes + row_bytes;
+      static_cast<std::uint64_t>(num_elements - 1) * stride_bytes + row_bytes;
   if (size < kMinBytes) return;
   sources_.push_back({{tensor.raw_data(), static_cast<std::size_t>(size)},
                       row_bytes,
                       stride_bytes,
+                      num_elements,
+                      stage,
+                      &column,
                       part.first_row,
                       part.table->num_rows(),
                       {}});
+  num_stages_ = std::max(num_stages_, stage + 1);
 }
 
 bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
   for (const Source& source : sources_) {
-    const Permutation sample(source.num_rows, 1);
-    for (std::int64_t i = begin; i < std::min(end, source.num_rows); ++i) {
+    const Permutation sample(source.num_elements, 1);
+    for (std::int64_t i = begin; i < std::min(end, source.num_elements); ++i) {
       const auto offset = static_cast<std::uint64_t>(sample[i]) * source.stride_bytes;
       if (!os::is_resident(source.bytes.subspan(static_cast<std::size_t>(offset), 1))) return false;
     }
@@ -126,28 +136,55 @@ bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
   return true;
 }
 
-void Residency::ask(std::span<const std::int64_t> rows) {
-  if (way_ == Way::willneed) ask_kernel(rows);
-  if (way_ == Way::pread) ask_reader(rows);
+void Residency::ask(std::span<const std::int64_t> rows, int stage) {
+  if (way_ == Way::willneed) ask_kernel(rows, stage);
+  if (way_ == Way::pread) ask_reader(rows, stage);
+}
+
+Residency::Piece Residency::piece_of(const Source& source, std::int64_t local) {
+  if (source.stage == 0) {
+    return {static_cast<std::uint64_t>(local) * source.stride_bytes, source.row_bytes};
+  }
+  const auto begin_of = [](const std::int64_t* ends, std::int64_t i) {
+    return i == 0 ? 0 : ends[i - 1];
+  };
+  const StoredColumn& column = *source.column;
+  const auto* ends = column.ends.data<std::int64_t>();
+  std::int64_t begin = begin_of(ends, local);
+  std::int64_t end = ends[local];
+  if (source.stage == 2) {
+    if (begin < 0 || begin >= end || end > column.item_ends.shape()[0]) return {0, 0};
+    const auto* item_ends = column.item_ends.data<std::int64_t>();
+    begin = begin_of(item_ends, begin);
+    end = item_ends[end - 1];
+  }
+  if (begin < 0 || begin >= end || end > source.num_elements) return {0, 0};
+  const auto bytes = [&](std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements) * source.stride_bytes;
+  };
+  return {bytes(begin), bytes(end - begin - 1) + source.row_bytes};
 }
 
 template <class Use>
-void Residency::for_each_row(std::span<const std::int64_t> rows, const Use& use) const {
+void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
+                               const Use& use) const {
   for (const Source& source : sources_) {
+    if (source.stage != stage) continue;
     for (const std::int64_t row : rows) {
       const std::int64_t local = row - source.first_row;
       if (local < 0 || local >= source.num_rows) continue;
-      use(source, static_cast<std::uint64_t>(local) * source.stride_bytes);
+      const Piece piece = piece_of(source, local);
+      if (piece.size_bytes > 0) use(source, piece);
     }
   }
 }
 
-void Residency::ask_kernel(std::span<const std::int64_t> rows) const {
+void Residency::ask_kernel(std::span<const std::int64_t> rows, int stage) const {
   std::vector<std::span<const std::byte>> ranges;
   ranges.reserve(std::min(kRangesAtATime, rows.size() * sources_.size()));
-  for_each_row(rows, [&](const Source& source, std::uint64_t offset) {
-    ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(offset),
-                                          static_cast<std::size_t>(source.row_bytes)));
+  for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
+    ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                          static_cast<std::size_t>(piece.size_bytes)));
     if (ranges.size() < kRangesAtATime) return;
     os::will_need(ranges);
     ranges.clear();
@@ -155,12 +192,13 @@ void Residency::ask_kernel(std::span<const std::int64_t> rows) const {
   os::will_need(ranges);
 }
 
-void Residency::ask_reader(std::span<const std::int64_t> rows) {
+void Residency::ask_reader(std::span<const std::int64_t> rows, int stage) {
   std::vector<os::PageReader::Range> ranges;
   ranges.reserve(rows.size() * sources_.size());
-  for_each_row(rows, [&](const Source& source, std::uint64_t offset) {
+  for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
     if (!source.mapped.file) return;
-    ranges.push_back({source.mapped.file, source.mapped.offset_bytes + offset, source.row_bytes});
+    ranges.push_back(
+        {source.mapped.file, source.mapped.offset_bytes + piece.offset_bytes, piece.size_bytes});
   });
   reader_->ask(ranges);
 }

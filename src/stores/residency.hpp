@@ -21,9 +21,15 @@ namespace tenfold {
 /// The kernel is advised to read (madvise); on network file systems threads of ours read. The
 /// environment variable TENFOLD_RESIDENCY=willneed, pread or none chooses instead.
 ///
-/// Thread safety: ask() and look_closer() may be called from many threads.
+/// Where rows of unequal length lie is only known from their ends. So rows are asked for in stages:
+/// what has its place in the first, what the ends say in the second, the bytes of lists of texts in
+/// the third. What a stage reads was asked for in the one before, some batches earlier.
+///
+/// Thread safety: ask() may be called from many threads, look_closer() from one at a time.
 class Residency {
  public:
+  static constexpr int kMaxStages = 3;
+
   /// `random`: rows come in no order, so that nothing should be read beside them.
   /// Throws Error(invalid_argument) if TENFOLD_RESIDENCY is no way there is.
   Residency(const DatasetState& state, bool random);
@@ -33,38 +39,53 @@ class Residency {
 
   /// True if some of the data is not in memory, as far as was looked.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
-  /// Looks at more of the data than was looked at before the first batch; the first time only.
-  void look_closer();
-  /// Asks for what these rows (of all parts, numbered through) need.
-  void ask(std::span<const std::int64_t> rows);
+  /// Looks at a little more of the data; false if there is no more to look at.
+  bool look_closer();
+  int num_stages() const noexcept { return num_stages_; }
+  /// Asks for what these rows (of all parts, numbered through) need in one of the stages.
+  void ask(std::span<const std::int64_t> rows, int stage);
   /// "resident", "willneed", "pread" or "none".
   std::string_view way() const noexcept;
 
  private:
   enum class Way : std::uint8_t { willneed, pread, none };
+  /// A tensor that rows need a piece of. A piece begins and ends where `column` says in the stages
+  /// after the first.
   struct Source {
     std::span<const std::byte> bytes;
     std::uint64_t row_bytes;
     std::uint64_t stride_bytes;
+    std::int64_t num_elements;
+    int stage;
+    const StoredColumn* column;
     std::int64_t first_row;
     std::int64_t num_rows;
     os::MappedFile mapped;  ///< if pages are read by pread
   };
+  struct Piece {
+    std::uint64_t offset_bytes;
+    std::uint64_t size_bytes;
+  };
 
   static std::optional<Way> way_from_environment();
-  void add(const DatasetPart& part, const Tensor& tensor, std::uint64_t row_bytes,
-           std::uint64_t stride_bytes);
+  void add(const DatasetPart& part, const StoredColumn& column, const Tensor& tensor,
+           std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage);
   bool looks_resident(std::int64_t begin, std::int64_t end) const;
   void begin_asking();
   void choose_way();
-  /// Calls use(source, where the row begins in it) for each row in each source.
+  /// What row `local` of its part needs of it; nothing where the ends make no sense, of which
+  /// whoever gathers the row tells.
+  static Piece piece_of(const Source& source, std::int64_t local);
+  /// Calls use(source, piece) for each row in each source of that stage.
   template <class Use>
-  void for_each_row(std::span<const std::int64_t> rows, const Use& use) const;
-  void ask_kernel(std::span<const std::int64_t> rows) const;
-  void ask_reader(std::span<const std::int64_t> rows);
+  void for_each_piece(std::span<const std::int64_t> rows, int stage, const Use& use) const;
+  void ask_kernel(std::span<const std::int64_t> rows, int stage) const;
+  void ask_reader(std::span<const std::int64_t> rows, int stage);
 
   std::vector<Source> sources_;
   bool random_;
+  int num_stages_ = 1;
+  std::int64_t looked_at_ = 0;  ///< rows of each source
   std::optional<Way> forced_;
   Way way_ = Way::willneed;
   std::optional<os::PageReader> reader_;

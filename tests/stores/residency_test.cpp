@@ -4,11 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <thread>
+#include <variant>
 #include <vector>
 
 #include <tenfold/batch_loader.hpp>
@@ -16,6 +20,7 @@
 #include <tenfold/io.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "os/mapping.hpp"
 #include "os/page_cache.hpp"
 #include "os/paging.hpp"
 #include "stores/table_of.hpp"
@@ -129,8 +134,91 @@ TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
     static_cast<void>(sum);
   }
   Residency residency(*state, false);
-  residency.look_closer();
+  while (residency.look_closer()) {
+  }
   EXPECT_TRUE(residency.is_needed());
+}
+
+/// tokens int32 [1200] a row, as rows of unequal length; tags, three texts of 2,000 bytes a row.
+TensorDict unequal(std::int64_t rows) {
+  NodeInfo info;
+  info.batch_size = {rows};
+  info.schema = from_json(
+      R"({"columns": {"tokens": {"dtype": "int32", "ragged": true},
+                      "tags": {"dtype": "string", "ragged": true}}})",
+      "test");
+  TensorDict tree(info);
+  const auto ends = [](std::int64_t count, std::int64_t each) {
+    std::vector<std::int64_t> values;
+    for (std::int64_t i = 1; i <= count; ++i) values.push_back(i * each);
+    return test::ints(values);
+  };
+  const auto set = [&](const char* key, Tensor tensor) {
+    tree.set(key, TensorDict::Item(test::unbatched(std::move(tensor))));
+  };
+  set("tokens", Tensor::zeros(DType::int32, {rows * 1200}));
+  tree.set("tokens.end", ends(rows, 1200));
+  set("tags", Tensor::zeros(DType::uint8, {rows * 6000}));
+  set("tags.item_end", ends(rows * 3, 2000));
+  tree.set("tags.end", ends(rows, 3));
+  return tree;
+}
+
+/// Pages come a while after they were asked for.
+bool becomes_resident(std::span<const std::byte> bytes) {
+  for (int i = 0; i < 500 && !os::is_resident(bytes); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return os::is_resident(bytes);
+}
+
+TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
+  const Path path = folder_ / "unequal";
+  save(unequal(2000), path);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (!entry.is_regular_file()) continue;
+    if (!os::drop_from_page_cache(os::File::open_read(entry.path()))) {
+      GTEST_SKIP() << "the file system is in memory";
+    }
+  }
+  const Dataset dataset(path);
+  const auto state = dataset.state();
+  const auto bytes_of = [&](std::size_t column, std::size_t row, std::size_t row_bytes) {
+    const Tensor& values = state->parts[0].columns[column]->values;
+    return std::span<const std::byte>(values.raw_data() + row * row_bytes, row_bytes);
+  };
+  Residency residency(*state, true);
+  ASSERT_TRUE(residency.is_needed());
+  ASSERT_EQ(residency.num_stages(), 3);
+  const std::vector<std::int64_t> rows = {7, 1500};
+  residency.ask(rows, 0);
+  residency.ask(rows, 1);
+  EXPECT_TRUE(becomes_resident(bytes_of(0, 7, 4800)));
+  EXPECT_TRUE(becomes_resident(bytes_of(0, 1500, 4800)));
+  EXPECT_FALSE(os::is_resident(bytes_of(1, 7, 6000)));
+  residency.ask(rows, 2);
+  EXPECT_TRUE(becomes_resident(bytes_of(1, 7, 6000)));
+  EXPECT_TRUE(becomes_resident(bytes_of(1, 1500, 6000)));
+  // And for nothing else.
+  EXPECT_FALSE(os::is_resident(bytes_of(0, 1000, 4800)));
+  EXPECT_FALSE(os::is_resident(bytes_of(1, 1000, 6000)));
+}
+
+TEST_F(ResidencyTest, LeavesEndsThatMakeNoSenseToWhoGathersTheRow) {
+  TensorDict tree = unequal(2000);
+  auto* ends = std::get<Leaf>(tree.get("tokens.end")).tensor().mutable_data<std::int64_t>();
+  ends[7] = std::int64_t{1} << 60;
+  ends[8] = -5;
+  const Path path = folder_ / "damaged";
+  save(tree, path);
+  for (const std::string way : {"pread", "willneed"}) {
+    ::setenv("TENFOLD_RESIDENCY", way.c_str(), 1);
+    const Dataset dataset(path);
+    Residency residency(*dataset.state(), true);
+    const std::vector<std::int64_t> rows = {6, 7, 8, 9};
+    for (int stage = 0; stage < residency.num_stages(); ++stage) residency.ask(rows, stage);
+    EXPECT_THROW(dataset.rows(rows), Error);
+  }
 }
 
 }  // namespace
