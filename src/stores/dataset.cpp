@@ -130,6 +130,24 @@ Joined join(std::span<const Dataset> sources) {
   return joined;
 }
 
+/// The nullable column whose validity is meant by "<column>.valid", or null.
+const Column* column_of_validity(const Schema& schema, std::string_view name) {
+  constexpr std::string_view kSuffix = ".valid";
+  if (!name.ends_with(kSuffix)) return nullptr;
+  const Column* column = schema.find(name.substr(0, name.size() - kSuffix.size()));
+  return column != nullptr && column->nullable ? column : nullptr;
+}
+
+/// It as a column of bools.
+Column validity_column(const Column& column) {
+  Column valid;
+  valid.path = column.path;
+  valid.path.back() += ".valid";
+  valid.dtype = DType::bool_;
+  valid.leaf = column.valid_leaf;
+  return valid;
+}
+
 Dataset with_order(const DatasetState& state, RowOrderPtr order) {
   auto made = std::make_shared<DatasetState>(state);
   made->order = std::move(order);
@@ -242,6 +260,14 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
       }
     }
     if (columns.size() > before) continue;
+    if (const Column* of = column_of_validity(schema(), name)) {
+      columns.push_back(validity_column(*of));
+      const auto i = static_cast<std::size_t>(of - schema().columns().data());
+      for (std::size_t k = 0; k < made->parts.size(); ++k) {
+        made->parts[k].columns.push_back(state->parts[k].columns[i]->validity.get());
+      }
+      continue;
+    }
     std::string known;
     for (const Column& column : schema().columns()) {
       known += (known.empty() ? "" : ", ") + base::quote(column.name());

@@ -128,6 +128,13 @@ Tensor tensor_of(const std::optional<Leaf>& leaf) {
   return leaf ? leaf->tensor().contiguous() : Tensor();
 }
 
+std::shared_ptr<const StoredColumn> validity_of(const Tensor& valid) {
+  auto column = std::make_shared<StoredColumn>();
+  column->values = valid;
+  column->row_bytes = column->stride_bytes = 1;
+  return column;
+}
+
 }  // namespace
 
 std::int64_t num_rows_of(const TensorDict& tree) {
@@ -173,6 +180,7 @@ Table::Table(TensorDict tree)
     stored.ends = tensor_of(parts.ends(column));
     stored.item_ends = tensor_of(parts.item_ends(column));
     stored.valid = tensor_of(parts.valid(column));
+    if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }
 }

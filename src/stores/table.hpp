@@ -22,10 +22,12 @@ void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Where one column lies in memory (mapped).
 struct StoredColumn {
-  Tensor values;                   ///< contiguous rows: [N, *shape], or of unequal ones [M, *shape]
-  Tensor ends;                     ///< int64 [N] or empty
-  Tensor item_ends;                ///< int64 [M] or empty
-  Tensor valid;                    ///< bool [N] or empty
+  Tensor values;     ///< contiguous rows: [N, *shape], or of unequal ones [M, *shape]
+  Tensor ends;       ///< int64 [N] or empty
+  Tensor item_ends;  ///< int64 [M] or empty
+  Tensor valid;      ///< bool [N] or empty
+  /// The same as a column of its own, if there is one.
+  std::shared_ptr<const StoredColumn> validity;
   std::uint64_t row_bytes = 0;     ///< of one row (or element) of `values`
   std::uint64_t stride_bytes = 0;  ///< from one to the next
 };

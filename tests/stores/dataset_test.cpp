@@ -89,6 +89,35 @@ TEST(Dataset, ReadsRowsOfUnequalLength) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
+TEST(Dataset, ShowsWhereAColumnHasValuesAsAColumnOfBools) {
+  const Dataset ds(test::ragged());
+  const auto bits = [](const Tensor& tensor) {
+    EXPECT_EQ(tensor.dtype(), DType::bool_);
+    const std::byte* begin = tensor.raw_data();
+    std::vector<int> made;
+    for (std::int64_t i = 0; i < tensor.numel(); ++i)
+      made.push_back(std::to_integer<int>(begin[i]));
+    return made;
+  };
+  EXPECT_THAT(bits(ds.column("age.valid")), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(bits(ds.range(1, 3).column("age.valid")), ElementsAre(0, 1));
+  const Dataset taken = ds.take(test::ints({2, 1, 2}));
+  EXPECT_THAT(bits(taken.column("age.valid")), ElementsAre(1, 0, 1));
+  const Dataset both[] = {taken, ds};
+  EXPECT_THAT(bits(Dataset::concat(both).column("age.valid")), ElementsAre(1, 0, 1, 1, 0, 1, 0));
+  const Dataset selected = ds.select({"age.valid", "age"});
+  EXPECT_EQ(selected.schema().columns()[0].dtype, DType::bool_);
+  EXPECT_FALSE(selected.schema().columns()[0].nullable);
+  EXPECT_THAT(bits(selected.rows(0, 2).at("age.valid")), ElementsAre(1, 0));
+  EXPECT_THAT(bits(selected.column("age.valid")), ElementsAre(1, 0, 1, 0));
+  try {
+    static_cast<void>(ds.column("name.valid"));
+    FAIL() << "a column that misses no values";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+  }
+}
+
 TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   const Dataset ds(test::ragged());
   BatchOptions options;

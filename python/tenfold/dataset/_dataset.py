@@ -51,7 +51,8 @@ class Dataset(Growing):
     Rows give 0-d tensors for numbers and str or bytes for text; batches tensors ``[B, *shape]`` and
     lists. A column of rows of unequal length gives a 1-d tensor in a row and a jagged
     ``torch.nested`` tensor in a batch. A missing number is NaN in float columns; other columns that
-    may miss values add a bool ``"<column>.valid"``. Nested records are nested dicts.
+    may miss values add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]`` is that of any
+    column that may miss values. Nested records are nested dicts.
 
     Views (`range`, `select`, `take`, `filter`, `split`, `shard`, `map`) copy nothing and compose.
     A Dataset pickles by its path, and works in forked and spawned workers.
@@ -205,18 +206,12 @@ class Dataset(Growing):
 
     def _column(self, name: str) -> Any:
         if self._maps:
-            batch = self._batch(slice(0, len(self)))
-            for key in name.split(".") if name not in batch else [name]:
-                batch = batch[key]
-            return batch
+            return _entry(self._batch(slice(0, len(self))), name)
         column = self.select([name])
         flat = dict(_leaves(column.schema, ""))
         if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
             return self._native.column(name)
-        batch = column._batch(slice(0, len(self)))
-        for key in name.split(".") if name not in batch else [name]:
-            batch = batch[key]
-        return batch
+        return _entry(column._batch(slice(0, len(self))), name)
 
     # --- views ---
 
@@ -234,7 +229,7 @@ class Dataset(Growing):
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
-        """Some of the columns, in this order.
+        """Some of the columns, in this order; ``"<column>.valid"`` where values are there.
 
         Raises:
             KeyError: For a column that is not there.
@@ -413,6 +408,14 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
             f"{len(shape)}"
         )
     return value.reshape(*shape, *value.shape[1:])
+
+
+def _entry(batch: Any, name: str) -> Any:
+    """The column of that name, which may lie in records."""
+    record, _, rest = name.partition(".")
+    if name in batch or record not in batch or not rest:
+        return batch[name]
+    return _entry(batch[record], rest)
 
 
 def _is_text(dtype: str) -> bool:

@@ -101,6 +101,43 @@ def test_a_column_is_a_view_of_what_is_mapped(ds: Dataset, path: Path) -> None:
     assert ds.take([5, 3])["id"].tolist() == [5, 3]
 
 
+def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
+    rows = [
+        {"age": age, "score": score, "name": name, "r": {"n": age}, "full": 1}
+        for age, score, name in [(1, None, "a"), (None, 2.0, None), (3, 3.0, "c"), (4, None, "")]
+    ]
+    ds = tenfold.ingest(rows, tmp_path / "ds")
+    expected = {
+        "age.valid": [True, False, True, True],
+        "score.valid": [False, True, True, False],
+        "name.valid": [True, False, True, True],
+        "r.n.valid": [True, False, True, True],
+    }
+    views = {
+        "all": (ds, [0, 1, 2, 3]),
+        "range": (ds.range(1, 3), [1, 2]),
+        "take": (ds.take([3, 1, 1]), [3, 1, 1]),
+        "pickled": (pickle.loads(pickle.dumps(ds.range(1, 4))), [1, 2, 3]),
+        "concat": (tenfold.concat([ds.range(2, 4), ds]), [2, 3, 0, 1, 2, 3]),
+        "mapped": (ds.map(lambda batch: batch, batched=True), [0, 1, 2, 3]),
+    }
+    for view, (shown, places) in views.items():
+        for name, valid in expected.items():
+            if view == "mapped" and name == "score.valid":
+                continue  # batches say it by NaN
+            found = shown[name]
+            assert found.dtype == torch.bool
+            assert found.tolist() == [valid[i] for i in places], (view, name)
+    assert ds["r", "n.valid"].tolist() == expected["r.n.valid"]
+    selected = ds.select(["score.valid", "score"])
+    assert selected[1]["score.valid"].item() is True
+    assert selected[:]["score.valid"].tolist() == expected["score.valid"]
+    loader = tenfold.BatchLoader(selected, batch_size=3)
+    assert next(iter(loader))["score.valid"].tolist() == expected["score.valid"][:3]
+    with pytest.raises(KeyError, match=r"no column \"full\.valid\""):
+        ds["full.valid"]
+
+
 def test_a_batch_is_memory_of_its_own(ds: Dataset) -> None:
     batch = ds[[1, 2]]
     batch["id"].zero_()
