@@ -74,6 +74,7 @@ class RowIngest {
         add_dict_index(table, where_, form, duplicates, &monitor_);
       };
     }
+    has_schema_ = wanted.has_value();
     table_.emplace(optional_path(path), wanted, columns, options);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
   }
@@ -117,6 +118,7 @@ class RowIngest {
   nb::dict finish() {
     if (position_ > 0) reader_->check_all_seen(where_);
     table_->report().ignored = reader_->ignored();
+    if (!has_schema_) table_->arrange(reader_->columns_as_they_came());
     const SourceReport report = guarded([&] { return table_->finish(); });
     return dict_of(report);
   }
@@ -183,6 +185,7 @@ class RowIngest {
   std::string where_;
   OnError on_error_;
   std::int64_t block_rows_;
+  bool has_schema_ = false;
   std::int64_t total_rows_ = 0;
   std::int64_t position_ = 0;  ///< rows of the source so far
   std::chrono::steady_clock::time_point reported_{};

@@ -241,6 +241,18 @@ void RowReader::check_all_seen(const std::string& where) const {
   }
 }
 
+std::vector<const RowColumn*> RowReader::columns_as_they_came() const {
+  std::vector<const RowColumn*> columns;
+  const auto visit = [&](const auto& self, const Record& record) -> void {
+    for (const auto& entry : record.entries) {
+      if (entry->column != nullptr) columns.push_back(entry->column);
+      if (entry->record) self(self, *entry->record);
+    }
+  };
+  visit(visit, *root_);
+  return columns;
+}
+
 std::vector<std::string> RowReader::ignored() const {
   std::vector<std::string> names;
   const auto visit = [&](const auto& self, const Record& record) -> void {

@@ -31,6 +31,9 @@ class RowReader {
   /// arrays of just these rows. Throws BadRow naming the column.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
+  /// All columns, in the order in which their keys came, those of a record together. A record may
+  /// have begun as a column of nulls.
+  std::vector<const RowColumn*> columns_as_they_came() const;
   /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
   /// `columns` that no row had.
   void check_all_seen(const std::string& where) const;

@@ -40,6 +40,14 @@ void RowTable::promote(RowColumn& column, const RowType& type) {
   }
 }
 
+void RowTable::arrange(const std::vector<const RowColumn*>& order) {
+  const auto place = [&](const Stored& stored) {
+    return std::find(order.begin(), order.end(), stored.column.get());
+  };
+  std::stable_sort(columns_.begin(), columns_.end(),
+                   [&](const Stored& a, const Stored& b) { return place(a) < place(b); });
+}
+
 void RowTable::undo_row() {
   for (Stored& stored : columns_) stored.column->truncate(block_rows_);
 }

@@ -35,6 +35,8 @@ class RowTable {
   /// Of a column that has had nothing but nulls.
   void remove_column(const RowColumn& column);
   void promote(RowColumn& column, const RowType& type);
+  /// From here on columns lie in this order, which has all of them.
+  void arrange(const std::vector<const RowColumn*>& order);
 
   /// Every column has a value of the row: it counts. Not before does it exist.
   void end_row() { ++block_rows_; }

@@ -233,6 +233,24 @@ def test_columns_lie_in_the_order_in_which_their_keys_came(tmp_path):
     assert tenfold.verify(tmp_path / "ds").ok
 
 
+@pytest.mark.parametrize("late", [{"y": 1}, [1, 2], [{"y": 1}], "text", None])
+@pytest.mark.parametrize("source", ["list", "generator", "lines"])
+def test_a_key_that_is_null_at_first_keeps_its_place(tmp_path, source, late):
+    rows = [{"a": None, "r": {"b": None, "c": 1}, "z": 2}] * 5
+    rows += [{"a": late, "r": {"b": late, "c": 1}, "z": 2}]
+    if source == "lines":
+        given = tmp_path / "rows.jsonl"
+        given.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        given = rows if source == "list" else (row for row in rows)
+    ds = ingest(tmp_path, given, batch_rows=2)
+    assert ds.columns == ["a", "r", "z"]
+    assert list(ds.schema["r"]) == ["b", "c"]
+    assert [key for key in ds[5] if not key.endswith(".valid")] == ["a", "r", "z"]
+    assert ds["r", "c"].tolist() == [1] * 6
+    assert tenfold.verify(tmp_path / "ds").ok
+
+
 @pytest.mark.parametrize("source", ["rows", "lines"])
 def test_columns_of_any_name_are_stored_and_appended_to(tmp_path, source):
     names = ["shape", "device", "_type", "a/b", "..", ".", "", "x", "X", "x.end", "x.valid", "é %"]
