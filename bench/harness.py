@@ -174,6 +174,7 @@ def load_raw() -> ctypes.CDLL:
     raw.raw_read_file.restype = ctypes.c_uint64
     raw.raw_map_files.restype = ctypes.c_uint64
     raw.raw_read_pages.restype = ctypes.c_uint64
+    raw.raw_read_pages_uring.restype = ctypes.c_uint64
     return raw
 
 
