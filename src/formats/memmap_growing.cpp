@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -27,7 +28,9 @@ const std::string& meta_name() {
   return name;
 }
 
-std::string values_path(const std::string& name) { return std::string(kValuesName) + "/" + name; }
+std::string path_in(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : folder + "/" + name;
+}
 
 /// What meta.json counts of each of its tensors: key -> bytes.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
@@ -61,17 +64,35 @@ void GrowingFolder::check_here() const {
 }
 
 std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
-  return leaf.is_unbatched ? values_path(leaf.file) : leaf.file;
+  return path_in(leaf.folder, leaf.file);
+}
+
+os::Directory GrowingFolder::open_folder(const std::string& folder) const {
+  os::Directory opened = root_.duplicate();
+  for (std::size_t begin = 0; begin < folder.size();) {
+    const std::size_t end = std::min(folder.find('/', begin), folder.size());
+    opened = os::Directory::open_at(opened, folder.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return opened;
+}
+
+std::vector<std::string> GrowingFolder::folders_below() const {
+  std::set<std::string> folders;
+  for (const OpenLeaf& open : leaves_) {
+    const std::string& folder = open.leaf.folder;
+    for (std::size_t end = 0; end < folder.size();) {
+      end = std::min(folder.find('/', end + 1), folder.size());
+      folders.insert(folder.substr(0, end));
+    }
+  }
+  return {folders.begin(), folders.end()};
 }
 
 void GrowingFolder::open_files() {
-  os::Directory values;
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
-    if (open.leaf.is_unbatched && !values.valid()) {
-      values = os::Directory::open_at(root_, std::string(kValuesName));
-    }
-    const os::Directory& folder = open.leaf.is_unbatched ? values : root_;
+    const os::Directory folder = open_folder(open.leaf.folder);
     if (folder.entry_info(open.leaf.file)) {
       open.file = os::File::open_read_write_at(folder, open.leaf.file);
     } else {
@@ -174,17 +195,18 @@ void GrowingFolder::begin_checksums() {
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
   has_checksums_ = true;
-  const auto counted = counted_bytes(root_);
-  std::unordered_map<std::string, std::uint64_t> counted_values;
-  const os::Directory values = os::Directory::try_open_at(root_, std::string(kValuesName));
-  if (values.valid()) counted_values = counted_bytes(values);
+  std::unordered_map<std::string, std::unordered_map<std::string, std::uint64_t>> counted;
+  for (const OpenLeaf& open : leaves_) {
+    const auto [found, is_new] = counted.try_emplace(open.leaf.folder);
+    if (is_new) found->second = counted_bytes(open_folder(open.leaf.folder));
+  }
   std::unordered_map<std::string, std::vector<ChecksumLine>> lines;
   for (const ChecksumLine& line : edit.lines()) lines[line.path].push_back(line);
   bool too_far = false;
   for (OpenLeaf& open : leaves_) {
     const GrowingLeaf& leaf = open.leaf;
     if (leaf.row_bytes == 0) continue;
-    const auto& sizes = leaf.is_unbatched ? counted_values : counted;
+    const auto& sizes = counted[leaf.folder];
     const auto size = sizes.find(leaf.key);
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
@@ -198,7 +220,8 @@ void GrowingFolder::begin_checksums() {
 
 /// Files that are written anew as rows come.
 std::vector<std::string> GrowingFolder::metadata_names() const {
-  std::vector<std::string> names = {meta_name(), values_path(meta_name())};
+  std::vector<std::string> names = {meta_name()};
+  for (const std::string& folder : folders_below()) names.push_back(path_in(folder, meta_name()));
   if (edit_notes_) names.emplace_back(kNotesName);
   return names;
 }
@@ -235,11 +258,10 @@ void GrowingFolder::write_checksums(bool with_metadata) {
   }
   if (with_metadata) {
     for (const std::string& name : metas) {
-      const bool is_of_values = name == values_path(meta_name());
-      const os::Directory values = os::Directory::try_open_at(root_, std::string(kValuesName));
-      if (is_of_values && !values.valid()) continue;
-      const os::File file = is_of_values ? os::File::open_read_at(values, meta_name())
-                                         : os::File::open_read_at(root_, name);
+      const auto slash = name.rfind('/');
+      const std::string folder = slash == std::string::npos ? "" : name.substr(0, slash);
+      const os::File file = os::File::open_read_at(open_folder(folder),
+                                                   folder.empty() ? name : name.substr(slash + 1));
       add_lines_of(file, name, kept);
     }
   }
@@ -249,31 +271,31 @@ void GrowingFolder::write_checksums(bool with_metadata) {
   }
 }
 
-void GrowingFolder::write_meta(const Path& folder, bool unbatched) {
+void GrowingFolder::write_meta(const std::string& folder) {
   std::vector<LeafLength> lengths;
   for (const OpenLeaf& open : leaves_) {
     const GrowingLeaf& leaf = open.leaf;
-    if (leaf.is_unbatched != unbatched) continue;
-    lengths.push_back({leaf.key, unbatched || leaf.counts_itself ? leaf.size_bytes / leaf.row_bytes
-                                                                 : state().num_rows});
+    if (leaf.folder != folder) continue;
+    const bool counts_rows = !leaf.is_unbatched && !leaf.counts_itself;
+    lengths.push_back(
+        {leaf.key, counts_rows ? state().num_rows : leaf.size_bytes / leaf.row_bytes});
   }
   std::optional<std::uint64_t> batch;
-  if (!unbatched) batch = state().num_rows;
-  set_meta_lengths(folder, lengths, batch);
+  if (folder != kValuesName) batch = state().num_rows;
+  set_meta_lengths(path_ / folder, lengths, batch);
 }
 
 void GrowingFolder::flush() {
   check_here();
   if (!is_dirty_) return;
-  bool any_unbatched = false;
   for (OpenLeaf& open : leaves_) {
-    any_unbatched |= open.leaf.is_unbatched;
     if (!open.is_dirty) continue;
     open.file.sync();
     open.is_dirty = false;
   }
+  const std::vector<std::string> folders = folders_below();
   if (files_are_new_) {
-    if (any_unbatched) os::Directory::open_at(root_, std::string(kValuesName)).sync();
+    for (const std::string& folder : folders) open_folder(folder).sync();
     root_.sync();
     files_are_new_ = false;
   }
@@ -282,9 +304,10 @@ void GrowingFolder::flush() {
     write_checksums(false);
     metadata_waits_ = true;
   }
-  // Rows of unequal length first: that their file counts more than the rows need harms nobody.
-  if (any_unbatched) write_meta(path_ / kValuesName, true);
-  write_meta(path_, false);
+  // That others count more rows than the root harms nobody: `%commit`, which is on the device from
+  // the start, says that they may.
+  for (const std::string& folder : folders) write_meta(folder);
+  write_meta("");
   is_dirty_ = false;
 }
 

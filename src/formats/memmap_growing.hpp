@@ -20,22 +20,25 @@ class LeafSums;
 /// One tensor of a folder that rows are added to.
 struct GrowingLeaf {
   std::string key;
-  std::string file;              ///< its name, in the folder or, if unbatched, in `%values`
+  std::string file;    ///< its name, in `folder`
+  std::string folder;  ///< of the node, below the root: "", "camera/lens", "%values" if unbatched
   bool is_unbatched = false;     ///< rows of unequal length, counted by another tensor
   bool counts_itself = false;    ///< its length is no number of rows, as those of unbatched ones
   std::uint64_t row_bytes = 0;   ///< of one index of its first dimension
   std::uint64_t size_bytes = 0;  ///< committed
 };
 
-/// Adds rows to a folder of one node while others read it.
+/// Adds rows to the tensors of a folder, and of the nodes in it, while others read it.
 ///
 /// append(): the bytes go behind what is committed of every leaf (pwrite), then one slot of
 /// `%commit` says so. A kill before that leaves the rows there were; what lies behind them is
 /// written over by the next append. A ring instead marks the slots that it is about to write over
 /// as busy, writes them and moves on.
 ///
-/// flush(): leaves to the device, `%checksums`, `%values/meta.json`, and last meta.json, each in
-/// one step: after a power loss the rows of the last flush are there, or of the one under way.
+/// flush(): leaves to the device, `%checksums`, meta.json of `%values` and of the nodes, and last
+/// that of the root, each in one step: after a power loss the rows of the last flush are there, or
+/// of the one under way. Nodes may count more rows than the root then, which are ignored as long as
+/// there is a `%commit`.
 ///
 /// Thread safety: none; one thread at a time.
 class GrowingFolder {
@@ -83,7 +86,10 @@ class GrowingFolder {
   void begin_checksums();
   std::vector<std::string> metadata_names() const;
   void write_checksums(bool with_metadata);
-  void write_meta(const Path& folder, bool unbatched);
+  os::Directory open_folder(const std::string& folder) const;
+  /// Those below the root that have tensors or nodes, each before the ones in it.
+  std::vector<std::string> folders_below() const;
+  void write_meta(const std::string& folder);
   void write_notes();
   std::string path_of(const GrowingLeaf& leaf) const;
 

@@ -68,6 +68,12 @@ std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const 
   return handle;
 }
 
+std::string FolderHandle::path_below_root() const {
+  if (!parent_) return "";
+  const std::string above = parent_->path_below_root();
+  return above.empty() ? name_ : above + "/" + name_;
+}
+
 std::shared_ptr<Folder> FolderHandle::try_child(const std::string& name) {
   os::Directory opened = os::Directory::try_open_at(*directory(), name);
   if (!opened.valid()) return nullptr;

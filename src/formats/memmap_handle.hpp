@@ -25,6 +25,8 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
                                             std::vector<os::Directory> locks = {});
 
   std::shared_ptr<const os::Directory> directory();
+  /// Names of folders from the root on, "camera/lens"; empty of the root.
+  std::string path_below_root() const;
 
   const std::string& display() const noexcept override { return display_; }
   /// A file or a symlink is none.

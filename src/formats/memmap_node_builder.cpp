@@ -214,23 +214,40 @@ class NodeBuilder {
   std::unordered_map<std::string, std::string> names_;
 };
 
-/// Rows that were appended since meta.json was written are there, too.
-void take_live_rows(const NodePlace& place, NodeMeta& meta) {
-  const auto& rows = place.store->live_rows();
-  if (!rows || !place.note_path.empty()) return;
-  if (count_sparse_rows(meta, *rows, *place.folder)) return;
-  if (meta.batch_size.empty() || meta.batch_size[0] > *rows) {
-    const std::string where = place.folder->display() + "/" + std::string(kCommitName);
-    warn(where + ": rows: expected at least those of meta.json, " +
-         (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
-         ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
-    return;
-  }
-  meta.batch_size[0] = *rows;
+void set_rows(NodeMeta& meta, std::int64_t rows) {
+  meta.batch_size[0] = rows;
   for (MetaEntry& entry : meta.entries) {
     if (entry.is_node || entry.is_nested || entry.shape.empty()) continue;
-    entry.shape[0] = *rows;
+    entry.shape[0] = rows;
     if (entry.problem.empty()) check_leaf_size(entry);
+  }
+}
+
+/// A node has the rows of the root: those that were appended since its meta.json was written, and
+/// none of which the root does not know, because a flush was broken off.
+void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
+  const auto& rows = place.store->root_rows();
+  if (!rows || meta.batch_size.empty()) return;
+  if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
+}
+
+/// Rows that were appended since meta.json was written are there, too.
+void take_live_rows(const NodePlace& place, NodeMeta& meta) {
+  if (!place.note_path.empty()) return take_rows_of_root(place, meta);
+  const auto& rows = place.store->live_rows();
+  if (rows) {
+    if (count_sparse_rows(meta, *rows, *place.folder)) return;
+    if (meta.batch_size.empty() || meta.batch_size[0] > *rows) {
+      const std::string where = place.folder->display() + "/" + std::string(kCommitName);
+      warn(where + ": rows: expected at least those of meta.json, " +
+           (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
+           ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+      return;
+    }
+    set_rows(meta, *rows);
+  }
+  if (place.store->grows() && !meta.batch_size.empty()) {
+    place.store->set_root_rows(meta.batch_size[0]);
   }
 }
 

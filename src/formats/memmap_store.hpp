@@ -53,6 +53,9 @@ class Store {
   /// Rows that the root has now, if `%commit` says so rather than meta.json.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
+  /// Rows that it has, once it is read; of a data set that grows its nodes have as many.
+  const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
+  void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// Rows are being added to the root, or were when a writer died.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
@@ -96,6 +99,7 @@ class Store {
   std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
   Arena arena_;
   std::optional<std::int64_t> live_rows_;
+  std::optional<std::int64_t> root_rows_;
   bool grows_ = false;
   std::mutex links_mutex_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;

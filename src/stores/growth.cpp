@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "formats/memmap_checksums.hpp"
 #include "formats/memmap_handle.hpp"
+#include "formats/memmap_keys.hpp"
 #include "formats/memmap_lock.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
@@ -25,35 +26,58 @@ namespace {
   throw Error(ErrorCode::unsupported, path.string() + ": " + what);
 }
 
-/// The file of a leaf of the root. Throws Error(unsupported) for what is stored in another way than
-/// data sets are.
+/// The file of a leaf. Throws Error(unsupported) for what is stored in another way than data sets
+/// are.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
   const std::string where = "column " + base::quote(column) + ": ";
-  if (role.key.size() != 1) {
-    refuse(path, where + "rows cannot be added to nested nodes: expected a data set of one node, " +
-                     "found entry " + base::quote(dotted(role.key)) +
-                     "; make one by create() or ingest()");
-  }
   const TensorDict::Item item = tree.get(role.key);
   const auto& leaf = std::get<Leaf>(item);
   auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
   auto* handle =
       source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
-  if (handle == nullptr || handle->may_grow() == role.is_unbatched ||
-      leaf.is_unbatched() != role.is_unbatched) {
+  const std::string below = handle == nullptr ? "" : handle->path_below_root();
+  // Bytes of rows of unequal length lie in one folder, beside the root's tensors.
+  const bool lies_right = role.is_unbatched ? below == folder::kValuesName
+                                            : below.find(folder::kValuesName) == std::string::npos;
+  if (handle == nullptr || !lies_right || leaf.is_unbatched() != role.is_unbatched) {
     refuse(path, where +
                      "rows cannot be added: expected its tensors to lie as those of a data "
                      "set, found others; make one by create() or ingest()");
   }
-  if (role.key[0] == "shape" || role.key[0] == "device" || role.key[0] == "_type") {
+  const std::string& key = role.key.back();
+  if (key == "shape" || key == "device" || key == "_type") {
     refuse(path, where + "its tensor has a name that tensordict's metadata hides: expected " +
                      "another one; make a data set by create() or ingest()");
   }
   if (role.is_unbatched && role.row_bytes == 0) {
     refuse(path, where + "elements of 0 bytes cannot be counted: expected at least one");
   }
-  return {role.key[0], source->file_of(leaf), role.is_unbatched, false, role.row_bytes, 0};
+  return {key, source->file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
+}
+
+/// How many batched tensors a node holds. Throws Error(unsupported) for nodes that do not grow row
+/// by row with the root.
+std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
+  std::size_t count = 0;
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      const std::string where = "entry " + base::quote(key) + ": rows cannot be added: ";
+      const Shape& batch = child->batch_size();
+      if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
+        refuse(path, where + "expected a TensorDict of as many rows as the data set has, found a " +
+                         std::string(name(child->kind())) + " of batch size " +
+                         base::list_text(batch));
+      }
+      const std::size_t inside = count_batched(path, *child, num_rows);
+      if (inside == 0) refuse(path, where + "expected tensors in every node, found none");
+      count += inside;
+    } else if (leaf == nullptr || !leaf->is_unbatched()) {
+      ++count;
+    }
+  });
+  return count;
 }
 
 /// The bytes of an unbatched leaf that the rows need: where the last of them ends.
@@ -157,11 +181,7 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state) {
     leaf.size_bytes = count * role.row_bytes;
     leaves.push_back(std::move(leaf));
   }
-  std::size_t found = 0;
-  tree.for_each([&](const std::string&, const TensorDict::Item& item) {
-    const auto* leaf = std::get_if<Leaf>(&item);
-    if (leaf == nullptr || !leaf->is_unbatched()) ++found;
-  });
+  const std::size_t found = count_batched(path_, tree, state.parts[0].table->num_rows());
   if (found != batched) {
     refuse(path_,
            "rows cannot be added: expected the tensors of its schema alone, found others "

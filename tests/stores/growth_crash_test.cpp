@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tenfold/dataset.hpp>
+#include <tenfold/io.hpp>
 
 #include "core/notes.hpp"
 #include "os/process.hpp"
@@ -100,6 +101,71 @@ CrashCase append_case(bool attached_before) {
   return crash;
 }
 
+/// Row i: id i, camera.gain i / 2, camera.lens.n i * i; as they are saved, a folder for each node.
+TensorDict nested_rows(std::int64_t begin, std::int64_t end) {
+  NodeInfo info;
+  info.batch_size = {end - begin};
+  TensorDict tree(info);
+  TensorDict camera(info);
+  TensorDict lens(info);
+  std::vector<std::int64_t> ids;
+  std::vector<float> gains;
+  std::vector<std::int64_t> squares;
+  for (std::int64_t i = begin; i < end; ++i) {
+    ids.push_back(i);
+    gains.push_back(static_cast<float>(i) / 2);
+    squares.push_back(i * i);
+  }
+  lens.set("n", ints(squares));
+  camera.set("lens", lens);
+  camera.set("gain", Tensor::from(std::span<const float>(gains)));
+  tree.set("camera", camera);
+  tree.set("id", ints(ids));
+  return tree;
+}
+
+Batch nested_batch(std::int64_t begin, std::int64_t end) {
+  return Dataset(nested_rows(begin, end)).rows(0, end - begin);
+}
+
+Found which_nested(const Path& path) {
+  if (!verify(path).ok()) return Found::neither;
+  const Dataset ds(path);
+  const Batch batch = ds.rows(0, ds.size());
+  const auto ids = batch.at("id").span<std::int64_t>();
+  const auto gains = batch.at("camera.gain").span<float>();
+  const auto squares = batch.at("camera.lens.n").span<std::int64_t>();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto id = static_cast<std::int64_t>(i);
+    const bool is_whole =
+        ids[i] == id && gains[i] == static_cast<float>(id) / 2 && squares[i] == id * id;
+    if (!is_whole) return Found::neither;
+  }
+  if (ids.size() == 2) return Found::old_version;
+  return ids.size() == 5 ? Found::new_version : Found::neither;
+}
+
+CrashCase nested_case(bool attached_before) {
+  CrashCase crash;
+  crash.name = "Nested";
+  crash.file_name = "nested";
+  crash.make_old = [attached_before](const Path& path) {
+    save(nested_rows(0, attached_before ? 1 : 2), path);
+    if (!attached_before) return;
+    Dataset ds(path, Mode::write_through);
+    ds.append(nested_batch(1, 2));
+    ds.flush();
+  };
+  crash.make_new = [](const Path& path, bool durable) {
+    Dataset ds(path, Mode::write_through);
+    if (which_nested(path) == Found::old_version) ds.append(nested_batch(2, 5));
+    if (durable) ds.flush();
+    if (durable) ds.close();
+  };
+  crash.which = which_nested;
+  return crash;
+}
+
 Found which_in_ring(const Path& path) {
   set_warning_handler([](const std::string&) {});
   Ids ids = whole_ids(path, false);
@@ -165,6 +231,23 @@ TEST_F(GrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
 
 TEST_F(GrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(append_case(false)), true, kTrials, 2026);
+}
+
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAKillAtEveryChange) {
+  for (const bool attached : {false, true}) {
+    for (const bool durable : {false, true}) {
+      expect_survives_kill_at_every_change(nested_case(attached), durable, true);
+    }
+  }
+}
+
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesTheFailureOfEveryChange) {
+  expect_survives_failure_of_every_change(nested_case(false), true, true, ENOSPC);
+  expect_survives_failure_of_every_change(nested_case(true), false, true, EIO);
+}
+
+TEST_F(GrowthCrash, FlushOfNestedNodesSurvivesAPowerLossAtEveryMoment) {
+  expect_survives_power_loss(after_a_boot(nested_case(false)), true, kTrials, 2027);
 }
 
 TEST_F(GrowthCrash, RingSurvivesAKillAtEveryChange) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <tenfold/batch_loader.hpp>
@@ -258,13 +260,63 @@ TEST(Growth, IsRefusedOfViewsAndOfWhatWasOpenedToRead) {
   EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
 }
 
-TEST(Growth, OfNestedNodesIsRefusedByName) {
+/// test::numbers(n, first), and the same in the nodes camera and camera.lens.
+TensorDict nested_numbers(std::int64_t n, std::int64_t first = 0) {
+  TensorDict camera = test::numbers(n, first);
+  camera.set("lens", test::numbers(n, first));
+  TensorDict tree = test::numbers(n, first);
+  tree.set("camera", camera);
+  return tree;
+}
+
+/// The ids of all three nodes, which are alike.
+std::vector<std::int64_t> nested_ids_of(const Dataset& ds) {
+  const Batch batch = ds.rows(0, ds.size());
+  for (const char* name : {"camera.id", "camera.lens.id"}) {
+    EXPECT_TRUE(std::ranges::equal(batch.at("id").span<std::int64_t>(),
+                                   batch.at(name).span<std::int64_t>()));
+  }
+  return ids_of(ds);
+}
+
+TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   const test::TemporaryFolder folder;
+  save(nested_numbers(2), folder / "rows");
+  Dataset ds(folder / "rows", Mode::write_through);
+  Dataset reader(folder / "rows");
+  EXPECT_EQ(ds.append(nested_numbers(3, 2)), 5);
+  EXPECT_THAT(nested_ids_of(ds), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(nested_ids_of(reader), ElementsAre(0, 1));
+  reader.refresh();
+  EXPECT_THAT(nested_ids_of(reader), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_TRUE(verify(folder / "rows").ok());
+  ds.flush();
+  ds.append(nested_numbers(1, 5));
+  // What tensordict sees, and what is there after a power loss.
+  {
+    const NextBoot boot;
+    EXPECT_THAT(nested_ids_of(Dataset(folder / "rows")), ElementsAre(0, 1, 2, 3, 4));
+  }
+  ds.close();
+  EXPECT_FALSE(std::filesystem::exists(folder / "rows" / "%commit"));
+  EXPECT_THAT(nested_ids_of(Dataset(folder / "rows")), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_TRUE(verify(folder / "rows").ok());
+  const TensorDict tree = open(folder / "rows");
+  EXPECT_EQ(std::get<TensorDict>(tree.get({"camera", "lens"})).batch_size(), Shape{6});
+  flip_a_bit(folder / "rows" / "camera" / "lens" / "id.memmap", 40);
+  EXPECT_FALSE(verify(folder / "rows").ok());
+}
+
+TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
+  const test::TemporaryFolder folder;
+  NodeInfo info;
+  info.batch_size = {3};
   TensorDict tree = test::numbers(3);
-  tree.set("camera", test::numbers(3));
+  tree.set("empty", TensorDict(info));
   save(tree, folder / "rows");
   Dataset ds(folder / "rows", Mode::write_through);
-  expect_error(ErrorCode::unsupported, "nested nodes", [&] { ds.append(ds.rows(0, 1)); });
+  expect_error(ErrorCode::unsupported, "expected tensors in every node",
+               [&] { ds.append(test::numbers(1)); });
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
 }
 

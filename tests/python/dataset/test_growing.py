@@ -72,6 +72,40 @@ def test_rows_of_every_kind_are_appended_one_by_one_and_in_lists(tmp_path: Path)
     assert tenfold.verify(tmp_path / "rows").ok
 
 
+def test_rows_are_appended_to_all_nodes_of_a_nested_data_set(tmp_path: Path) -> None:
+    tensordict = pytest.importorskip("tensordict")
+    path = tmp_path / "rows"
+
+    def rows(begin: int, end: int) -> dict:
+        ids = torch.arange(begin, end)
+        return {"id": ids, "camera": {"gain": ids / 2, "lens": {"n": ids * ids}}}
+
+    def assert_is(found: dict, end: int) -> None:
+        expected = rows(0, end)
+        assert found["id"].tolist() == expected["id"].tolist()
+        assert found["camera"]["gain"].tolist() == expected["camera"]["gain"].tolist()
+        lens = found["camera"]["lens"]["n"]
+        assert lens.tolist() == expected["camera"]["lens"]["n"].tolist()
+
+    tensordict.TensorDict(rows(0, 2), batch_size=[2], lock=True).auto_batch_size_(1).memmap_(path)
+    reader = Dataset(path)
+    with Dataset(path, mode="r+") as ds:
+        assert ds.append(rows(2, 5)) == 5
+        assert ds.append({"id": 5, "camera": {"gain": 2.5, "lens": {"n": 25}}}) == 6
+        extended = ({"id": i, "camera": {"gain": i / 2, "lens": {"n": i * i}}} for i in (6, 7))
+        assert ds.extend(extended) == 8
+        assert_is(ds[:], 8)
+        assert_is(reader[:], 2)
+        assert_is(reader.refresh()[:], 8)
+        with pytest.raises(ValueError, match="camera"):
+            ds.append({"id": 8, "camera": {"gain": 4.0}})
+        assert len(ds) == 8
+    loaded = tensordict.TensorDict.load_memmap(path)
+    assert loaded.batch_size == loaded["camera", "lens"].batch_size == torch.Size([8])
+    assert_is(loaded.to_dict(), 8)
+    assert tenfold.verify(path).ok
+
+
 def test_what_a_data_set_gives_can_be_appended(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", SCHEMA)
     ds.append([row(i) for i in range(6)])
