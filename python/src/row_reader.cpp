@@ -66,10 +66,12 @@ void RowReader::add(nb::handle row) {
     }
   }
   try {
+    num_added_ = 0;
     if (!add_record(*root_, dict.ptr()) || !add_missing()) {
       table_.undo_row();
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
+      num_added_ = 0;
       if (!add_record(*root_, dict.ptr())) misfit_in(*root_, dict.ptr());
       if (!add_missing()) refuse_missing();
     }
@@ -109,6 +111,7 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
     return dict.is_valid() && add_record(*entry.record, dict.ptr());
   }
   if (entry.column == nullptr) return false;
+  ++num_added_;
   try {
     return add_scalar(*entry.column, value);
   } catch (BadRow& bad) {
@@ -211,6 +214,8 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 
 /// Columns that the row did not have get a null.
 bool RowReader::add_missing() {
+  // Keys come once in a dict, so no column had two values.
+  if (num_added_ == table_.num_columns()) return true;
   const std::int64_t rows = table_.block_rows();
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {
     RowColumn& column = table_.column(i);

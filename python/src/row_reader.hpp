@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,7 @@ class RowReader {
   bool has_schema_;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
+  std::size_t num_added_ = 0;  ///< values of the row
 };
 
 }  // namespace tenfold::python
