@@ -14,8 +14,8 @@ constexpr int kFirstCache = 3;
 constexpr int kSecondCache = 2;
 
 template <int kInto>
-void copy_baseline(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
-                   std::byte* out) noexcept {
+void copy_plain(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
+                std::byte* out) noexcept {
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
     __builtin_prefetch(coming + at, 0, kInto);
@@ -40,25 +40,25 @@ template <int kInto>
 }
 #endif
 
-template <int kInto>
-CopyLines chosen() noexcept {
+LineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   // Processors before those that have this slow down for vectors of 512 bits.
-  if (__builtin_cpu_supports("avx512vbmi2")) return copy_avx512<kInto>;
+  if (__builtin_cpu_supports("avx512vbmi2")) {
+    return {copy_avx512<kSecondCache>, copy_avx512<kFirstCache>};
+  }
 #endif
-  return copy_baseline<kInto>;
+  return plain_line_copiers();
 }
 
 }  // namespace
 
-CopyLines copy_lines_from_memory() noexcept {
-  static const CopyLines copy = chosen<kSecondCache>();
-  return copy;
+LineCopiers plain_line_copiers() noexcept {
+  return {copy_plain<kSecondCache>, copy_plain<kFirstCache>};
 }
 
-CopyLines copy_lines_from_cache() noexcept {
-  static const CopyLines copy = chosen<kFirstCache>();
-  return copy;
+const LineCopiers& line_copiers() noexcept {
+  static const LineCopiers chosen = choose_line_copiers();
+  return chosen;
 }
 
 }  // namespace tenfold

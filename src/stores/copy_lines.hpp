@@ -11,11 +11,17 @@ inline constexpr std::size_t kCacheLineBytes = 64;
 using CopyLines = void (*)(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                            std::byte* out) noexcept;
 
-/// Asks for what comes from memory, into the second cache: that has many more requests under way
-/// at a time than the first.
-CopyLines copy_lines_from_memory() noexcept;
+struct LineCopiers {
+  /// Asks for what comes from memory, into the second cache: that has many more requests under way
+  /// at a time than the first.
+  CopyLines from_memory;
+  /// Asks for what is in the second cache, into the first.
+  CopyLines from_cache;
+};
 
-/// Asks for what is in the second cache, into the first.
-CopyLines copy_lines_from_cache() noexcept;
+/// Those for any processor.
+LineCopiers plain_line_copiers() noexcept;
+/// The fastest that this one has.
+const LineCopiers& line_copiers() noexcept;
 
 }  // namespace tenfold

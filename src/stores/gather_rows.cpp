@@ -98,7 +98,7 @@ class RowBlock {
       });
     }
     const std::size_t near = std::max<std::size_t>(kNearBytes / row_bytes, 1);
-    const CopyLines copy_lines = copy_lines_from_cache();
+    const CopyLines copy_lines = line_copiers().from_cache;
     each_asking_for(next, [=, this](std::size_t i) {
       const std::byte* coming = addresses_[std::min(i + near, count_ - 1)];
       copy_lines(coming, addresses_[i], row_bytes, out + i * row_bytes);
@@ -148,7 +148,7 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
   const std::byte* from = chosen.address(column, 0);
   for (std::size_t at = 0; at < kAheadBytes; at += kCacheLineBytes) __builtin_prefetch(from + at);
-  const CopyLines copy_lines = copy_lines_from_memory();
+  const CopyLines copy_lines = line_copiers().from_memory;
   const std::size_t within = (row_bytes - kAheadBytes) / kCacheLineBytes * kCacheLineBytes;
   std::byte* out = column.out;
   for (std::size_t i = 0; i < chosen.rows.size(); ++i, out += row_bytes) {
@@ -204,7 +204,7 @@ class Blocks {
 void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                      std::byte* out) {
   if (size_bytes >= kCacheLineBytes) {
-    return copy_lines_from_memory()(coming, from, size_bytes, out);
+    return line_copiers().from_memory(coming, from, size_bytes, out);
   }
   __builtin_prefetch(coming);
   std::memcpy(out, from, size_bytes);

@@ -37,6 +37,24 @@ std::string message_of(const Call& call) {
   return "";
 }
 
+TEST(Tensor, OfNothingHasOneDimensionOfLengthZero) {
+  const Tensor tensor;
+  EXPECT_EQ(tensor.dtype(), DType::float32);
+  EXPECT_THAT(tensor.shape(), ElementsAre(0));
+  EXPECT_THAT(tensor.strides(), ElementsAre(1));
+  EXPECT_EQ(tensor.ndim(), 1);
+  EXPECT_EQ(tensor.numel(), 0);
+  EXPECT_TRUE(tensor.is_contiguous());
+  EXPECT_THAT(tensor.contiguous().shape(), ElementsAre(0));
+  EXPECT_THAT(tensor.narrow(0, 0).shape(), ElementsAre(0));
+  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
+              HasSubstr("expected a range within [0, 0)"));
+  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }), HasSubstr("(0 rows)"));
+  // One of no dimension has an element.
+  EXPECT_TRUE(Tensor::zeros(DType::int64, {}).shape().empty());
+  EXPECT_EQ(Tensor::zeros(DType::int64, {}).numel(), 1);
+}
+
 TEST(Shapes, ProductsThatOverflowAreRefused) {
   EXPECT_EQ(numel_of({kHuge}), kHuge);
   EXPECT_THROW(numel_of({kHuge, 2}), Error);

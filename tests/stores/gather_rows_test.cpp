@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "stores/copy_lines.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -121,6 +123,22 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
       std::vector<std::byte> expected = one_by_one(shifted, widths[i], widths[i], rows);
       expected.emplace_back();
       ASSERT_EQ(outs[i], expected) << widths[i] << " bytes, " << num_rows << " rows";
+    }
+  }
+}
+
+TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
+  const std::vector<std::byte> from = numbered(10'000);
+  const LineCopiers plain = plain_line_copiers();
+  for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,
+                               line_copiers().from_cache}) {
+    for (std::size_t size = kCacheLineBytes; size <= 400; ++size) {
+      std::vector<std::byte> out(size + 1);
+      copy(from.data() + 9000, from.data() + 7, size, out.data());
+      const auto begin = from.begin() + 7;
+      std::vector<std::byte> expected(begin, begin + static_cast<std::ptrdiff_t>(size));
+      expected.emplace_back();
+      ASSERT_EQ(out, expected) << size;
     }
   }
 }
