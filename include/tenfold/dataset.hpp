@@ -65,11 +65,10 @@ class Dataset {
 
   /// The rows [begin, end), both clamped as a slice clamps them.
   Dataset range(std::int64_t begin, std::int64_t end) const;
-  /// Some of the columns, by (dotted) names; a record's name means all it holds, and "x.valid" where
-  /// a nullable column x has values, as bools.
-  /// Throws Error(key_not_found).
+  /// Some of the columns, by (dotted) names; a record's name means all it holds, and "x.valid"
+  /// where a nullable column x has values, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
-  /// The rows at `positions`, int64 [n], kept without a copy.
+  /// The rows at `positions`, int64 [n], which are copied: in four bytes each where that is enough.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Dataset take(Tensor positions) const;
   /// The rows where `mask`, bool [size()], is true.

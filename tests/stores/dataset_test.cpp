@@ -161,6 +161,16 @@ TEST(Dataset, ComposesViews) {
   EXPECT_THAT(ids_of(one.range(1, 3)), ElementsAre(1, 2));
 }
 
+TEST(Dataset, TakesAnyNumberOfRowsInAnyOrder) {
+  constexpr std::int64_t kRows = 1300;
+  std::vector<std::int64_t> positions(kRows);
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    positions[static_cast<std::size_t>(i)] = i * 611 % kRows;
+  }
+  const Dataset taken = Dataset(test::numbers(kRows)).take(test::ints(positions));
+  EXPECT_EQ(ids_of(taken), positions);
+}
+
 TEST(Dataset, SplitsIntoPartsThatHoldEveryRowOnce) {
   const Dataset ds(test::numbers(100));
   for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, {3}}) {
@@ -196,6 +206,23 @@ TEST(Dataset, JoinsDataSetsWithoutACopy) {
   const std::array<Dataset, 2> twice = {joined, joined};
   EXPECT_EQ(Dataset::concat(twice).size(), 16);
   EXPECT_THAT(ids_of(Dataset::concat(twice).range(7, 10)), ElementsAre(103, 0, 1));
+}
+
+TEST(Dataset, JoinsRangesThatFollowEachOtherToARange) {
+  const Dataset ds(test::numbers(10));
+  const Dataset around[] = {ds.range(2, 5), ds.range(7, 7), ds.range(5, 9), ds.range(0, 0)};
+  const Dataset joined = Dataset::concat(around);
+  EXPECT_THAT(ids_of(joined), ElementsAre(2, 3, 4, 5, 6, 7, 8));
+  // Which is a view of the column, as of a range.
+  EXPECT_EQ(joined.column("id").raw_data(), ds.range(2, 9).column("id").raw_data());
+  const Dataset turned[] = {ds.range(5, 9), ds.range(2, 5)};
+  EXPECT_THAT(ids_of(Dataset::concat(turned)), ElementsAre(5, 6, 7, 8, 2, 3, 4));
+  const Dataset nothing[] = {ds.range(3, 3), ds.range(0, 0)};
+  EXPECT_EQ(Dataset::concat(nothing).size(), 0);
+  const Dataset two[] = {ds, Dataset(test::numbers(3, 10))};
+  EXPECT_THAT(ids_of(Dataset::concat(two).range(8, 12)), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(values_of(Dataset::concat(two).column("id")),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
 }
 
 TEST(Dataset, JoinsOnlyWhatHasTheSameColumns) {
