@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -14,12 +15,17 @@
 namespace tenfold::python {
 namespace {
 
-/// One heap block for all that a torch tensor needs of us; lengths and strides follow it. Freeing
-/// it touches no Python object, so any thread may do it.
+/// One heap block for all that a torch tensor needs of us; lengths and strides follow it, and where
+/// there is no buffer the elements. Freeing it touches no Python object, so any thread may do it.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
 };
+
+/// Of elements in a leaf's own block: as everywhere.
+constexpr std::size_t kAlignment = 64;
+/// Larger ones would each cost the system's zeroing of fresh pages: a pool has used ones.
+constexpr std::size_t kMostOwnBytes = std::size_t{64} << 10;
 
 void free_leaf(dlpack::ManagedVersioned* managed) {
   auto* leaf = static_cast<TorchLeaf*>(managed->context);
@@ -32,24 +38,38 @@ struct FreeLeaf {
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
 
-OwnedLeaf pack(const Tensor& tensor) {
-  const std::size_t ndim = tensor.shape().size();
-  void* block = ::operator new(sizeof(TorchLeaf) + 2 * ndim * sizeof(std::int64_t));
-  auto* leaf = new (block) TorchLeaf{{}, tensor.buffer()};
+/// `own_bytes`: of the elements if there is no buffer, which are not filled in yet.
+OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buffer& buffer,
+               std::size_t own_bytes) {
+  const std::size_t ndim = shape.size();
+  const std::size_t leaf_bytes = sizeof(TorchLeaf) + 2 * ndim * sizeof(std::int64_t);
+  auto* block = static_cast<std::byte*>(
+      ::operator new(leaf_bytes + (own_bytes == 0 ? 0 : own_bytes + kAlignment)));
+  auto* leaf = new (block) TorchLeaf{{}, buffer};
   auto* dims = reinterpret_cast<std::int64_t*>(leaf + 1);
-  std::copy(tensor.shape().begin(), tensor.shape().end(), dims);
-  std::copy(tensor.strides().begin(), tensor.strides().end(), dims + ndim);
+  std::copy(shape.begin(), shape.end(), dims);
+  std::copy(strides.begin(), strides.end(), dims + ndim);
   dlpack::ManagedVersioned& managed = leaf->managed;
   managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
   managed.context = leaf;
   managed.deleter = free_leaf;
-  managed.array.data = tensor.numel() == 0 ? nullptr : tensor.raw_data();
+  if (own_bytes > 0) {
+    std::byte* end = block + leaf_bytes;
+    managed.array.data =
+        end + (kAlignment - reinterpret_cast<std::uintptr_t>(end) % kAlignment) % kAlignment;
+  }
   managed.array.device = {dlpack::kCpu, 0};
   managed.array.ndim = static_cast<std::int32_t>(ndim);
-  managed.array.dtype = dlpack_dtype(tensor.dtype());
+  managed.array.dtype = dlpack_dtype(dtype);
   managed.array.shape = dims;
   managed.array.strides = dims + ndim;
   return OwnedLeaf(&managed);
+}
+
+OwnedLeaf pack(const Tensor& tensor) {
+  OwnedLeaf leaf = pack(tensor.dtype(), tensor.shape(), tensor.strides(), tensor.buffer(), 0);
+  leaf->array.data = tensor.numel() == 0 ? nullptr : tensor.raw_data();
+  return leaf;
 }
 
 void drop_unused_capsule(PyObject* capsule) noexcept {
@@ -66,11 +86,8 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
                       "0 or 1, or open with mode=\"r+\"");
 }
 
-nb::object make_torch(const Tensor& tensor, const LeafName& name) {
-  // torch ignores the read-only flag of DLPack.
-  if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name.text());
+nb::object torch_of(OwnedLeaf leaf) {
   const Torch& torch_api = *torch();
-  OwnedLeaf leaf = pack(tensor);
   PyObject* made = nullptr;
   if (torch_api.api != nullptr) {
     void* out = nullptr;
@@ -86,6 +103,12 @@ nb::object make_torch(const Tensor& tensor, const LeafName& name) {
     if (made == nullptr) throw nb::python_error();
   }
   return nb::steal(made);
+}
+
+nb::object make_torch(const Tensor& tensor, const LeafName& name) {
+  // torch ignores the read-only flag of DLPack.
+  if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name.text());
+  return torch_of(pack(tensor));
 }
 
 nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName& name) {
@@ -183,6 +206,18 @@ nb::object torch_tensor_of(const Tensor& tensor, const std::string& name) {
 nb::object array_of(const Tensor& tensor, const std::string& name) {
   if (torch() != nullptr) return make_torch(tensor, {name, ""});
   return make_numpy_array(tensor, tensor.buffer().writable(), {name, ""});
+}
+
+nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
+                         std::span<const std::byte> elements, const BufferPool& pool) {
+  if (elements.empty() || elements.size() > kMostOwnBytes || torch() == nullptr) {
+    Buffer buffer = pool.take(elements.size());
+    std::ranges::copy(elements, buffer.data());
+    return array_of(Tensor(dtype, shape, strides, std::move(buffer), 0), "value");
+  }
+  OwnedLeaf leaf = pack(dtype, shape, strides, {}, elements.size());
+  std::memcpy(leaf->array.data, elements.data(), elements.size());
+  return torch_of(std::move(leaf));
 }
 
 nb::object ArrayMaker::make_numpy(const Tensor& tensor, const LeafName& name) const {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common.hpp"
+#include "stores/buffer_pool.hpp"
 
 namespace tenfold::python {
 
@@ -80,6 +82,11 @@ nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 /// A torch tensor, or a numpy array where torch cannot be imported, over `tensor`, without a copy
 /// and writable. Throws as ArrayMaker::make.
 nb::object array_of(const Tensor& tensor, const std::string& name);
+
+/// The same over a copy of contiguous elements, as soon as it can be: of small ones in one block of
+/// memory with all that torch needs of us.
+nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
+                         std::span<const std::byte> elements, const BufferPool& pool);
 
 /// What a numpy array keeps: a Buffer behind Python's buffer protocol.
 struct Bytes {

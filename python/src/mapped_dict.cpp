@@ -76,7 +76,7 @@ class Dict {
                                             : "columns";
   }
 
-  bool contains(nb::handle key) { return find(key).second >= 0; }
+  bool contains(nb::handle key) { return find(key).row >= 0; }
 
   nb::object item(nb::handle key) {
     const auto [state, row] = find(key);
@@ -151,19 +151,13 @@ class Dict {
   }
 
  private:
-  using Found = std::pair<std::shared_ptr<const DictState>, std::int64_t>;
-
   /// One key is found sooner than the GIL is given away and taken back.
-  Found find(nb::handle object) {
+  FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
     DictHandle& handle = *dict_.handle();
-    if (!key.fits) return {handle.state(), -1};
-    if (type_ == DictKeyType::int64) {
-      return first(handle.find(std::span<const std::int64_t>(&key.number, 1), 1));
-    }
-    return first(handle.find(std::span<const std::string_view>(&key.text, 1), 1));
+    if (!key.fits) return {};
+    return type_ == DictKeyType::int64 ? handle.find(key.number) : handle.find(key.text);
   }
-  static Found first(FoundRows found) { return {std::move(found.state), found.rows[0]}; }
 
   FoundRows find_some(const KeysIn& keys) { return dict_.handle()->find_many(keys.some()); }
 
@@ -177,11 +171,8 @@ class Dict {
       if (form_ == DictValueForm::scalar) {
         if (nb::object scalar = scalar_of(column.dtype, from); scalar.is_valid()) return scalar;
       }
-      const auto size = static_cast<std::size_t>(stored.row_bytes);
-      Buffer buffer = values.pool.take(size);
-      std::memcpy(buffer.data(), from, size);
-      return array_of(Tensor(column.dtype, column.shape, contiguous_, std::move(buffer), 0),
-                      kValueName);
+      return copy_array_of(column.dtype, column.shape, contiguous_,
+                           {from, static_cast<std::size_t>(stored.row_bytes)}, values.pool);
     }
     const nb::object made = maker_.row(gather(values, std::span(&row, 1), {}));
     return form_ == DictValueForm::columns ? made : plain(made);
@@ -195,10 +186,10 @@ class Dict {
   static nb::object plain(const nb::object& dict) { return nb::object(dict[kValueName.c_str()]); }
 
   static nb::object mask_of(const std::vector<std::int64_t>& rows) {
-    Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      found.raw_data()[i] = static_cast<std::byte>(rows[i] >= 0 ? 1 : 0);
-    }
+    const Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
+    std::ranges::transform(rows, found.raw_data(), [](std::int64_t row) {
+      return static_cast<std::byte>(row >= 0 ? 1 : 0);
+    });
     return array_of(found, "found");
   }
 

@@ -136,11 +136,17 @@ void DictHandle::note_time(std::chrono::steady_clock::time_point begin, std::siz
 FoundRows DictHandle::find_many(const DictKeys& keys) {
   constexpr std::size_t kFewKeys = 16;
   const std::size_t count = std::visit([](const auto& some) { return some.size(); }, keys);
-  if (count < kFewKeys) return find(keys, count);
+  FoundRows found;
+  found.rows.resize(count);
+  const auto look_up = [&] { found.state = find_rows_of(keys, found.rows); };
+  if (count < kFewKeys) {
+    look_up();
+    return found;
+  }
   const auto paging = this->paging();
   if (paging->is_needed()) paging->ask(keys);
   const auto begin = std::chrono::steady_clock::now();
-  FoundRows found = find(keys, count);
+  look_up();
   note_time(begin, count);
   return found;
 }

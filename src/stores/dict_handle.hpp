@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct FoundRows {
   std::vector<std::int64_t> rows;
 };
 
+/// The row of a key, -1 if there is none.
+struct FoundRow {
+  std::shared_ptr<const DictState> state;
+  std::int64_t row = -1;
+};
+
 /// What a MappedDict is a handle of: what was opened, as it is now.
 ///
 /// Thread safety: all members may be called from any thread.
@@ -37,9 +44,9 @@ class DictHandle {
   std::shared_ptr<const DictState> state();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
-  /// Looks keys up, in a newer state where a slot names rows that this one does not know.
-  template <class Keys>
-  FoundRows find(const Keys& keys, std::size_t count);
+  /// Looks a key up, in a newer state where a slot names a row that this one does not know.
+  template <class Key>
+  FoundRow find(const Key& key);
   /// The same for many keys; what of them is not in memory is read side by side.
   FoundRows find_many(const DictKeys& keys);
   void refresh();
@@ -60,6 +67,9 @@ class DictHandle {
  private:
   using Lock = std::lock_guard<std::mutex>;
 
+  /// Fills in `rows`, which are those of the state that is returned.
+  template <class Keys>
+  std::shared_ptr<const DictState> find_rows_of(const Keys& keys, std::span<std::int64_t> rows);
   /// Of some moment: slots that name newer rows tell of those.
   std::shared_ptr<const DictState> known_state() const;
   std::shared_ptr<const DictState> open_state();
@@ -84,16 +94,24 @@ class DictHandle {
 };
 
 template <class Keys>
-FoundRows DictHandle::find(const Keys& keys, std::size_t count) {
-  FoundRows found{known_state(), std::vector<std::int64_t>(count)};
+std::shared_ptr<const DictState> DictHandle::find_rows_of(const Keys& keys,
+                                                          std::span<std::int64_t> rows) {
+  std::shared_ptr<const DictState> state = known_state();
   while (true) {
-    const bool was_replaced = found.state->index->word(DictWord::writer) == kDictReplaced;
-    const DictLookup lookup = find_rows(*found.state, keys, found.rows);
-    if (!was_replaced && !lookup.saw_newer) return found;
-    auto newer = newer_than(found.state);
-    if (newer == nullptr) return found;
-    found.state = std::move(newer);
+    const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
+    const DictLookup lookup = find_rows(*state, keys, rows);
+    if (!was_replaced && !lookup.saw_newer) return state;
+    auto newer = newer_than(state);
+    if (newer == nullptr) return state;
+    state = std::move(newer);
   }
+}
+
+template <class Key>
+FoundRow DictHandle::find(const Key& key) {
+  FoundRow found;
+  found.state = find_rows_of(std::span<const Key>(&key, 1), std::span(&found.row, 1));
+  return found;
 }
 
 }  // namespace tenfold

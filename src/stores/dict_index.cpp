@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -15,7 +14,6 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kRowMask = (std::uint64_t{1} << kDictRowBits) - 1;
 /// Of the header's checksum, so that no other one is it.
 constexpr std::uint64_t kHeaderSeed = 0x64696374'696e6478;
 
@@ -91,40 +89,6 @@ bool DictIndex::knows(std::uint64_t num_rows) const noexcept {
 std::uint64_t DictIndex::num_dead(std::uint64_t num_rows) const noexcept {
   const bool is_b = word(DictWord::num_rows_b) == num_rows;
   return std::min(num_rows, word(is_b ? DictWord::dead_b : DictWord::dead_a));
-}
-
-void DictIndex::look_into(Cursor& cursor) const noexcept {
-  const std::uint64_t* bucket = slots_ + cursor.bucket * kDictSlots;
-  std::uint64_t matches = 0;
-  bool has_room = false;
-  for (std::size_t k = 0; k < kDictSlots; ++k) {
-    const std::uint64_t slot = __atomic_load_n(bucket + k, __ATOMIC_ACQUIRE);
-    matches |= static_cast<std::uint64_t>((slot ^ cursor.fingerprint) <= kRowMask && slot != 0)
-               << k;
-    has_room |= slot == 0;
-  }
-  cursor.matches = matches;
-  if (has_room) cursor.last = cursor.bucket;
-}
-
-DictIndex::Cursor DictIndex::find(std::uint64_t hash) const noexcept {
-  const std::uint64_t home = dict_home(hash, num_home_);
-  Cursor cursor{hash << kDictRowBits, home, 0, home + kDictTailBuckets};
-  look_into(cursor);
-  return cursor;
-}
-
-std::optional<std::uint64_t> DictIndex::next(Cursor& cursor) const noexcept {
-  while (cursor.matches == 0) {
-    if (cursor.bucket >= cursor.last) return std::nullopt;
-    ++cursor.bucket;
-    look_into(cursor);
-  }
-  const auto k = static_cast<std::uint64_t>(std::countr_zero(cursor.matches));
-  cursor.matches &= cursor.matches - 1;
-  // It may have been changed since; then it names the newer row, or another key's.
-  const std::uint64_t row = load(position(cursor, k)) & kRowMask;
-  return row == 0 ? next(cursor) : std::optional(row - 1);
 }
 
 std::optional<std::uint64_t> DictIndex::free_position(std::uint64_t hash) const noexcept {

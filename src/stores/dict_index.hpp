@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,8 @@
 #include <string>
 
 #include <tenfold/buffer.hpp>
+
+#include "base/prefetch.hpp"
 
 namespace tenfold {
 
@@ -29,6 +32,7 @@ inline constexpr std::size_t kDictBucketBytes = kDictSlots * sizeof(std::uint64_
 /// No key is further from home than so many buckets.
 inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
+inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
 /// Slots that are taken when an index is made: what is built once is small, what grows has room.
 inline constexpr double kDictBuiltLoad = 0.85;
@@ -106,21 +110,39 @@ class DictIndex {
 
   /// Where the search for a key stands: first in its home.
   struct Cursor {
-    std::uint64_t fingerprint;  ///< as in a slot, its row bits 0
+    std::uint64_t fingerprint;  ///< as a slot has it above its row
     std::uint64_t bucket;
-    std::uint64_t matches;  ///< bit k: slot k of the bucket is still to be looked at
     std::uint64_t last;     ///< the last bucket to be looked at
+    std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be looked at
   };
   void prefetch(std::uint64_t hash) const noexcept {
-    __builtin_prefetch(slots_ + dict_home(hash, num_home_) * kDictSlots);
+    base::prefetch(slots_ + dict_home(hash, num_home_) * kDictSlots);
   }
   std::span<const std::byte> home_bytes(std::uint64_t hash) const noexcept {
     return bytes().subspan(static_cast<std::size_t>(dict_home(hash, num_home_)) * kDictBucketBytes,
                            kDictBucketBytes);
   }
-  Cursor find(std::uint64_t hash) const noexcept;
+  Cursor find(std::uint64_t hash) const noexcept {
+    const std::uint64_t home = dict_home(hash, num_home_);
+    const std::uint64_t fingerprint = hash & ((std::uint64_t{1} << kDictFingerprintBits) - 1);
+    return {fingerprint, home, home + kDictTailBuckets, matches_in(home, fingerprint)};
+  }
   /// The next row whose key may be the one that is looked for, or nothing.
-  std::optional<std::uint64_t> next(Cursor& cursor) const noexcept;
+  std::optional<std::uint64_t> next(Cursor& cursor) const noexcept {
+    while (true) {
+      while (cursor.matches == 0) {
+        if (cursor.bucket == cursor.last || has_room(cursor.bucket)) return std::nullopt;
+        cursor.matches = matches_in(++cursor.bucket, cursor.fingerprint);
+      }
+      const auto k = static_cast<std::uint64_t>(std::countr_zero(cursor.matches));
+      cursor.matches &= cursor.matches - 1;
+      // It may have been changed since; then it names the newer row, or another key's. A free slot
+      // looks like one of fingerprint 0.
+      const std::uint64_t row =
+          load(position(cursor, k)) & ((std::uint64_t{1} << kDictRowBits) - 1);
+      if (row != 0) return row - 1;
+    }
+  }
   /// The position of the slot that next() has returned last.
   static std::uint64_t position(const Cursor& cursor, std::uint64_t slot_in_bucket) noexcept {
     return cursor.bucket * kDictSlots + slot_in_bucket;
@@ -146,7 +168,21 @@ class DictIndex {
 
  private:
   std::uint64_t buckets() const noexcept { return num_home_ + kDictTailBuckets; }
-  void look_into(Cursor& cursor) const noexcept;
+  // All of this is inline, as a lookup in memory takes some 50 ns.
+  std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
+    std::uint32_t matches = 0;
+    for (std::size_t k = 0; k < kDictSlots; ++k) {
+      const std::uint64_t slot = load(bucket * kDictSlots + k);
+      matches |= static_cast<std::uint32_t>((slot >> kDictRowBits) == fingerprint) << k;
+    }
+    return matches;
+  }
+  bool has_room(std::uint64_t bucket) const noexcept {
+    for (std::size_t k = 0; k < kDictSlots; ++k) {
+      if (load(bucket * kDictSlots + k) == 0) return true;
+    }
+    return false;
+  }
 
   Buffer bytes_;
   std::uint64_t* slots_;

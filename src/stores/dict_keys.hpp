@@ -9,6 +9,7 @@
 #include <tenfold/mapped_dict.hpp>
 
 #include "base/checksum.hpp"
+#include "base/prefetch.hpp"
 #include "stores/table.hpp"
 
 namespace tenfold {
@@ -46,6 +47,21 @@ struct StoredKeys {
     if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > num_bytes) fail(row);
     return {reinterpret_cast<const char*>(values) + begin, static_cast<std::size_t>(end - begin)};
   }
+  /// Has the cache line fetched that says where the key lies, of a number the key itself.
+  void prefetch_place(std::int64_t row) const noexcept {
+    if (!is_text()) return base::prefetch(values + row * 8);
+    prefetch(ends + (row == 0 ? 0 : row - 1), ends + row);
+  }
+  /// Has the text fetched, first line and last; its place is read.
+  void prefetch_text(std::int64_t row) const noexcept {
+    // Of a damaged file ends may be any number: an address that makes no sense does no harm, for it
+    // is not read.
+    const auto at = reinterpret_cast<std::uintptr_t>(values);
+    const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(ends[row - 1]);
+    const auto end = static_cast<std::uintptr_t>(ends[row]);
+    prefetch(reinterpret_cast<const void*>(at + begin),
+             reinterpret_cast<const void*>(at + end - 1));
+  }
   bool is(std::int64_t row, std::string_view key) const { return text(row) == key; }
   bool is(std::int64_t row, std::int64_t key) const noexcept { return number(row) == key; }
   bool same(std::int64_t a, std::int64_t b) const {
@@ -58,6 +74,14 @@ struct StoredKeys {
   std::string shown(std::int64_t row) const;
 
  private:
+  /// The lines of two bytes, nearly always one.
+  static void prefetch(const void* first, const void* last) noexcept {
+    constexpr std::uintptr_t kLineBytes = 64;
+    base::prefetch(first);
+    const bool is_one_line = reinterpret_cast<std::uintptr_t>(first) / kLineBytes ==
+                             reinterpret_cast<std::uintptr_t>(last) / kLineBytes;
+    if (!is_one_line) base::prefetch(last);
+  }
   [[noreturn]] void fail(std::int64_t row) const;
 };
 

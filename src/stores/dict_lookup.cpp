@@ -1,55 +1,93 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
+#include <iterator>
 #include <utility>
 
-#include "os/paging.hpp"
+#include "base/prefetch.hpp"
 #include "stores/dict_state.hpp"
 
 namespace tenfold {
 namespace {
 
-/// Keys whose cache misses overlap. More of them help no more, as a core waits for a few tens of
-/// lines at a time.
-constexpr std::size_t kGroup = 32;
+constexpr std::uint64_t kLineBytes = 64;
 
-/// The search for some keys of one type, in steps that are made for all of them.
+/// Has the first lines of a row's values fetched, or of where they lie.
+void prefetch_values(const DictState& state, std::int64_t row) {
+  constexpr std::uint64_t kMostBytes = 4 * kLineBytes;
+  const auto place = static_cast<std::uint64_t>(row);
+  for (const StoredColumn* column : state.values->parts[0].columns) {
+    if (column->ends.numel() > 0) {
+      base::prefetch(column->ends.raw_data() + place * sizeof(std::int64_t));
+      continue;
+    }
+    const std::byte* values = column->values.raw_data() + place * column->stride_bytes;
+    for (std::uint64_t at = 0; at < std::min(column->row_bytes, kMostBytes); at += kLineBytes) {
+      base::prefetch(values + at);
+    }
+  }
+}
+
+/// The search for some keys of one type: a pipeline of steps, each kDistance keys behind the one
+/// before it, so that what a step asks memory for is there when the next step comes to the key.
+/// Key by key, because a core waits for some ten lines at a time: asked for by steps of many keys
+/// at once, they took half as long again.
 template <class Key>
 class Search {
  public:
-  Search(const DictState& state, std::span<const Key> keys)
-      : stored_(state.keys), index_(*state.index), keys_(keys) {}
+  Search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows)
+      : state_(state), stored_(state.keys), index_(*state.index), keys_(keys), rows_(rows) {}
 
   bool saw_newer() const noexcept { return saw_newer_; }
 
-  void run(std::span<std::int64_t> rows) {
-    for (std::size_t begin = 0; begin < keys_.size(); begin += kGroup) {
-      const std::size_t count = std::min(kGroup, keys_.size() - begin);
-      run_group(keys_.subspan(begin, count), rows.subspan(begin, count));
+  void run() {
+    if (keys_.size() == 1) return run_alone();
+    constexpr std::size_t kStepsAfter = kIsText ? 3 : 2;
+    for (std::size_t i = 0; i < keys_.size() + kStepsAfter * kDistance; ++i) {
+      // What is before the first key wraps around to a number beyond the last one.
+      if (i < keys_.size()) hash(i);
+      if (const std::size_t k = i - kDistance; k < keys_.size()) look_into_index(k);
+      if constexpr (kIsText) {
+        if (const std::size_t k = i - 2 * kDistance; k < keys_.size()) prefetch_text(rows_[k]);
+      }
+      if (const std::size_t k = i - kStepsAfter * kDistance; k < keys_.size()) compare(k);
     }
   }
 
  private:
-  void run_group(std::span<const Key> keys, std::span<std::int64_t> rows) {
-    std::array<std::uint64_t, kGroup> hashes;
-    std::array<DictIndex::Cursor, kGroup> cursors;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      hashes[i] = dict_hash(keys[i], index_.seed());
-      index_.prefetch(hashes[i]);
-    }
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      cursors[i] = index_.find(hashes[i]);
-      rows[i] = next(cursors[i]);
-      if (rows[i] >= 0) prefetch_ends(rows[i]);
-    }
-    if constexpr (std::is_same_v<Key, std::string_view>) {
-      for (const std::int64_t row : rows) {
-        if (row >= 0) prefetch_key(row);
-      }
-    }
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      while (rows[i] >= 0 && !stored_.is(rows[i], keys[i])) rows[i] = next(cursors[i]);
+  static constexpr bool kIsText = std::is_same_v<Key, std::string_view>;
+  static constexpr std::size_t kDistance = 8;
+  /// Keys between the first step and the last.
+  static constexpr std::size_t kUnderWay = 4 * kDistance;
+
+  /// A key alone waits for one place of memory after the other; the value, which is asked for as
+  /// soon as its row is guessed, comes meanwhile.
+  void run_alone() {
+    hash(0);
+    look_into_index(0);
+    if (rows_[0] >= 0) prefetch_values(state_, rows_[0]);
+    compare(0);
+  }
+
+  void hash(std::size_t i) {
+    hashes_[i % kUnderWay] = dict_hash(keys_[i], index_.seed());
+    index_.prefetch(hashes_[i % kUnderWay]);
+  }
+
+  void look_into_index(std::size_t i) {
+    DictIndex::Cursor& cursor = cursors_[i % kUnderWay];
+    cursor = index_.find(hashes_[i % kUnderWay]);
+    rows_[i] = next(cursor);
+    if (rows_[i] >= 0) stored_.prefetch_place(rows_[i]);
+  }
+
+  void prefetch_text(std::int64_t row) const {
+    if (row >= 0) stored_.prefetch_text(row);
+  }
+
+  void compare(std::size_t i) {
+    while (rows_[i] >= 0 && !stored_.is(rows_[i], keys_[i])) {
+      rows_[i] = next(cursors_[i % kUnderWay]);
     }
   }
 
@@ -64,27 +102,13 @@ class Search {
     return -1;
   }
 
-  void prefetch_ends(std::int64_t row) const {
-    if constexpr (std::is_same_v<Key, std::string_view>) {
-      __builtin_prefetch(stored_.ends + row);
-      __builtin_prefetch(stored_.ends + std::max<std::int64_t>(row, 1) - 1);
-    } else {
-      __builtin_prefetch(stored_.values + row * 8);
-    }
-  }
-  void prefetch_key(std::int64_t row) const {
-    // Unsigned, because ends of a damaged file may be any number: an address that makes no sense
-    // does no harm, for it is not read.
-    const auto base = reinterpret_cast<std::uintptr_t>(stored_.values);
-    const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(stored_.ends[row - 1]);
-    const auto end = static_cast<std::uintptr_t>(stored_.ends[row]);
-    __builtin_prefetch(reinterpret_cast<const void*>(base + begin));
-    __builtin_prefetch(reinterpret_cast<const void*>(base + end - 1));
-  }
-
+  const DictState& state_;
   const StoredKeys& stored_;
   const DictIndex& index_;
   std::span<const Key> keys_;
+  std::span<std::int64_t> rows_;
+  std::array<std::uint64_t, kUnderWay> hashes_;
+  std::array<DictIndex::Cursor, kUnderWay> cursors_;
   bool saw_newer_ = false;
 };
 
@@ -94,8 +118,8 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
     std::ranges::fill(rows, -1);
     return {};
   }
-  Search<Key> work(state, keys);
-  work.run(rows);
+  Search<Key> work(state, keys, rows);
+  work.run();
   return {work.saw_newer()};
 }
 
@@ -153,13 +177,11 @@ DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std
 }
 
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows) {
+  if (std::ranges::find(rows, -1) == rows.end()) return gather(values, rows, {});
   std::vector<std::int64_t> found;
   found.reserve(rows.size());
-  for (const std::int64_t row : rows) {
-    if (row >= 0) found.push_back(row);
-  }
-  Batch batch = gather(values, found, {});
-  if (found.size() == rows.size()) return batch;
+  std::ranges::copy_if(rows, std::back_inserter(found), [](std::int64_t row) { return row >= 0; });
+  const Batch batch = gather(values, found, {});
   std::vector<BatchColumn> columns = batch.columns();
   for (BatchColumn& column : columns) {
     if (column.column.has_ends()) {

@@ -14,14 +14,14 @@ namespace {
 
 template <class Key>
 Batch value_at(DictHandle& handle, Key key) {
-  const FoundRows found = handle.find(std::span<const Key>(&key, 1), 1);
-  if (found.rows[0] >= 0) return gather(*found.state->values, found.rows, {});
+  const FoundRow found = handle.find(key);
+  if (found.row >= 0) return gather(*found.state->values, std::span(&found.row, 1), {});
   throw Error(ErrorCode::key_not_found, found.state->keys.where + ": no key " + shown_key(key));
 }
 
 template <class Key>
 bool has_key(DictHandle& handle, Key key) {
-  return handle.find(std::span<const Key>(&key, 1), 1).rows[0] >= 0;
+  return handle.find(key).row >= 0;
 }
 
 Tensor found_of(std::span<const std::int64_t> rows) {

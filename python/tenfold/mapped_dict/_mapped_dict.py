@@ -120,8 +120,7 @@ class MappedDict(_core.MappedDict):
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
         both: Any = self._get_many(keys, missing == "raise")
-        values, found = both
-        return values, found
+        return both  # type: ignore[no-any-return]
 
     def rows(self, keys: Any) -> Any:
         """The rows of the keys in `dataset`: int64 ``[B]``, -1 where there is none."""
