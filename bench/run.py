@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import batches
 import calls
 import dictionaries
+import dictionary_larger_than_memory
 import growing
 import ingest_sources
 import ingest_text
@@ -82,6 +83,7 @@ def main() -> None:
         growing,
         state_mappers,
         dictionaries,
+        dictionary_larger_than_memory,
         ingest_text,
         ingest_sources,
         sparse_matrices,

@@ -112,42 +112,51 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
 
 // --- what is not in memory ---
 
-/// A look whether all is in memory takes longer than a batch, so it is taken when a state is new,
-/// and now and then while batches are slow or something was missing.
+/// Who asks for pages; null if all is in memory, or was where it was asked for lately. A look
+/// whether all is takes longer than a batch, so it is taken when a state is new, and now and then
+/// while lookups are slow or something was missing.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
+    paging_ = nullptr;  // before another one advises the kernel of the same pages
     paging_ = std::make_shared<DictPaging>(state_);
     looked_ = std::chrono::steady_clock::now();
+    is_cold_.store(paging_->is_needed(), std::memory_order_relaxed);
+    in_vain_ = pause_ = 0;
   }
-  return paging_;
+  if (!paging_->is_needed()) return nullptr;
+  if (pause_ == 0) return paging_;
+  --pause_;
+  return nullptr;
 }
 
-void DictHandle::note_time(std::chrono::steady_clock::time_point begin, std::size_t num_keys) {
+/// Whoever asked in vain waits twice as long before asking again, until a lookup is slow.
+void DictHandle::note_asking(bool was_missing) {
+  constexpr unsigned kMostDoublings = 6;
+  const Lock lock(mutex_);
+  pause_ = was_missing ? 0 : 1U << in_vain_;
+  in_vain_ = was_missing ? 0 : std::min(in_vain_ + 1, kMostDoublings);
+}
+
+void DictHandle::note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys) {
   constexpr std::chrono::nanoseconds kSlowKey{4000};
   constexpr std::chrono::seconds kBetweenLooks{1};
-  const auto now = std::chrono::steady_clock::now();
-  const bool was_slow = now - begin > kSlowKey * static_cast<std::int64_t>(num_keys);
+  const bool was_slow = taken > kSlowKey * static_cast<std::int64_t>(num_keys);
   const Lock lock(mutex_);
-  if (!paging_ || now - looked_ < kBetweenLooks) return;
-  if (was_slow != paging_->is_needed()) paging_ = nullptr;
+  if (!paging_) return;
+  if (was_slow) in_vain_ = pause_ = 0;
+  const bool is_due = std::chrono::steady_clock::now() - looked_ >= kBetweenLooks;
+  if (is_due && was_slow != paging_->is_needed()) paging_ = nullptr;
 }
 
 FoundRows DictHandle::find_many(const DictKeys& keys) {
-  constexpr std::size_t kFewKeys = 16;
-  const std::size_t count = std::visit([](const auto& some) { return some.size(); }, keys);
   FoundRows found;
-  found.rows.resize(count);
-  const auto look_up = [&] { found.state = find_rows_of(keys, found.rows); };
-  if (count < kFewKeys) {
-    look_up();
-    return found;
-  }
-  const auto paging = this->paging();
-  if (paging->is_needed()) paging->ask(keys);
-  const auto begin = std::chrono::steady_clock::now();
-  look_up();
-  note_time(begin, count);
+  std::visit(
+      [&](const auto& some) {
+        found.rows.resize(some.size());
+        found.state = find_paged(some, found.rows);
+      },
+      keys);
   return found;
 }
 
@@ -242,6 +251,7 @@ void DictHandle::replace(const std::function<void(const DictState& source)>& rep
   writer("compact").close();
   writer_ = nullptr;
   // What is open for writing cannot be replaced, so it is open for reading only meanwhile.
+  paging_ = nullptr;
   dataset_ = Dataset(path);
   state_ = open_state();
   const auto source = state_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -75,8 +76,14 @@ class DictHandle {
   std::shared_ptr<const DictState> open_state();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
+  /// As find_rows_of(), with what is not in memory read side by side before it is touched.
+  template <class Key>
+  std::shared_ptr<const DictState> find_paged(std::span<const Key> keys,
+                                              std::span<std::int64_t> rows);
+  bool is_look_due() noexcept;
   std::shared_ptr<DictPaging> paging();
-  void note_time(std::chrono::steady_clock::time_point begin, std::size_t num_keys);
+  void note_asking(bool was_missing);
+  void note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys);
   /// Another state than `old`, if there is one.
   std::shared_ptr<const DictState> newer_than(const std::shared_ptr<const DictState>& old);
 
@@ -89,7 +96,11 @@ class DictHandle {
   std::shared_ptr<const DictState> state_;
   std::shared_ptr<DictPaging> paging_;              ///< of a state that was looked at
   std::chrono::steady_clock::time_point looked_{};  ///< when paging_ was made
-  bool is_behind_ = false;                          ///< this handle has added rows since
+  unsigned in_vain_ = 0;              ///< asked for pages that were there, one time after the other
+  unsigned pause_ = 0;                ///< lookups before pages are asked for again
+  std::atomic<bool> is_cold_{false};  ///< something was missing in memory
+  std::atomic<unsigned> num_alone_{0};  ///< keys that were looked up alone
+  bool is_behind_ = false;              ///< this handle has added rows since
   bool is_closed_ = false;
 };
 
@@ -107,11 +118,32 @@ std::shared_ptr<const DictState> DictHandle::find_rows_of(const Keys& keys,
   }
 }
 
+/// Keys that are looked up alone take less time than to look at a clock: one in some is watched,
+/// and each while something is not in memory.
+inline bool DictHandle::is_look_due() noexcept {
+  constexpr unsigned kKeysAWatch = 64;
+  const unsigned num_before = num_alone_.load(std::memory_order_relaxed);
+  num_alone_.store(num_before + 1, std::memory_order_relaxed);
+  return num_before % kKeysAWatch == 0 || is_cold_.load(std::memory_order_relaxed);
+}
+
 template <class Key>
 FoundRow DictHandle::find(const Key& key) {
   FoundRow found;
-  found.state = find_rows_of(std::span<const Key>(&key, 1), std::span(&found.row, 1));
+  const std::span keys(&key, 1);
+  const std::span rows(&found.row, 1);
+  found.state = is_look_due() ? find_paged(keys, rows) : find_rows_of(keys, rows);
   return found;
+}
+
+template <class Key>
+std::shared_ptr<const DictState> DictHandle::find_paged(std::span<const Key> keys,
+                                                        std::span<std::int64_t> rows) {
+  if (const auto paging = this->paging()) note_asking(paging->ask(keys));
+  const auto begin = std::chrono::steady_clock::now();
+  auto state = find_rows_of(keys, rows);
+  note_time(std::chrono::steady_clock::now() - begin, keys.size());
+  return state;
 }
 
 }  // namespace tenfold

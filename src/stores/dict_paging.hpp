@@ -28,13 +28,16 @@ class DictPaging {
   const std::shared_ptr<const DictState>& state() const noexcept { return state_; }
   /// True if some of the dictionary is not in memory.
   bool is_needed() const noexcept { return needed_ || values_.is_needed(); }
-  void ask(const DictKeys& keys);
+  /// Returns false if it looked as if all was in memory.
+  bool ask(const DictKeys& keys);
 
  private:
   using Ranges = std::vector<std::span<const std::byte>>;
 
-  std::vector<std::int64_t> candidates(const DictKeys& keys) const;
-  void ask_for_keys(std::span<const std::int64_t> rows) const;
+  bool ask_for_index(std::span<const std::uint64_t> hashes) const;
+  std::vector<std::int64_t> candidates(std::span<const std::uint64_t> hashes) const;
+  bool ask_for_values(std::span<const std::int64_t> rows);
+  bool ask_for_keys(std::span<const std::int64_t> rows) const;
 
   std::shared_ptr<const DictState> state_;
   std::vector<std::span<const std::byte>> sources_;  ///< index, keys and their ends, if large

@@ -14,6 +14,7 @@
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_source.hpp"
 #include "os/mapping.hpp"
+#include "os/paging.hpp"
 #include "stores/dict_builder.hpp"
 
 namespace tenfold {
@@ -59,7 +60,14 @@ Buffer map_index(const Leaf& leaf) {
   auto& source = dynamic_cast<FolderSource&>(*leaf.source());
   const auto directory = folder->directory();
   const os::File file = os::File::open_read_at(*directory, source.file_of(leaf));
-  return os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  // Its header, which is looked at next, is asked for by itself: a fault would read as much beside
+  // it as the device is set to read ahead, megabytes.
+  if (index.size_bytes() > kDictBucketBytes) {
+    const std::span<const std::byte> header = index.bytes().last(kDictBucketBytes);
+    os::will_need(std::span(&header, 1));
+  }
+  return index;
 }
 
 DictIndexPlace place_of(const TensorDict& tree, const DictNote& note, const Column& key) {

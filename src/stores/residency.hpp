@@ -41,6 +41,8 @@ class Residency {
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
   /// Looks at a little more of the data; false if there is no more to look at.
   bool look_closer();
+  /// True if what these rows need is in memory.
+  bool holds(std::span<const std::int64_t> rows) const;
   int num_stages() const noexcept { return num_stages_; }
   /// Asks for what these rows (of all parts, numbered through) need in one of the stages.
   void ask(std::span<const std::int64_t> rows, int stage);

@@ -81,6 +81,15 @@ def test_compacts(path):
     assert tenfold.verify(path).ok
 
 
+def test_compacts_after_lookups(path):
+    with MappedDict(path, "r+") as d:
+        d["k1"] = torch.zeros(3)
+        d.get_many([f"k{i}" for i in range(100)])
+        d.compact()
+        assert d["k1"].sum() == 0
+        assert len(tenfold.Dataset(path)) == 100
+
+
 def test_needs_a_dictionary_that_was_opened_for_writing(path, tmp_path):
     d = MappedDict(path)
     for write in (

@@ -1,0 +1,70 @@
+"""What is read from the device for keys of a dictionary of which nothing is in memory."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import tenfold
+
+KEYS = 200_000
+
+CODE = """
+import random, sys
+import tenfold, torch
+
+path, keys, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def pages_read():
+    lines = open("/proc/self/io").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes")) / 4096
+
+torch.zeros(1)
+words = tenfold.MappedDict(path)
+wanted = random.Random(0).sample(range(keys), 256)
+before = pages_read()
+for begin in range(0, 256, batch):
+    some = wanted[begin : begin + batch]
+    if batch == 1:
+        values = words[f"key {some[0]}"][None]
+    else:
+        values = words.get_many([f"key {number}" for number in some], missing="raise")[0]
+    assert values[:, 0].tolist() == some
+print(pages_read() - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cold") / "large"
+    values = torch.arange(KEYS, dtype=torch.float32)[:, None].expand(-1, 16).contiguous()
+    pairs = ((f"key {i}", values[i]) for i in range(KEYS))
+    tenfold.MappedDict.build(pairs, path)
+    return path
+
+
+def forget(path: Path) -> None:
+    """Nothing of these files is in memory, where the system heeds that."""
+    os.sync()
+    for file in path.rglob("*.memmap"):
+        descriptor = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's count of reads")
+@pytest.mark.parametrize("batch", [1, 16, 256])
+def test_keys_read_their_own_pages_and_nothing_beside_them(large, batch):
+    forget(large)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CODE), str(large), str(KEYS), str(batch)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # Slot, end, text and value, each in a page of its own; where it is looked for, a few more.
+    assert float(done.stdout) <= 256 * 4 + 64
