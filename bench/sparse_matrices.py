@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ BATCH = 256
 # As of cells and genes: wide rows, read from the device.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
+AHEAD = 4  # batches that are asked for before their turn
 
 
 def _matrix(rows: int, cols: int, entries: int) -> scipy.sparse.csr_matrix:
@@ -131,9 +134,24 @@ def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
 
     def in_blocks() -> None:
         m = tenfold.SparseMatrix(path)
-        for batch, coming in zip(batches, [*batches[2:], batches[-1], batches[-1]], strict=True):
+        for coming in batches[1:AHEAD]:
             m.will_need(coming)
+        for i, batch in enumerate(batches):
+            m.will_need(batches[min(i + AHEAD, len(batches) - 1)])
             m.rows(batch, "csr")
+
+    def bare_blocks() -> None:
+        size = BLOCK_ROWS * CELL_ENTRIES * 4
+        descriptors = [os.open(file, os.O_RDONLY) for file in files]
+
+        def read(block: int) -> None:
+            for descriptor in descriptors:
+                os.pread(descriptor, size, block * size)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(read, order.tolist()))
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     return compare(
         "sparse_blocks_cold",
@@ -141,12 +159,16 @@ def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
         "in shuffled blocks of 64 rows, 4 of them a batch",
         {
             "SparseMatrix, csr batches": Contender(in_blocks, drop_caches),
+            "the bare reads of these blocks, 4 threads": Contender(bare_blocks, drop_caches),
             "the bare reads, one file after the other": Contender(
                 lambda: [raw.raw_read_file(str(file).encode(), 2) for file in files],
                 drop_caches,
             ),
         },
-        [Goal("SparseMatrix, csr batches", "the bare reads, one file after the other", 0.8)],
+        [
+            Goal("SparseMatrix, csr batches", "the bare reads of these blocks, 4 threads", 0.8),
+            Goal("SparseMatrix, csr batches", "the bare reads, one file after the other", 0.8),
+        ],
         min(repetitions, 3),
     )
 
