@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/zero_fill.hpp"
 #include "os/mapping.hpp"
 #include "os/paging.hpp"
 #include "os/thread_pool.hpp"
@@ -23,6 +24,8 @@ constexpr std::uint64_t kAlignment = 64;
 /// To wake another thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
+/// Zeros that are gone from the caches before anybody reads them.
+constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
 /// Lines whose entries are asked for before their turn comes.
 constexpr std::size_t kAheadLines = 8;
 constexpr std::size_t kAheadEnds = 32;
@@ -314,7 +317,7 @@ void scatter(const SparseState& state, std::span<const std::int64_t> lines,
   const std::int64_t length = state.line_length();
   const auto count = static_cast<std::int64_t>(lines.size());
   if (as_columns) {
-    std::memset(out, 0, static_cast<std::size_t>(dense.nbytes()));
+    base::zero_past_cache({dense.raw_data(), static_cast<std::size_t>(dense.nbytes())});
     for (std::size_t i = 0; i < lines.size(); ++i) {
       scatter_line<Index>(state, lines[i], extents[i], out + i, count);
     }
@@ -322,9 +325,13 @@ void scatter(const SparseState& state, std::span<const std::int64_t> lines,
   }
   in_parts(lines.size(), dense.nbytes(), kMinDenseBytesAThread,
            [&](std::size_t first, std::size_t last) {
+             const std::size_t row_bytes = static_cast<std::size_t>(length) * sizeof(Element);
+             std::byte* begin = dense.raw_data() + first * row_bytes;
+             const bool is_large = (last - first) * row_bytes >= kMinPastCacheBytes;
+             if (is_large) base::zero_past_cache({begin, (last - first) * row_bytes});
              for (std::size_t i = first; i < last; ++i) {
                Element* row = out + static_cast<std::int64_t>(i) * length;
-               std::memset(row, 0, static_cast<std::size_t>(length) * sizeof(Element));
+               if (!is_large) std::memset(row, 0, row_bytes);
                scatter_line<Index>(state, lines[i], extents[i], row, 1);
              }
            });
