@@ -67,12 +67,20 @@ auto without_gil(const Work& work) {
 }
 
 /// The same for work that takes a Monitor*. An exception that Python raised meanwhile (a signal
-/// handler, the progress callable) wins over the engine's own.
+/// handler, the progress callable) wins over the engine's own, and over the result of work that was
+/// done before it was told to stop.
 template <class Work>
 auto monitored(nb::object progress, const Work& work) {
   PythonMonitor monitor(std::move(progress));
   try {
-    return without_gil([&] { return work(&monitor); });
+    if constexpr (std::is_void_v<decltype(work(nullptr))>) {
+      without_gil([&] { work(&monitor); });
+      monitor.rethrow();
+    } else {
+      auto result = without_gil([&] { return work(&monitor); });
+      monitor.rethrow();
+      return result;
+    }
   } catch (const Error&) {
     monitor.rethrow();
     throw;

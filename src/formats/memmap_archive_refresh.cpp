@@ -45,6 +45,7 @@ void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std:
   Progress progress(options.monitor, total_bytes, "checksums");
   const std::vector<std::uint32_t> crcs =
       stored_crc32s(file, entries, options.num_threads, progress);
+  progress.poll();  // the last moment to stop
   bool changed = false;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     changed |= patch(file, entries[i]->header_offset + kLocalCrcAt, crcs[i]);
