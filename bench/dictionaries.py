@@ -11,7 +11,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 import torch
-from harness import Contender, Goal, Result, compare, drop_caches
+from harness import Contender, Goal, Result, bytes_of, compare, drop_caches
 
 import tenfold
 
@@ -41,10 +41,6 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
         for key, value in zip(keys, values, strict=True):
             txn.put(key.encode(), value.tobytes())
     env.close()
-
-
-def _bytes_of(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
@@ -84,8 +80,8 @@ def dict_build(work: Path, repetitions: int) -> Result:
     )
     data = sum(len(key) for key in keys) + values.nbytes
     result.notes.append(
-        f"On disk: {_bytes_of(work / 'a') / data:.3f} times the bytes of keys and values (goal: "
-        f"1.12), lmdb {_bytes_of(work / 'lmdb') / data:.3f}."
+        f"On disk: {bytes_of(work / 'a') / data:.3f} times the bytes of keys and values (goal: "
+        f"1.12), lmdb {bytes_of(work / 'lmdb') / data:.3f}."
     )
     return result
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from harness import Goal, Result, Timing, drop_caches, load_raw
+from harness import Goal, Result, Timing, bytes_of, drop_caches, load_raw
 from larger_than_memory import MemoryLimit
 
 import tenfold
@@ -67,10 +67,6 @@ def _make(path: Path, count: int) -> None:
     tenfold.MappedDict.build(pairs, path, progress=False)
 
 
-def _bytes_of(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
 def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     try:
         group = MemoryLimit(MEMORY_BYTES)
@@ -111,7 +107,7 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     result = Result(
         "dict_larger_than_memory",
         f"{KEYS_READ:,} random keys, {BATCH} at a time, of {KEYS:,} strings to "
-        f"float32[{DIMENSIONS}] ({_bytes_of(path) / 1e9:.1f} GB), with "
+        f"float32[{DIMENSIONS}] ({bytes_of(path) / 1e9:.1f} GB), with "
         f"{MEMORY_BYTES >> 20} MiB of memory for the process and what it reads; and the first "
         f"{FIRST_KEYS:,} of all",
         timings,

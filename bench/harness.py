@@ -262,6 +262,11 @@ def cold() -> None:
         torch.frombuffer(memory, dtype=torch.uint8).fill_(1)
 
 
+def bytes_of(folder: Path) -> int:
+    """Of all files below it."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 def save_json(results: list[Result], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([r.to_json() for r in results], indent=1) + "\n")
