@@ -191,8 +191,8 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
 
     Returns:
         TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped when
-        they are asked for. Dicts, lists and tuples appear as nodes too; ``to_dict()`` gives them
-        back.
+        they are asked for. Dicts, lists and tuples appear as nodes too, and so do sparse tensors,
+        which `SparseMatrix` takes; ``to_dict()`` gives them back.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -204,7 +204,7 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     from tenfold.tensordict._opened import Opened
     from tenfold.tensordict._tensordict import TensorDict
 
-    opened = Opened(os.fsdecode(path), mode, format or "")
+    opened = Opened(os.fsdecode(path), mode, format or "", keeps_parts=True)
     made: TensorDict = TensorDict._from_native(_core.open(path, mode, format or ""), opened)
     return made
 

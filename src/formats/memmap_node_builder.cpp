@@ -302,6 +302,12 @@ void apply_container(const NodePlace& place, Node& node) {
   for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
   apply_node_note(notes, place.note_path, keys, node.info);
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
+  if (node.info.kind == NodeKind::sparse) {
+    // Under a batch size they lie where unbatched tensors do; a sparse tensor has no batch size.
+    for (Node::Entry& entry : node.entries) {
+      if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
+    }
+  }
   // The device is a TensorDict's own; a container has none.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }

@@ -164,8 +164,10 @@ class Planner {
     plan_.files.push_back(std::move(file));
   }
 
-  void add_node(const TensorDict& node, std::size_t folder, const std::string& path);
-  void add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path);
+  void add_node(const TensorDict& node, std::size_t folder, const std::string& path,
+                bool under_batch = false);
+  void add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
+                      bool parts_apart = false);
   void add_tensorclass(const TensorDict& node, std::size_t folder, const std::string& path);
   void add_lazy_stack(const TensorDict& node, std::size_t folder, const std::string& path);
   void add_value(const NonTensor& value, std::size_t folder, const std::string& path);
@@ -173,7 +175,8 @@ class Planner {
                 const std::string& path);
 
   std::string name_of(const std::string& key, bool is_leaf, const std::string& path) const;
-  std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched);
+  std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched,
+                                bool parts_apart);
   void name_entries(std::vector<Entry>& entries, const std::string& path);
   void note_names(const std::vector<Entry>& entries, const std::string& path);
   void add_entries(const NodeInfo& info, const std::vector<Entry>& entries, std::size_t folder,
@@ -189,7 +192,10 @@ class Planner {
   std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> number of its file
 };
 
-void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path) {
+/// `under_batch`: the node that holds it has batch dimensions, which tensordict gives its nodes,
+/// too.
+void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
+                       bool under_batch) {
   const std::size_t depth = depth_;
   const NodeKind kind = node.kind();
   const bool native =
@@ -202,7 +208,8 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   } else if (kind == NodeKind::lazy_stack) {
     add_lazy_stack(node, folder, path);
   } else {
-    add_tensordict(node, folder, path);
+    // The parts of a sparse tensor have lengths of their own, which tensordict would refuse there.
+    add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }
   depth_ = depth;
 }
@@ -288,14 +295,16 @@ std::string Planner::name_of(const std::string& key, bool is_leaf, const std::st
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
-                                                bool unbatched) {
+                                                bool unbatched, bool parts_apart) {
   const bool is_class = node.kind() == NodeKind::tensorclass;
   std::vector<Entry> entries;
   entries.reserve(node.size());
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    const bool is_unbatched = leaf != nullptr && leaf->is_unbatched();
+    const bool is_marked = leaf != nullptr && leaf->is_unbatched();
+    const bool is_unbatched = leaf != nullptr && (is_marked || parts_apart);
     if (is_unbatched != unbatched) return;
+    if (is_unbatched && !is_marked) notes_.unbatched.push_back(note_path_child(path, key));
     const auto* value = std::get_if<NonTensor>(&item);
     // A field without a value is the absence of the field.
     if (is_class && value != nullptr && !value->is_stack && value->value.is_null()) return;
@@ -395,7 +404,7 @@ void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entrie
         types.emplace_back(value->is_stack ? "NonTensorStack" : "NonTensorData");
       } else {
         const auto& node = std::get<TensorDict>(entry.item);
-        add_node(node, below, child);
+        add_node(node, below, child, !info.batch_size.empty());
         std::string class_name = node.kind() == NodeKind::tensorclass  ? node.info().class_name
                                  : node.kind() == NodeKind::lazy_stack ? common_class(node)
                                                                        : "TensorDict";
@@ -410,7 +419,8 @@ void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entrie
   add_text(folder, std::string(kMetaName), tensordict_meta(info, members));
 }
 
-void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path) {
+void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
+                             bool parts_apart) {
   const DimNames& names = node.info().names;
   const bool named =
       std::any_of(names.begin(), names.end(), [](const auto& n) { return n.has_value(); });
@@ -420,11 +430,11 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
                     ": expected another key in a node with dimension names, whose place in "
                     "tensordict's metadata it takes; rename it");
   }
-  std::vector<Entry> entries = entries_of(node, path, false);
+  std::vector<Entry> entries = entries_of(node, path, false, parts_apart);
   name_entries(entries, path);
   note_names(entries, path);
   add_entries(node.info(), entries, folder, path);
-  std::vector<Entry> unbatched = entries_of(node, path, true);
+  std::vector<Entry> unbatched = entries_of(node, path, true, parts_apart);
   if (unbatched.empty()) return;
   const std::size_t depth = depth_;
   const std::size_t values = add_folder(folder, std::string(kValuesName), path);

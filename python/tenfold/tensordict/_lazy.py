@@ -454,8 +454,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         if disk is not None and opened is not None and not opened.changed:
             from tenfold.tensordict._opened import reopen
 
-            place = (opened.path, opened.mode, opened.format, opened.identity)
-            return reopen, (*place, disk.keys_above)
+            return reopen, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict import _consolidating
 

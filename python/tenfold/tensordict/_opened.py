@@ -21,18 +21,24 @@ class Opened:
         format: As it was asked for; empty: by content.
         identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
         tied: The tensors made so far, so that tied ones stay tied.
+        keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
         changed: True once an entry was set or deleted; the file then no longer says it all.
     """
 
-    __slots__ = ("changed", "format", "identity", "mode", "path", "tied")
+    __slots__ = ("changed", "format", "identity", "keeps_parts", "mode", "path", "tied")
 
-    def __init__(self, path: str, mode: str, format: str) -> None:
+    def __init__(self, path: str, mode: str, format: str, keeps_parts: bool = False) -> None:
         self.path = os.path.abspath(path)
         self.mode = mode
         self.format = format
         self.identity = identity_of(self.path)
         self.tied = _core.Tied()
+        self.keeps_parts = keeps_parts
         self.changed = False
+
+    def place(self) -> tuple[str, str, str, bool, tuple[int, int] | None]:
+        """What `reopen` takes, but for the keys."""
+        return self.path, self.mode, self.format, self.keeps_parts, self.identity
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
@@ -47,13 +53,18 @@ def identity_of(path: str) -> tuple[int, int] | None:
 
 
 def reopen(
-    path: str, mode: str, format: str, identity: tuple[int, int] | None, keys: tuple[str, ...]
+    path: str,
+    mode: str,
+    format: str,
+    keeps_parts: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
 ) -> Any:
     """Opens what was pickled, unless something else is there now."""
     from tenfold.tensordict._entry import node_of
     from tenfold.tensordict._tensordict import TensorDict
 
-    opened = Opened(path, mode, format)
+    opened = Opened(path, mode, format, keeps_parts)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
     node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)

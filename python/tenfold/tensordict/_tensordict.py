@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from tenfold.tensordict._primitives import Key
 
 
-def _is_jagged(node: Any) -> bool:
-    if type(node) is not TensorDict:
+def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
+    """True for the parts of a sparse or jagged tensor, which are handed out as the tensor.
+
+    `open` leaves sparse ones as they are: their indices would all have to be read.
+    """
+    if type(node) is not TensorDict or node._kind.name != "sparse":
         return False
-    kind = node._kind
-    return bool(kind.name == "sparse" and kind.more[0] == "jagged")
+    return opened is None or not opened.keeps_parts or node._kind.more[0] == "jagged"
 
 
 class TensorDict(TensorDictBase):
@@ -202,10 +205,10 @@ class TensorDict(TensorDictBase):
         """The entry for what the engine gave."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
-            return self._jagged(value, child) if _is_jagged(child) else child
+            return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
         return read_entry(value, mark, self._batch_size, self.device)
 
-    def _jagged(self, native: Any, child: TensorDict) -> Any:
+    def _tensor_of(self, native: Any, child: TensorDict) -> Any:
         """The tensor of these parts, which the engine checks; the node without torch."""
         disk = self._disk
         assert disk is not None
@@ -446,13 +449,7 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return reopen, (
-                opened.path,
-                opened.mode,
-                opened.format,
-                opened.identity,
-                disk.keys_above,
-            )
+            return reopen, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict import _consolidating
 

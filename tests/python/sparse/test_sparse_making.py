@@ -83,6 +83,15 @@ def test_a_node_of_a_tree_is_a_matrix_too(tmp_path):
     same(SparseMatrix(tenfold.open(tmp_path / "t")["graph"]), x)
 
 
+def test_an_opened_tree_reads_no_index_where_a_loaded_one_gives_the_tensor(tmp_path):
+    graph = SparseMatrix.from_scipy(example()).to_torch()
+    tenfold.save(tenfold.TensorDict({"n": {"graph": graph}}), tmp_path / "t")
+    opened = pickle.loads(pickle.dumps(tenfold.open(tmp_path / "t")))
+    same(SparseMatrix(opened["n", "graph"]), example())
+    loaded = tenfold.load(tmp_path / "t")["n", "graph"]
+    assert torch.equal(loaded.to_dense(), graph.to_dense())
+
+
 def test_a_matrix_is_a_leaf_of_any_tree(tmp_path):
     x = example("csc")
     SparseMatrix.from_scipy(x).save(tmp_path / "m")

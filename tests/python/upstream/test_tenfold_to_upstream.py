@@ -1,6 +1,7 @@
 """tenfold writes a folder, tensordict reads it; and there and back again."""
 
 import pathlib
+import pickle
 
 import pytest
 import tensordict
@@ -255,10 +256,37 @@ def test_a_jagged_tensor_is_a_node_of_its_parts(tmp_path):
     ):
         assert loaded["rows"].layout is torch.jagged
         assert [row.tolist() for row in loaded["rows"].unbind()] == [[1, 1], [1, 1, 1]]
-    # tensordict gives every nested node the batch size of its parent, which parts do not have.
     tenfold.save(TensorDict({"rows": jagged}, []), tmp_path / "unbatched")
     parts = TensorDict.load_memmap(tmp_path / "unbatched")["rows"]
     assert parts["offsets"].tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc", "jagged"])
+@pytest.mark.parametrize("name", ["t", "t.tdz"])
+def test_parts_under_a_batch_size_lie_beside_what_tensordict_reads(layout, name, tmp_path):
+    """tensordict gives every node the batch size of its parent, which parts do not have."""
+    if layout == "jagged":
+        made = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    elif layout == "sparse_coo":
+        made = torch.eye(2).to_sparse_coo()
+    elif layout == "sparse_csr":
+        made = torch.eye(2).to_sparse_csr()
+    else:
+        made = torch.eye(2).to_sparse_bsc((1, 2))
+    td = tenfold.TensorDict({"x": trees.numbers(2), "n": {"a": made}}, batch_size=[2])
+    tenfold.save(td, tmp_path / name)
+    assert tenfold.verify(tmp_path / name).ok
+    theirs = TensorDict.load(tmp_path / name)
+    assert torch.equal(theirs["x"], td["x"])
+    assert list(theirs["n", "a"].keys()) == []
+    tenfold.convert(tmp_path / name, tmp_path / "again")
+    by_memmap = tenfold.TensorDict.load_memmap(tmp_path / "again")
+    for loaded in (tenfold.load(tmp_path / name), by_memmap, pickle.loads(pickle.dumps(by_memmap))):
+        assert loaded["n", "a"].layout is getattr(torch, layout)
+        assert tenfold.diff(loaded, td).same
+    if name == "t":
+        part = TensorDict.load_memmap(tmp_path / "t" / "n" / "a" / "%values")["values"]
+        assert torch.equal(part, made.values() if layout != "sparse_coo" else torch.ones(2))
 
 
 def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
