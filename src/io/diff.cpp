@@ -35,11 +35,24 @@ struct Place {
   std::string what;
   std::size_t begin = 0;
   std::size_t end = 0;
+  bool is_unread = false;
 };
+
+/// What a pickle keeps beside itself: of a storage no tensor was made of, the tree has the name and
+/// not the bytes.
+bool is_unread(const NodeInfo& info) {
+  return info.kind == NodeKind::opaque && info.class_name == "persistent id";
+}
 
 std::string text_of(const NodeInfo& info) {
   std::string text(name(info.kind));
-  if (info.kind == NodeKind::tensorclass) text = "tensorclass " + info.class_name;
+  if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
+    text += " " + info.class_name;
+  }
+  if (is_unread(info)) text += ", whose bytes are not compared";
+  if (info.kind == NodeKind::sparse) {
+    text += " " + info.layout + " " + base::list_text(info.dense_shape);
+  }
   if (info.int_keys) text += " of int keys";
   if (info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass) {
     text += " " + base::list_text(info.batch_size);
@@ -87,7 +100,7 @@ class Side {
     }
     const NodeInfo& info = node.info();
     const std::size_t place = places.size();
-    places.push_back({path_, text_of(info), entries.size(), 0});
+    places.push_back({path_, text_of(info), entries.size(), 0, is_unread(info)});
     bool is_json =
         !path_.empty() && (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
                            info.kind == NodeKind::list || info.kind == NodeKind::tuple);
@@ -180,7 +193,7 @@ class NodeComparison {
       const auto found = of_b.find(place.path);
       if (found == of_b.end()) {
         alone(a, place, true);
-      } else if (found->second->what != place.what) {
+      } else if (found->second->what != place.what || place.is_unread) {
         add(place.path, place.what, found->second->what);
       }
     }

@@ -98,3 +98,38 @@ def test_errors_are_those_of_open(tmp_path):
         tenfold.diff(tmp_path / "nothing", TREE)
     with pytest.raises(ValueError, match="rtol: expected a number from 0, found -1"):
         tenfold.diff(TREE, TREE, rtol=-1)
+
+
+def saved_by_torch(path, value):
+    torch.save({"a": value}, path)
+    return path
+
+
+def test_sparse_tensors_of_other_lengths_differ(tmp_path):
+    parts = ([[0, 1], [0, 1]], [1.0, 1.0])
+    one = {"a": torch.sparse_coo_tensor(*parts, (2, 2))}
+    other = {"a": torch.sparse_coo_tensor(*parts, (2, 3))}
+    assert tenfold.diff(one, one).same
+    (change,) = tenfold.diff(one, other).changed
+    assert change[:2] == ("a", "node")
+    assert "[2, 3]" in change.b
+
+
+def test_opaque_objects_of_other_classes_differ(tmp_path):
+    one = saved_by_torch(tmp_path / "a.pt", torch.nn.ReLU)
+    other = saved_by_torch(tmp_path / "b.pt", torch.nn.GELU)
+    assert tenfold.diff(one, one).same
+    (change,) = tenfold.diff(one, other).changed
+    assert "ReLU" in change.a
+    assert "GELU" in change.b
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bytes_that_are_not_read_are_never_called_the_same(tmp_path):
+    def quantized(tensor):
+        return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+    one = saved_by_torch(tmp_path / "a.pt", quantized(torch.ones(3)))
+    other = saved_by_torch(tmp_path / "b.pt", quantized(torch.zeros(3)))
+    (change,) = tenfold.diff(one, other).changed
+    assert "whose bytes are not compared" in change.a
