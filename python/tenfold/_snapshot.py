@@ -63,6 +63,8 @@ class Snapshot:
 
     Args:
         path: The folder.
+        pg: The process group whose rank this process restores as; None: the default one.
+        storage_options: Accepted as None or ``{}``: folders have none.
 
     Example:
         >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model, "optim": optimizer})
@@ -73,8 +75,15 @@ class Snapshot:
 
     __module__ = "tenfold"
 
-    def __init__(self, path: PathLike) -> None:
+    def __init__(
+        self,
+        path: PathLike,
+        pg: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        _refuse_options(storage_options)
         self.path = _local(path)
+        self.pg = pg
         self._document: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
@@ -85,8 +94,10 @@ class Snapshot:
         cls,
         path: PathLike,
         app_state: dict[str, Stateful],
-        *,
+        pg: Any = None,
         replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
         durable: bool = True,
         progress: Progress = None,
     ) -> Snapshot:
@@ -98,8 +109,11 @@ class Snapshot:
         Args:
             path: The folder. A snapshot that is there is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
+            pg: A process group of one process; None: the default one. Of several processes one
+                takes the snapshot: with the group that ``torch.distributed.new_group([0])`` made.
             replicated: Globs over paths (``"model/**"``): entries that torchsnapshot may give to
                 any rank.
+            storage_options: Accepted as None or ``{}``: folders have none.
             durable: Return only when the data is on the device.
             progress: As for `save`.
 
@@ -113,18 +127,21 @@ class Snapshot:
                 been written.
             OSError: If the system failed. What was there is untouched.
         """
+        _refuse_options(storage_options)
         where = _local(path)
         globs = _globs(replicated)
-        _write(_core.tree(_states(app_state), where), where, globs, durable, progress)
-        return cls(where)
+        _write(_core.tree(_states(app_state, pg), where), where, globs, durable, progress)
+        return cls(where, pg)
 
     @classmethod
     def async_take(
         cls,
         path: PathLike,
         app_state: dict[str, Stateful],
-        *,
+        pg: Any = None,
         replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
         durable: bool = True,
     ) -> PendingSnapshot:
         """As `take`, but copies the tensors and writes in the background.
@@ -135,9 +152,10 @@ class Snapshot:
         Returns:
             PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
         """
+        _refuse_options(storage_options)
         where = _local(path)
         globs = _globs(replicated)
-        shared = _core.tree(_states(app_state), where)
+        shared = _core.tree(_states(app_state, pg), where)
         copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
         tree = _core.tree(copies, where)
         return PendingSnapshot(where, lambda: _write(tree, where, globs, durable, False))
@@ -241,7 +259,7 @@ class Snapshot:
         """The rank that this process is, and the engine's node of what it sees."""
         world_size = self._metadata()["world_size"]
         if rank is None:
-            rank = _this_rank()
+            rank = _this_rank(self.pg)
         node = _core.open(self.path, "r", "snapshot")
         if world_size == 1 and rank == 0:
             return rank, node
@@ -351,13 +369,13 @@ def _check(app_state: Any) -> None:
         raise RuntimeError(f"Multiple RNGState objects in app state: {random}")
 
 
-def _states(app_state: dict[str, Stateful]) -> dict[str, Any]:
+def _states(app_state: dict[str, Stateful], pg: Any) -> dict[str, Any]:
     """The state of everything, torch's random numbers as they were before it was asked for."""
     _check(app_state)
-    if _world_size() > 1:
+    if _world_size(pg) > 1:
         raise UnsupportedError(
             "snapshot: expected one process to write it, found a process group of "
-            f"{_world_size()}; let one rank take it"
+            f"{_world_size(pg)}; let one rank take it, with pg=torch.distributed.new_group([0])"
         )
     random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
     first = {key: value.state_dict() for key, value in random.items()}
@@ -412,14 +430,22 @@ def _distributed() -> Any:
     return module
 
 
-def _world_size() -> int:
+def _world_size(pg: Any) -> int:
     module = _distributed()
-    return 1 if module is None else module.get_world_size()
+    return 1 if module is None else module.get_world_size(pg)
 
 
-def _this_rank() -> int:
+def _this_rank(pg: Any) -> int:
     module = _distributed()
-    return 0 if module is None else module.get_rank()
+    return 0 if module is None else module.get_rank(pg)
+
+
+def _refuse_options(storage_options: dict[str, Any] | None) -> None:
+    if storage_options:
+        raise UnsupportedError(
+            "snapshot: storage_options: expected none, as a folder has none, found "
+            f"{sorted(storage_options)}"
+        )
 
 
 def _key_of(node: Any, piece: str) -> str:

@@ -91,6 +91,8 @@ class StateReader:
         kind, int_keys, *_ = node.info()
         if kind in ("tensordict", "tensorclass", "lazy_stack"):
             return _tensordict(node)
+        if kind == "sparse":
+            return _sparse(node)
         made: list[tuple[Any, Any]] = []
         for position, key in enumerate(node.keys()):
             own: Any = position if kind in ("list", "tuple") else int(key) if int_keys else key
@@ -196,6 +198,12 @@ def _tensordict(node: Any) -> Any:
     made: Any = TensorDict._from_native(node, None)
     made._replace_arrays(lambda tensor: tensor.clone())
     return made
+
+
+def _sparse(node: Any) -> Any:
+    """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
+    made: Any = node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+    return made if isinstance(made, dict) else made.clone()
 
 
 def _child(target: Any, key: Any) -> Any:

@@ -244,7 +244,7 @@ void write_folder(const TensorDict& tree, const Path& path, const SnapshotOption
 }  // namespace snapshot
 
 const Format kSnapshot = {
-    "snapshot",      {}, snapshot::probe, snapshot::open, snapshot::check, snapshot::write,
-    snapshot::verify};
+    "snapshot",       {},  snapshot::probe, snapshot::open, snapshot::check, snapshot::write,
+    snapshot::verify, true};
 
 }  // namespace tenfold

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/base64.hpp"
 #include "base/text.hpp"
 #include "core/assembled_source.hpp"
 #include "core/node.hpp"
@@ -103,9 +104,10 @@ class Builder {
         fail(ErrorCode::corrupt,
              "float: expected eight bytes in base64, found " + base::quote(entry.value));
       case EntryType::bytes:
-        fail(ErrorCode::unsupported,
-             "it cannot be read: expected a tensor, a JSON value or a "
-             "container, found bytes; store a tensor of uint8");
+        if (auto bytes = base::from_base64(entry.value)) {
+          return Value(Value::Special{Value::Special::Type::bytes, *std::move(bytes), {}});
+        }
+        fail(ErrorCode::corrupt, "bytes: expected base64, found " + base::quote(entry.value));
       case EntryType::unknown:
         break;
     }

@@ -1,17 +1,14 @@
 #include <array>
-#include <bit>
+#include <cstring>
 
 #include <tenfold/error.hpp>
 
+#include "base/base64.hpp"
 #include "codecs/utf8.hpp"
-
 #include "formats/snapshot_manifest.hpp"
 
 namespace tenfold::snapshot {
 namespace {
-
-constexpr std::string_view kBase64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// JSON as Python's json.dumps writes it, in the part that a YAML parser reads as the same: what
 /// lies beyond 16 bits stands as it is, since YAML knows no surrogate pairs, and DEL is escaped.
@@ -220,34 +217,17 @@ std::string write_manifest(const Manifest& manifest) {
 }
 
 std::string base64_of(double number) {
-  auto bits = std::bit_cast<std::uint64_t>(number);
-  std::array<std::uint32_t, 9> bytes{};  // the ninth pads
-  for (std::size_t i = 0; i < 8; ++i)
-    bytes[i] = static_cast<std::uint32_t>(bits >> (8 * i)) & 0xFFU;
-  std::string text;
-  for (std::size_t i = 0; i < 9; i += 3) {
-    const std::uint32_t word = bytes[i] << 16U | bytes[i + 1] << 8U | bytes[i + 2];
-    for (const std::uint32_t shift : {18U, 12U, 6U, 0U}) text += kBase64[(word >> shift) & 0x3FU];
-  }
-  text.back() = '=';
-  return text;
+  std::array<char, sizeof(double)> bytes{};
+  std::memcpy(bytes.data(), &number, bytes.size());
+  return base::base64({bytes.data(), bytes.size()});
 }
 
 std::optional<double> number_of_base64(std::string_view text) {
-  if (text.size() != 12 || text.back() != '=') return std::nullopt;
-  std::uint64_t bits = 0;
-  std::uint32_t word = 0;
-  for (std::size_t i = 0; i < 12; ++i) {
-    const std::size_t digit = i == 11 ? 0 : kBase64.find(text[i]);
-    if (digit == std::string_view::npos) return std::nullopt;
-    word = (word << 6U | static_cast<std::uint32_t>(digit)) & 0xFFFFFFU;
-    if (i % 4 != 3) continue;
-    for (std::size_t j = 0; j < 3 && i / 4 * 3 + j < 8; ++j) {
-      const std::uint64_t byte = (word >> (16 - 8 * j)) & 0xFFU;
-      bits |= byte << (8 * (i / 4 * 3 + j));
-    }
-  }
-  return std::bit_cast<double>(bits);
+  const std::optional<std::string> bytes = base::from_base64(text);
+  if (!bytes || bytes->size() != sizeof(double)) return std::nullopt;
+  double number = 0;
+  std::memcpy(&number, bytes->data(), sizeof(double));
+  return number;
 }
 
 }  // namespace tenfold::snapshot

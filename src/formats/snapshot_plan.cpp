@@ -9,11 +9,13 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/base64.hpp"
 #include "base/checked.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
 #include "core/leaf_bytes.hpp"
 #include "core/node.hpp"
+#include "core/sparse.hpp"
 #include "formats/object_file.hpp"
 #include "formats/tree_notes.hpp"
 
@@ -28,6 +30,8 @@ constexpr std::array kRawDTypes = {DType::float64, DType::float32, DType::float1
 constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 
 constexpr std::uint64_t kAlignment = 64;
+/// Longer bytes have a file of their own: every reader parses the whole manifest.
+constexpr std::size_t kMaxInlineBytes = 65536;
 /// Of one name in a folder, and room for the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
 
@@ -49,6 +53,12 @@ class Planner {
       refuse("a tuple has no names for its parts: expected a dict, a list or a TensorDict");
     }
     if (!is_plain) plan_.manifest.add("0", container(tree));
+    tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf == nullptr) return;
+      const SharedBytes shared = shared_bytes(*leaf);
+      if (shared != SharedBytes{}) ++num_uses_[shared];
+    });
     for_children(tree, [&](const std::string& key, const TensorDict::Item& item) {
       add(escape(key), item);
     });
@@ -125,6 +135,11 @@ class Planner {
 
   void node(const std::string& path, const TensorDict& tree) {
     if (tree.kind() == NodeKind::tuple) return object(path, tree, "builtins.tuple");
+    if (tree.kind() == NodeKind::sparse && tree.info().layout == kJagged) {
+      refuse(
+          "a jagged nested tensor cannot be stored: expected a dense or sparse one; "
+          "format=\"memmap\" can");
+    }
     // The pickle of an opaque one is refused.
     const bool is_tensor = tree.kind() == NodeKind::sparse || tree.kind() == NodeKind::opaque;
     if (is_tensor) return object(path, tree, "torch.Tensor");
@@ -171,6 +186,9 @@ class Planner {
     object(path, NonTensor{value}, "builtins.tuple");
   }
   void write(const std::string& path, const Value& value, const Value::Special& held) {
+    if (held.type == Value::Special::Type::bytes && held.text.size() <= kMaxInlineBytes) {
+      return primitive(path, EntryType::bytes, base::base64(held.text));
+    }
     const std::string type(name(held.type));
     const bool is_dotted = type.find('.') != std::string::npos;
     const bool is_counter = held.type == Value::Special::Type::counter;
@@ -232,7 +250,7 @@ class Planner {
     if (known != places_.end()) {
       entry.tensor.location = known->second.location;
       entry.tensor.byte_range = known->second.byte_range;
-    } else if (size_bytes < options_.slab_bytes) {
+    } else if (size_bytes < options_.slab_bytes && num_uses_[shared] < 2) {
       into_slab(leaf, entry.tensor);
     } else {
       into_file(path, leaf, 0, entry.tensor);
@@ -397,6 +415,9 @@ class Planner {
   std::size_t slab_ = kNone;  ///< the file that the next small tensor goes into
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
+  /// Tied tensors have a file of their own: of entries over one range of a file torchsnapshot's
+  /// restore fills the last one only.
+  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
   std::unordered_map<SharedBytes, Entry, SharedBytesHash> chunks_;
   std::map<std::pair<bool, std::string>, std::string> objects_;  ///< location of a pickle

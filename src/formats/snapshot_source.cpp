@@ -63,6 +63,17 @@ Buffer Files::map(File& file) {
   return file.mapping;
 }
 
+Buffer Files::copy(File& file, std::uint64_t offset, std::size_t size_bytes) {
+  const std::lock_guard lock(file.mutex);
+  Buffer& copy = file.copies[{offset, size_bytes}];
+  if (copy.size_bytes() == 0) {
+    Buffer filled = Buffer::allocate(size_bytes);
+    open_locked(file)->read_at(offset, filled.bytes());
+    copy = std::move(filled);
+  }
+  return copy;
+}
+
 Leaf RawSource::leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                      const std::string& location, std::optional<std::uint64_t> offset) {
   self->ranges_.push_back({&self->files_->at(location), offset.value_or(0), !offset});
@@ -103,14 +114,7 @@ Buffer RawSource::map(const Leaf& leaf) {
     // The file may have shrunk since; slice() says so.
     return files_->map(*range.file).slice(static_cast<std::size_t>(range.offset), size);
   }
-  const std::lock_guard lock(copies_mutex_);
-  Buffer& copy = copies_[leaf.position()];
-  if (copy.size_bytes() == 0) {
-    Buffer filled = Buffer::allocate(size);
-    file->read_at(range.offset, filled.bytes());
-    copy = std::move(filled);
-  }
-  return copy;
+  return files_->copy(*range.file, range.offset, size);
 }
 
 void RawSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {

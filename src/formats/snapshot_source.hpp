@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/leaf_source.hpp"
@@ -26,6 +27,7 @@ class Files {
     std::mutex mutex;  ///< guards what follows
     std::shared_ptr<const os::File> opened;
     Buffer mapping;
+    std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
   /// The file at a plain location; it stays in place as long as this object.
   File& at(const std::string& location);
@@ -34,6 +36,8 @@ class Files {
   std::shared_ptr<const os::File> open(File& file);
   /// All of it, mapped once.
   Buffer map(File& file);
+  /// Bytes of it in memory, the same for all who ask: they may be tied.
+  Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }
 
@@ -79,8 +83,6 @@ class RawSource final : public LeafSource {
 
   std::shared_ptr<Files> files_;
   std::vector<Range> ranges_;
-  std::mutex copies_mutex_;
-  std::map<std::uint64_t, Buffer> copies_;  ///< by position
 };
 
 }  // namespace tenfold::snapshot

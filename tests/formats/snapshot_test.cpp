@@ -100,8 +100,24 @@ TEST(Snapshot, StoresTiedTensorsOnceAndTiesThemAgain) {
   const TensorDict tree = saved_and_opened(sample_checkpoint(), folder / "s");
   EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
             tree.at("model", "head.weight").raw_data());
-  // 12, 4 and 12 floats, each from a multiple of 64.
-  EXPECT_EQ(fs::file_size(folder / "s" / "batched" / "0"), 128U + 48U);
+  // The tied ones, of 12 floats, in a file; 4 and 12 floats, each from a multiple of 64.
+  EXPECT_EQ(fs::file_size(folder / "s" / "0" / "model" / "embed.weight"), 48U);
+  EXPECT_EQ(fs::file_size(folder / "s" / "batched" / "0"), 64U + 48U);
+}
+
+TEST(Snapshot, KeepsShortBytesInItsMetadataAndLongOnesInAFile) {
+  const TemporaryFolder folder;
+  TensorDict root = node_of(NodeKind::dict);
+  using Special = Value::Special;
+  const Value brief(Special{Special::Type::bytes, std::string("\0\xff\n", 3), {}});
+  const Value large(Special{Special::Type::bytes, std::string(70'000, 'x'), {}});
+  root.set("brief", NonTensor{brief});
+  root.set("large", NonTensor{large});
+  const TensorDict tree = saved_and_opened(root, folder / "s");
+  EXPECT_EQ(tree.value("brief"), brief);
+  EXPECT_EQ(tree.value("large"), large);
+  EXPECT_THAT(files_below(folder / "s"),
+              ElementsAre("%checksums", ".snapshot_metadata", "0/large"));
 }
 
 TEST(Snapshot, KeepsTiesOfTensorsInChunks) {

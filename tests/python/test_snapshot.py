@@ -124,7 +124,7 @@ def test_async_take_keeps_what_was_there_when_it_returned(tmp_path):
     assert torch.equal(snapshot.read_object("0/state/a"), torch.arange(1000.0))
     assert torch.equal(snapshot.read_object("0/state/c/0"), torch.ones(3))
     manifest = snapshot.get_manifest()
-    assert manifest["0/state/a"].byte_range == manifest["0/state/b"].byte_range
+    assert manifest["0/state/a"].location == manifest["0/state/b"].location
 
 
 def test_async_take_raises_what_went_wrong_when_asked(tmp_path):
@@ -188,6 +188,50 @@ def test_replicated_entries_are_marked(tmp_path):
     snapshot = Snapshot.take(tmp_path / "s", state, replicated=["state/a"])
     assert snapshot.get_manifest()["0/state/a"].replicated
     assert not snapshot.get_manifest()["0/state/b"].replicated
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc"])
+def test_sparse_tensors_come_back_as_sparse_tensors(tmp_path, layout):
+    dense = torch.eye(4)
+    sparse = {
+        "sparse_coo": dense.to_sparse_coo,
+        "sparse_csr": dense.to_sparse_csr,
+        "sparse_bsc": lambda: dense.to_sparse_bsc((2, 2)),
+    }[layout]()
+    snapshot = taken(tmp_path, v=sparse)
+    state = StateDict(v=None)
+    snapshot.restore({"state": state})
+    tenfold.save({"v": sparse}, tmp_path / "saved", format="snapshot")
+    read = snapshot.read_object("0/state/v")
+    for found in (state["v"], read, tenfold.load(tmp_path / "saved")["v"]):
+        assert found.layout is sparse.layout
+        assert torch.equal(found.to_dense(), dense)
+    state["v"].values() if layout != "sparse_coo" else state["v"]._values().fill_(7)
+    assert torch.equal(snapshot.read_object("0/state/v").to_dense(), dense)
+
+
+def test_a_module_with_a_sparse_buffer_is_restored(tmp_path):
+    def module():
+        made = torch.nn.Linear(2, 2)
+        made.register_buffer("graph", torch.zeros(3, 3).to_sparse_coo())
+        return made
+
+    first, second = module(), module()
+    first.graph = torch.eye(3).to_sparse_coo()
+    second.graph = torch.eye(3).to_sparse_coo() * 2
+    Snapshot.take(tmp_path / "s", {"m": first}).restore({"m": second})
+    assert torch.equal(second.graph.to_dense(), torch.eye(3))
+
+
+def test_takes_the_arguments_of_torchsnapshot(tmp_path):
+    state = {"state": StateDict(a=torch.ones(3))}
+    Snapshot.take(str(tmp_path / "s"), state, None, ["state/a"], None)
+    snapshot = Snapshot(str(tmp_path / "s"), None, {})
+    assert snapshot.get_manifest()["0/state/a"].replicated
+    snapshot.restore(state)
+    Snapshot.async_take(str(tmp_path / "s"), state, pg=None, storage_options=None).wait()
+    with pytest.raises(tenfold.UnsupportedError, match=r"storage_options.*'endpoint'"):
+        Snapshot.take(tmp_path / "t", state, storage_options={"endpoint": 1})
 
 
 def test_reads_what_torchsnapshot_wrote():

@@ -61,6 +61,7 @@ def values():
         "numbers": {0: 1.5, -7: torch.ones(1)},
         "ordered": OrderedDict(b=1, a=True),
         "large": 2**80,
+        "bytes": b"\x00\xff",
         "\U0001f600": "\U0001f600 \x7f\x85\u2028",
         "we/ird%k": [],
     }
@@ -89,6 +90,19 @@ def test_torchsnapshot_restores_what_we_took(torchsnapshot, tmp_path):
     assert list(found) == ["strided"] + [key for key in values() if key != "strided"]
     for key, value in values().items():
         assert same(found[key], value)
+
+
+def test_torchsnapshot_restores_each_of_tied_tensors(torchsnapshot, tmp_path):
+    """Its batched reads fill the last one only of several entries over one range of a file."""
+    tied = torch.arange(6.0).reshape(2, 3)
+    state = tenfold.StateDict(a=tied, b=tied, c=tied.view(-1), d=torch.ones(2))
+    tenfold.Snapshot.take(tmp_path / "s", {"state": state})
+    found = torchsnapshot.StateDict(**{key: torch.zeros_like(state[key]) for key in state})
+    torchsnapshot.Snapshot(str(tmp_path / "s")).restore({"state": found})
+    for key, value in state.items():
+        assert torch.equal(found[key], value), key
+    again = tenfold.load(tmp_path / "s")["state"]
+    assert again["a"].data_ptr() == again["b"].data_ptr()
 
 
 def test_we_restore_what_torchsnapshot_took(torchsnapshot, tmp_path):
