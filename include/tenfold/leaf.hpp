@@ -10,6 +10,9 @@
 
 namespace tenfold {
 
+/// What torch's autograd makes of a tensor: nothing, one that requires a gradient, or a Parameter.
+enum class Grad : std::uint8_t { none, required, parameter, frozen_parameter };
+
 class LeafSource;
 
 /// A tensor of the tree: in memory, or still on disk and described by its metadata alone.
@@ -62,6 +65,10 @@ class Leaf {
   bool is_unbatched() const noexcept { return unbatched_; }
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 
+  /// What a file of torch.save says of it, and only such a file: it changes no byte.
+  Grad grad() const noexcept { return grad_; }
+  void mark_grad(Grad grad) noexcept { grad_ = grad; }
+
   /// Null for a leaf in memory.
   const std::shared_ptr<LeafSource>& source() const noexcept { return source_; }
   std::uint64_t position() const noexcept { return position_; }
@@ -70,6 +77,7 @@ class Leaf {
   DType dtype_ = DType::float32;
   bool nested_ = false;
   bool unbatched_ = false;
+  Grad grad_ = Grad::none;
   Shape shape_;
   std::shared_ptr<LeafSource> source_;
   std::uint64_t position_ = 0;

@@ -86,6 +86,17 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
   return tensor;
 }
 
+Grad grad_of_torch(nb::handle object) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object answer = nb::steal(PyObject_GetAttr(object.ptr(), name));
+  if (!answer.is_valid()) throw nb::python_error();
+  const bool is_required = answer.is(Py_True);
+  if (Py_TYPE(object.ptr()) == torch()->parameter_type) {
+    return is_required ? Grad::parameter : Grad::frozen_parameter;
+  }
+  return is_required ? Grad::required : Grad::none;
+}
+
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule) {
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
     auto* exported = static_cast<dlpack::ManagedVersioned*>(

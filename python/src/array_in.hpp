@@ -10,6 +10,8 @@ namespace tenfold::python {
 /// not of exactly torch's Tensor or Parameter, or cannot be taken as it is (another device or
 /// layout, a lazy conjugate or negative): tenfold._simplify then finds a way or the reason.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
+/// What autograd makes of an object that tensor_of_torch() took.
+Grad grad_of_torch(nb::handle object);
 
 /// The memory behind a DLPack capsule, which is consumed. Nothing if its device or dtype is not
 /// one of ours.

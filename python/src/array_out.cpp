@@ -175,14 +175,24 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
           nb::module_::import_("tenfold._arrays")
               .attr("tied_to")(found, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
                                tuple_of(tensor.strides()));
-      if (!same.is_none()) return same;
+      if (!same.is_none()) return with_grad(leaf, same);
     }
   }
   nb::object made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
   if (use_torch_ && tied_.makes_mapped()) make_mapped(made, leaf, tensor);
   if (!place_.is_none()) made = place_(made);
+  if (leaf.grad() != Grad::none) made = with_grad(leaf, made);
   if (may_be_tied) tied_.add(tensor.raw_data(), made);
   return made;
+}
+
+/// As the file has it: a Parameter, or a tensor that requires a gradient.
+nb::object ArrayMaker::with_grad(const Leaf& leaf, const nb::object& made) const {
+  if (!use_torch_ || tied_.makes_mapped()) return made;
+  const Grad grad = leaf.grad();
+  return nb::module_::import_("tenfold._arrays")
+      .attr("with_grad")(made, grad == Grad::required || grad == Grad::parameter,
+                         grad == Grad::parameter || grad == Grad::frozen_parameter);
 }
 
 nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) const {

@@ -68,6 +68,7 @@ class ArrayMaker {
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
+  nb::object with_grad(const Leaf& leaf, const nb::object& made) const;
   nb::object make_nested(const Leaf& leaf, const Tensor& tensor, const LeafName& name) const;
 
   Mode mode_;

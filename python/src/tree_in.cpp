@@ -96,7 +96,9 @@ TensorDict TreeBuilder::root(nb::handle object) {
 TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
   PyObject* const raw = object.ptr();
   if (std::optional<Tensor> tensor = tensor_of_torch(object)) {
-    return TensorDict::Item(Leaf(std::move(*tensor)));
+    Leaf leaf(std::move(*tensor));
+    leaf.mark_grad(grad_of_torch(object));
+    return TensorDict::Item(std::move(leaf));
   }
   if (PyUnicode_CheckExact(raw)) return Value(utf8(object));
   if (PyLong_CheckExact(raw)) return integer(object);

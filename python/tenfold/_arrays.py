@@ -163,6 +163,17 @@ def tied_to(first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, 
     return first.reshape(-1).view(kind).reshape(shape)
 
 
+def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
+    """`tensor`, or a Parameter or tensor over its memory, of which autograd makes that much."""
+    torch = sys.modules["torch"]
+    wanted = torch.nn.Parameter if is_parameter else torch.Tensor
+    if type(tensor) is wanted and tensor.requires_grad == requires_grad:
+        return tensor
+    if is_parameter:
+        return torch.nn.Parameter(tensor.detach(), requires_grad)
+    return tensor.detach().requires_grad_(requires_grad)
+
+
 def make_array(value: object) -> Any:
     """A tensor of numbers, nested lists of them, or an array of another library."""
     torch = torch_or_none()

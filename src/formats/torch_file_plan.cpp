@@ -313,18 +313,33 @@ class Pickler {
              std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
              " components; save as a folder, which holds it");
     }
+    const bool is_parameter =
+        leaf.grad() == Grad::parameter || leaf.grad() == Grad::frozen_parameter;
+    if (is_parameter) {
+      to_.global("torch._utils", "_rebuild_parameter");
+      to_.begin_tuple();
+    }
     to_.global("torch._utils", storage.untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     to_.begin_tuple();
     write_storage(tensor.storage, storage);
     to_.integer(static_cast<std::int64_t>(tensor.offset));
     write_lengths(leaf.shape());
     write_lengths(tensor.strides);
-    to_.boolean(false);        // requires_grad
-    to_.begin_ordered_dict();  // hooks
-    to_.end_ordered_dict();
+    write_grad(leaf.grad() == Grad::required);
     if (storage.untyped) to_.global("torch", name(leaf.dtype()));
     to_.end_tuple();
     to_.call();
+    if (!is_parameter) return;
+    write_grad(leaf.grad() == Grad::parameter);
+    to_.end_tuple();
+    to_.call();
+  }
+
+  /// What requires_grad says, and no hooks.
+  void write_grad(bool is_required) {
+    to_.boolean(is_required);
+    to_.begin_ordered_dict();
+    to_.end_ordered_dict();
   }
 
   void write_storage(std::size_t number, const TorchStorageLayout& storage) {

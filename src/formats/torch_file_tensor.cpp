@@ -104,14 +104,36 @@ Leaf TorchTensors::rebuild(const TorchPickle::Call& call, bool names_dtype) {
   }
   if (!dtype) pickle_.corrupt("storage: expected one with a dtype, found one without");
   const std::uint64_t offset = pickle_.natural(call.arguments[1], "storage offset");
-  return view(*dtype, where.number, offset, pickle_.lengths(call.arguments[2], "shape"),
-              pickle_.lengths(call.arguments[3], "strides"));
+  Leaf made = view(*dtype, where.number, offset, pickle_.lengths(call.arguments[2], "shape"),
+                   pickle_.lengths(call.arguments[3], "strides"));
+  if (call.arguments.size() > 4 && requires_grad(call.arguments[4], made)) {
+    made.mark_grad(Grad::required);
+  }
+  return made;
+}
+
+/// As torch, which takes a gradient of nothing but floating-point and complex numbers.
+bool TorchTensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
+  const PickleNode node = pickle_.at(id);
+  if (node.kind != PickleKind::boolean) {
+    pickle_.corrupt("requires_grad: expected a bool, found " + pickle_.describe(id));
+  }
+  if (node.integer == 0) return false;
+  if (!is_floating_point(leaf.dtype()) && !is_complex(leaf.dtype())) {
+    pickle_.corrupt(
+        "requires_grad: expected a tensor of floating-point or complex numbers, found " +
+        std::string(name(leaf.dtype())));
+  }
+  return true;
 }
 
 Leaf TorchTensors::parameter(const TorchPickle::Call& call, bool has_state) {
   pickle_.require_arguments(call, has_state ? 4 : 3, has_state ? 4 : 3);
   if (has_state) warn_of_state(call.arguments[3]);
-  return of_call(call.arguments[0]);
+  Leaf made = of_call(call.arguments[0]);
+  const bool is_trained = requires_grad(call.arguments[1], made);
+  made.mark_grad(is_trained ? Grad::parameter : Grad::frozen_parameter);
+  return made;
 }
 
 /// The tensor that another call wraps: made of a storage or of NumPy's bytes, so that the recursion

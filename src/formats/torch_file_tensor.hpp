@@ -31,6 +31,7 @@ class TorchTensors {
  private:
   Leaf rebuild(const TorchPickle::Call& call, bool names_dtype);
   Leaf parameter(const TorchPickle::Call& call, bool has_state);
+  bool requires_grad(std::uint32_t id, const Leaf& leaf) const;
   std::optional<Leaf> of_type(const TorchPickle::Call& call);
   Leaf of_call(std::uint32_t id);
   void warn_of_state(std::uint32_t state) const;

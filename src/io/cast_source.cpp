@@ -81,6 +81,7 @@ Leaf cast_lazily(const Leaf& leaf, DType dtype) {
   Leaf cast(dtype, leaf.shape(), std::make_shared<CastSource>(leaf, dtype), 0);
   if (leaf.is_nested()) cast.mark_nested();
   cast.mark_unbatched(leaf.is_unbatched());
+  if (is_floating_point(dtype) || is_complex(dtype)) cast.mark_grad(leaf.grad());
   return cast;
 }
 

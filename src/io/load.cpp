@@ -65,6 +65,7 @@ Leaf over(const Leaf& leaf, Tensor tensor) {
   Leaf mapped =
       leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
   mapped.mark_unbatched(leaf.is_unbatched());
+  mapped.mark_grad(leaf.grad());
   return mapped;
 }
 

@@ -23,6 +23,7 @@ def assert_same(ours, theirs, where="root"):
             assert str(ours) == str(theirs), where
             return
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), where
+        assert (type(ours), ours.requires_grad) == (type(theirs), theirs.requires_grad), where
         assert raw(ours) == raw(theirs), where
         return
     assert type(ours) is type(theirs), where
@@ -451,3 +452,56 @@ def test_damage_is_told(tmp_path):
     path.write_bytes(data[:-40])
     with pytest.raises(tenfold.CorruptFileError):
         tenfold.load(path)
+
+
+def of_autograd():
+    tied = torch.nn.Parameter(torch.arange(4.0))
+    return {
+        "prompt": torch.nn.Parameter(torch.ones(2, 3)),
+        "frozen": torch.nn.Parameter(torch.arange(3), requires_grad=False),
+        "tied": [tied, tied],
+        "plain over it": tied.detach(),
+        "leaf": torch.ones(2, dtype=torch.complex64, requires_grad=True),
+        "plain": torch.zeros(2),
+    }
+
+
+def assert_same_grads(found, expected):
+    for key, value in expected.items():
+        pairs = zip(found[key], value, strict=True) if key == "tied" else [(found[key], value)]
+        for one, other in pairs:
+            assert type(one) is type(other), key
+            assert one.requires_grad == other.requires_grad, key
+            assert one.is_leaf
+            assert torch.equal(one, other), key
+    one, other = found["tied"]
+    assert one.data_ptr() == other.data_ptr() == found["plain over it"].data_ptr()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_parameters_are_parameters_again(tmp_path, legacy):
+    torch.save(of_autograd(), tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    expected = torch.load(tmp_path / "a.pt", weights_only=True)
+    found = tenfold.load(tmp_path / "a.pt")
+    assert_same_grads(found, expected)
+    assert found["tied"][0] is found["tied"][1]
+    assert_same_grads(tenfold.open(tmp_path / "a.pt").to_dict(), expected)
+    tenfold.convert(tmp_path / "a.pt", tmp_path / "b.pt")
+    tenfold.save(of_autograd(), tmp_path / "c.pt")
+    for path in (tmp_path / "b.pt", tmp_path / "c.pt"):
+        assert_same_grads(torch.load(path, weights_only=True, mmap=True), of_autograd())
+
+
+def test_a_gradient_of_integers_is_refused(tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", pickle_protocol=2)
+    with zipfile.ZipFile(tmp_path / "a.pt") as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
+        for name, record in records.items():
+            if name.endswith("data.pkl"):
+                # The only False of the pickle is requires_grad.
+                assert record.count(b"\x89") == 1
+                record = record.replace(b"\x89", b"\x88").replace(b"FloatStorage", b"IntStorage")
+            archive.writestr(name, record)
+    with pytest.raises(tenfold.CorruptFileError, match=r"requires_grad.*found int32"):
+        tenfold.load(tmp_path / "b.pt")
