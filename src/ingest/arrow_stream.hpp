@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,13 @@ struct ArrowIngestOptions {
 /// no column holds, Error(invalid_argument) for a row that does not fit the schema.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
+
+/// The same of a source that gives some columns at a time, so that few of many have to be in
+/// memory: row i of the data set is row i of each stream. One is read to its end before the next
+/// one, and none that has no column that is wanted.
+/// Also throws Error(corrupt) if they have not as many rows, Error(invalid_argument) if rows are to
+/// be left out, which takes all of their columns at once.
+SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
+                          const std::optional<Path>& path, const ArrowIngestOptions& options);
 
 }  // namespace tenfold

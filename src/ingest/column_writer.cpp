@@ -80,6 +80,7 @@ void ColumnWriter::check(const ColumnChunk& chunk) const {
 }
 
 void ColumnWriter::append(const ColumnChunk& chunk) {
+  num_rows_ += chunk.num_rows;
   values_->append(chunk.values);
   if (item_ends_) {
     append_ends(*ends_, chunk.ends, num_items_);
@@ -125,12 +126,12 @@ void ColumnWriter::append_nulls(std::int64_t num_rows) {
   }
 }
 
-void ColumnWriter::make_nullable(std::int64_t num_rows, const MakePart& make_part) {
+void ColumnWriter::make_nullable(const MakePart& make_part) {
   column_.nullable = true;
   valid_ = make_part(false);
   const std::vector<std::uint8_t> ones(kBlockRows, 1);
-  for (; num_rows > 0; num_rows -= kBlockRows) {
-    const auto count = static_cast<std::size_t>(std::min(num_rows, kBlockRows));
+  for (std::int64_t left = num_rows_; left > 0; left -= kBlockRows) {
+    const auto count = static_cast<std::size_t>(std::min(left, kBlockRows));
     valid_->append(bytes_of(std::span<const std::uint8_t>(ones).first(count)));
   }
 }
@@ -143,16 +144,15 @@ std::vector<std::int64_t> ColumnWriter::read_ends(const PartFile& file, std::int
   return ends;
 }
 
-void ColumnWriter::for_each_block(std::int64_t num_rows,
-                                  const std::function<void(const ColumnChunk&)>& use) {
+void ColumnWriter::for_each_block(const std::function<void(const ColumnChunk&)>& use) {
   for (PartFile* file : {values_.get(), ends_.get(), item_ends_.get(), valid_.get()}) {
     if (file != nullptr) file->flush();
   }
   std::int64_t first_item = 0;
   std::int64_t first_element = 0;
-  for (std::int64_t begin = 0; begin < num_rows;) {
+  for (std::int64_t begin = 0; begin < num_rows_;) {
     OwnedChunk chunk;
-    std::int64_t count = std::min(num_rows - begin, kBlockRows);
+    std::int64_t count = std::min(num_rows_ - begin, kBlockRows);
     std::uint64_t num_bytes = 0;
     if (!ends_) {
       count = std::clamp<std::int64_t>(

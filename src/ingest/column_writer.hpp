@@ -23,6 +23,7 @@ class ColumnWriter {
   ColumnWriter(Column column, const MakePart& make_part);
 
   const Column& column() const noexcept { return column_; }
+  std::int64_t num_rows() const noexcept { return num_rows_; }
   /// Gives the parts the names that they have in `named`.
   void rename_leaves(const Column& named);
 
@@ -32,11 +33,11 @@ class ColumnWriter {
   void append(const ColumnChunk& chunk);
   /// Appends rows without a value.
   void append_nulls(std::int64_t num_rows);
-  /// From now on rows may have no value; the `num_rows` there are have one.
-  void make_nullable(std::int64_t num_rows, const MakePart& make_part);
+  /// From now on rows may have no value; those there are have one.
+  void make_nullable(const MakePart& make_part);
 
   /// Calls `use` with all rows, in blocks of a few MiB.
-  void for_each_block(std::int64_t num_rows, const std::function<void(const ColumnChunk&)>& use);
+  void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
   /// One stored part: its file, and what it is in the tree.
   struct Stored {
@@ -58,6 +59,7 @@ class ColumnWriter {
   std::unique_ptr<PartFile> ends_;
   std::unique_ptr<PartFile> item_ends_;
   std::unique_ptr<PartFile> valid_;
+  std::int64_t num_rows_ = 0;
   std::int64_t num_elements_ = 0;  ///< of all rows of unequal length; of text bytes
   std::int64_t num_items_ = 0;     ///< of ragged text
   std::vector<std::int64_t> scratch_;

@@ -144,8 +144,15 @@ struct TableWriter::State {
     static_cast<void>(plan());
   }
 
+  std::int64_t num_rows() const noexcept {
+    std::int64_t most = 0;
+    for (const ColumnWriter& writer : writers) most = std::max(most, writer.num_rows());
+    return most;
+  }
+
   /// The tree as it will be opened, over the files as they are called now.
   Plan plan() {
+    const std::int64_t num_rows = this->num_rows();
     std::vector<ColumnWriter::Stored> stored;
     for (const ColumnWriter& writer : writers) {
       for (ColumnWriter::Stored& part : writer.stored(num_rows)) stored.push_back(std::move(part));
@@ -180,6 +187,7 @@ struct TableWriter::State {
                : values;
   }
 
+  void require_equal_rows() const;
   void finish_files();
   void write_texts(const Plan& plan, std::vector<ChecksumLine>& lines);
   void sync_files(const Plan& plan);
@@ -195,7 +203,6 @@ struct TableWriter::State {
   std::vector<std::pair<std::string, Value>> schema_members;
   std::shared_ptr<Parts> parts;  ///< of the last plan
   Schema schema;
-  std::int64_t num_rows = 0;
   bool committed = false;
 };
 
@@ -203,7 +210,7 @@ TableWriter::TableWriter(const Path& path, Schema schema, const TableWriterOptio
     : state_(std::make_unique<State>(path, std::move(schema), options)) {}
 TableWriter::~TableWriter() = default;
 
-std::int64_t TableWriter::num_rows() const noexcept { return state_->num_rows; }
+std::int64_t TableWriter::num_rows() const noexcept { return state_->num_rows(); }
 const Schema& TableWriter::schema() const noexcept { return state_->schema; }
 
 void TableWriter::append(std::span<const ColumnChunk> chunks) {
@@ -222,15 +229,21 @@ void TableWriter::append(std::span<const ColumnChunk> chunks) {
                                                  std::to_string(chunks[i].num_rows));
   }
   for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
-  if (!chunks.empty()) state_->num_rows += chunks[0].num_rows;
+}
+
+void TableWriter::append(std::size_t index, const ColumnChunk& chunk) {
+  ColumnWriter& writer = state_->writers.at(index);
+  writer.check(chunk);
+  writer.append(chunk);
 }
 
 void TableWriter::add_column(Column column) {
   State& state = *state_;
-  if (state.num_rows > 0 && !column.nullable) {
+  const std::int64_t num_rows = state.num_rows();
+  if (num_rows > 0 && !column.nullable) {
     throw Error(ErrorCode::invalid_argument,
                 "column " + base::quote(column.name()) + ": added after " +
-                    std::to_string(state.num_rows) +
+                    std::to_string(num_rows) +
                     " rows: expected a nullable column, found one that is not");
   }
   if (state.schema.find(column.path) != nullptr) {
@@ -239,7 +252,7 @@ void TableWriter::add_column(Column column) {
   }
   name_leaves(column);
   state.writers.emplace_back(std::move(column), state.make_part());
-  state.writers.back().append_nulls(state.num_rows);
+  state.writers.back().append_nulls(num_rows);
   state.rename();
 }
 
@@ -266,22 +279,21 @@ void TableWriter::change_column(std::size_t index, Column column,
                       ": change without a conversion: expected the same column made nullable, "
                       "found another");
     }
-    old.make_nullable(state.num_rows, state.make_part());
+    old.make_nullable(state.make_part());
   } else {
     ColumnWriter made(std::move(column), state.make_part());
-    std::int64_t converted = 0;
-    old.for_each_block(state.num_rows, [&](const ColumnChunk& block) {
+    old.for_each_block([&](const ColumnChunk& block) {
       const OwnedChunk chunk = convert(block);
       made.check(chunk.view());
       made.append(chunk.view());
-      converted += chunk.num_rows;
     });
-    if (converted != state.num_rows) {
+    if (made.num_rows() != old.num_rows()) {
       throw Error(ErrorCode::invalid_argument,
                   "column " + base::quote(made.column().name()) + ": conversion: expected " +
-                      std::to_string(state.num_rows) + " rows, found " + std::to_string(converted));
+                      std::to_string(old.num_rows()) + " rows, found " +
+                      std::to_string(made.num_rows()));
     }
-    for (const ColumnWriter::Stored& part : old.stored(state.num_rows)) part.file->remove();
+    for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
     old = std::move(made);
   }
   state.rename();
@@ -301,7 +313,7 @@ StoredColumn TableWriter::map_column(std::size_t index) {
   StoredColumn made;
   made.row_bytes = nbytes_of(writer.column().dtype, writer.column().shape);
   made.stride_bytes = made.row_bytes;
-  for (const ColumnWriter::Stored& part : writer.stored(state_->num_rows)) {
+  for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
     Tensor tensor(part.dtype, part.shape, part.file->map());
     if (part.leaf == writer.column().leaf)
       made.values = std::move(tensor);
@@ -349,10 +361,21 @@ void TableWriter::set_schema_member(std::string_view name, Value value) {
 
 os::Directory& TableWriter::folder() noexcept { return state_->replacement.folder(); }
 
+void TableWriter::State::require_equal_rows() const {
+  const std::int64_t most = num_rows();
+  for (const ColumnWriter& writer : writers) {
+    if (writer.num_rows() == most) continue;
+    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writer.column().name()) +
+                                                 ": rows: expected " + std::to_string(most) +
+                                                 " as other columns have, found " +
+                                                 std::to_string(writer.num_rows()));
+  }
+}
+
 /// Files whose bytes are all there: named as the tree has them, or removed where it has none.
 void TableWriter::State::finish_files() {
   for (const ColumnWriter& writer : writers) {
-    for (const ColumnWriter::Stored& part : writer.stored(num_rows)) {
+    for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
       part.file->finish();
       if (part.file->size_bytes() == 0) part.file->remove();
     }
@@ -413,6 +436,7 @@ void TableWriter::commit() {
     throw Error(ErrorCode::invalid_argument,
                 "data set: expected one commit, found another after it");
   }
+  state.require_equal_rows();
   if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();
   const Plan plan = state.plan();

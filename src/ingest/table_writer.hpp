@@ -72,6 +72,11 @@ class TableWriter {
   /// appended then.
   void append(std::span<const ColumnChunk> chunks);
 
+  /// The same for one column, for a source that gives one column's rows after another's. commit()
+  /// throws Error(invalid_argument) if the columns have not as many rows then.
+  void append(std::size_t index, const ColumnChunk& chunk);
+
+  /// Of the column that has most.
   std::int64_t num_rows() const noexcept;
   const Schema& schema() const noexcept;
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -113,6 +115,78 @@ TEST(ArrowStream, AFailureOfTheProducerIsToldInItsOwnWords) {
 TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
   ArrowArrayStream stream{};
   EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
+}
+
+/// A batch of one column of int32, which counts from 1.
+struct Numbers {
+  ArrowNode root{"+s"};
+  ArrowNode column;
+
+  Numbers(const char* name, std::int64_t num_rows) : column("i", name) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(num_rows));
+    std::iota(values.begin(), values.end(), 1);
+    column.pointer().buffer(values).rows(num_rows);
+    root.pointer().rows(num_rows).child(column);
+  }
+};
+
+TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 3);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  const SourceReport report = ingest_arrow(both, folder.path() / "ds", {});
+  EXPECT_TRUE(left.released() && right.released());
+  EXPECT_EQ(report.num_rows, 6U);
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT(ds.column("n").span<std::int32_t>(), ElementsAre(1, 2, 1, 2, 1, 2));
+  EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
+}
+
+TEST(ArrowStream, AStreamWithoutAColumnThatIsWantedIsNotRead) {
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 1);
+  left.fail(ENOMEM);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  ArrowIngestOptions options;
+  options.columns = {"n"};
+  const SourceReport report = ingest_arrow(both, std::nullopt, options);
+  EXPECT_EQ(report.num_rows, 2U);
+  EXPECT_EQ(report.schema.size(), 1U);
+}
+
+TEST(ArrowStream, StreamsOfUnequalLengthAreRefusedByColumn) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 2);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  try {
+    ingest_arrow(both, folder.path() / "ds", {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    EXPECT_STREQ(error.what(),
+                 "Arrow stream: column \"n\": rows: expected 6 as column \"x\" has, found 4");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "ds"));
+}
+
+TEST(ArrowStream, RowsAreLeftOutOfOneStreamOnly) {
+  Batch batch;
+  Numbers numbers("n", 3);
+  ArrowStreamOf left(batch.root, 1);
+  ArrowStreamOf right(numbers.root, 1);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  ArrowIngestOptions options;
+  options.on_error = OnError::skip;
+  EXPECT_THROW(ingest_arrow(both, std::nullopt, options), Error);
 }
 
 TEST(ArrowStream, BatchesWhoseCountsOrPointersLieAreRefused) {

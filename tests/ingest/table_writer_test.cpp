@@ -303,6 +303,44 @@ TEST(TableWriter, ConvertsRaggedTextBackAsItWas) {
   EXPECT_THAT(ints(batch.column("tags").item_offsets), ElementsAre(0, 3, 3, 7, 8, 10, 13));
 }
 
+TEST(TableWriter, TakesOneColumnAfterTheOther) {
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({column("n", DType::int64), text_column("s"),
+                                              column("x", DType::int64)}));
+  writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
+  writer.append(0, fixed<std::int64_t>({3}, 1).view());
+  EXPECT_EQ(writer.num_rows(), 3);
+  // What is done to a column is done to the rows that it has.
+  Column nullable = column("x", DType::int64);
+  nullable.nullable = true;
+  writer.change_column(2, nullable, {});
+  writer.append(1, texts({"a", "bc", ""}).view());
+  OwnedChunk holes = fixed<std::int64_t>({7, 0, 9}, 3);
+  holes.valid = {1, 0, 1};
+  writer.append(2, holes.view());
+  writer.commit();
+  const Dataset ds(folder / "rows");
+  const Batch batch = ds.rows(0, 3);
+  EXPECT_THAT(ints(batch.at("n")), ElementsAre(1, 2, 3));
+  EXPECT_EQ(batch.text("s", 1), "bc");
+  EXPECT_THAT(batch.column("x").valid.span<bool>(), ElementsAre(true, false, true));
+}
+
+TEST(TableWriter, RefusesToCommitColumnsOfUnequalLength) {
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows",
+                     Schema({column("n", DType::int64), column("x", DType::int64)}));
+  writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
+  writer.append(1, fixed<std::int64_t>({1}, 1).view());
+  try {
+    writer.commit();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "column \"x\": rows: expected 2 as other columns have, found 1");
+  }
+  EXPECT_FALSE(fs::exists(folder / "rows"));
+}
+
 TEST(TableWriter, WritesNoRowsAndNoColumns) {
   const test::TemporaryFolder folder;
   TableWriter(folder / "columns", Schema({column("x", DType::float32), text_column("s")})).commit();

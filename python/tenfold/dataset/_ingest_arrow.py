@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold.dataset._ingest_parquet import OpenedFile, ParquetFooter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, NamedTuple
+
+    from tenfold.dataset._ingest_way import Way
 
     class Stream(NamedTuple):
         """An object with ``__arrow_c_stream__``, and about how many bytes it will give."""
@@ -37,9 +41,6 @@ _SUFFIXES = {
 # Rows and about how many bytes of a record batch, at most.
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 << 20
-# Through which the columns of a Parquet file are read, all together, and each at least.
-_READ_BYTES = 8 << 20
-_LEAST_READ_BYTES = 64 << 10
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
@@ -175,7 +176,9 @@ def _hugging_face_stream(source: Any) -> Stream | None:
 # --- files ---
 
 
-def stream_of_files(files: list[str], kind: str, num_threads: int | None) -> Stream:
+def streams_of_files(
+    files: list[str], kind: str, way: Way, num_threads: int | None
+) -> list[Stream]:
     """The record batches of files of one kind, one file after the other.
 
     Raises:
@@ -183,36 +186,51 @@ def stream_of_files(files: list[str], kind: str, num_threads: int | None) -> Str
         CorruptFileError: For a file that pyarrow cannot read.
     """
     pa = pyarrow(files[0])
-    open_file = _open_parquet if kind == "parquet" else _open_arrow
-    schema, total, batches = _guarded(pa, files[0], open_file, num_threads)
+    if kind == "arrow":
+        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file))]
+    # The footer of the first file is that of all groups.
+    first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
+
+    def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
+        def open_file(file: str) -> OpenedFile:
+            footer = first if file == files[0] else ParquetFooter(file)
+            return footer.open(names, num_threads)
+
+        return open_file
+
+    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(way)]
+
+
+def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
+    first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
-        yield from _guarded_batches(pa, files[0], batches)
+        yield from _guarded_batches(pa, files[0], first.batches)
         for file in files[1:]:
-            found, _, more = _guarded(pa, file, open_file, num_threads)
-            if found.names != schema.names:
+            opened = _guarded(pa, file, partial(open_file, file))
+            if opened.names != first.names:
                 raise ValueError(
-                    f"{file}: columns: expected {schema.names} as in {files[0]}, found "
-                    f"{found.names}"
+                    f"{file}: columns: expected {first.names} as in {files[0]}, found "
+                    f"{opened.names}"
                 )
-            for batch in _guarded_batches(pa, file, more):
-                if batch.schema.types == schema.types:
+            for batch in _guarded_batches(pa, file, opened.batches):
+                if batch.schema.types == first.schema.types:
                     yield batch
                     continue
                 try:
-                    yield batch.cast(schema)
+                    yield batch.cast(first.schema)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
                     raise ValueError(
                         f"{file}: schema: expected the types of {files[0]}, found others: {error}"
                     ) from None
 
-    reader = pa.RecordBatchReader.from_batches(schema.remove_metadata(), all_batches())
-    return Stream(reader, total * len(files))
+    reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
+    return Stream(reader, first.num_bytes * len(files))
 
 
-def _guarded(pa: Any, file: str, open_file: Any, num_threads: int | None) -> Any:
+def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
     try:
-        return open_file(pa, file, num_threads)
+        return work()
     except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
         raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
 
@@ -224,38 +242,7 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
         raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
 
 
-def _open_parquet(pa: Any, file: str, num_threads: int | None) -> Any:
-    from pyarrow import parquet
-
-    metadata = parquet.read_metadata(file)
-    # Each column has a buffer, besides the page of it that is decoded.
-    buffer_bytes = min(1 << 20, max(_LEAST_READ_BYTES, _READ_BYTES // max(metadata.num_columns, 1)))
-    opened = parquet.ParquetFile(
-        file, metadata=metadata, buffer_size=buffer_bytes, pre_buffer=False
-    )
-    total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    batches = opened.iter_batches(
-        batch_size=_batch_rows(total, metadata.num_rows), use_threads=num_threads != 1
-    )
-    return opened.schema_arrow, total, batches if num_threads == 1 else _ahead(batches)
-
-
-def _batch_rows(num_bytes: int, num_rows: int) -> int:
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
-
-
-def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same: one is decoded while the engine writes the one before."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1, "tenfold-decode") as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
-
-
-def _open_arrow(pa: Any, file: str, num_threads: int | None) -> Any:
+def _open_arrow(pa: Any, file: str) -> OpenedFile:
     from pyarrow import ipc
 
     mapped = pa.memory_map(file)
@@ -263,18 +250,26 @@ def _open_arrow(pa: Any, file: str, num_threads: int | None) -> Any:
         is_file = opened.read(6) == b"ARROW1"
     if not is_file:
         stream = ipc.open_stream(mapped)
-        return stream.schema, mapped.size(), iter(stream)
+        return OpenedFile(stream.schema.names, stream.schema, mapped.size(), iter(stream))
     whole = ipc.open_file(mapped)
     batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
-    return whole.schema, mapped.size(), batches
+    return OpenedFile(whole.schema.names, whole.schema, mapped.size(), batches)
 
 
-def run(stream: Stream, way: Any) -> dict[str, Any]:
-    """Hands the stream to the engine; an exception of who makes the batches arrives unchanged."""
-    batches, raised = _watched(stream.batches)
+def _batch_rows(num_bytes: int, num_rows: int) -> int:
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
+
+
+def run(streams: list[Stream], way: Way) -> dict[str, Any]:
+    """Hands the streams to the engine: row i of the data set is row i of each.
+
+    An exception of who makes the batches arrives unchanged.
+    """
+    raised: list[BaseException] = []
+    batches = [_watched(stream.batches, raised) for stream in streams]
     try:
         report: dict[str, Any] = _core.ingest_arrow(
-            batches.__arrow_c_stream__(),
+            [stream.__arrow_c_stream__() for stream in batches],
             way.path,
             way.where,
             way.schema,
@@ -283,7 +278,7 @@ def run(stream: Stream, way: Any) -> dict[str, Any]:
             way.batch_rows,
             way.overwrite,
             way.durable,
-            stream.total_bytes,
+            sum(stream.total_bytes for stream in streams),
             way.progress,
         )
     except OSError:
@@ -293,12 +288,11 @@ def run(stream: Stream, way: Any) -> dict[str, Any]:
     return report
 
 
-def _watched(batches: Any) -> tuple[Any, list[BaseException]]:
-    """`batches`, and where an exception that its Python raises will lie."""
-    raised: list[BaseException] = []
+def _watched(batches: Any, raised: list[BaseException]) -> Any:
+    """`batches`; an exception that its Python raises will lie in `raised`."""
     pa = sys.modules.get("pyarrow")
     if pa is None or not isinstance(batches, pa.RecordBatchReader):
-        return batches, raised
+        return batches
 
     def watched() -> Iterator[Any]:
         try:
@@ -307,4 +301,4 @@ def _watched(batches: Any) -> tuple[Any, list[BaseException]]:
             raised.append(error)
             raise
 
-    return pa.RecordBatchReader.from_batches(batches.schema, watched()), raised
+    return pa.RecordBatchReader.from_batches(batches.schema, watched())

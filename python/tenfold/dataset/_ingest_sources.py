@@ -138,7 +138,7 @@ def _run(source: Any, way: Way, num_threads: int | None) -> dict[str, Any]:
         return _run_files(files, way, num_threads)
     stream = _ingest_arrow.stream_of(source, num_threads)
     if stream is not None:
-        return _ingest_arrow.run(stream, way)
+        return _ingest_arrow.run([stream], way)
     if _ingest_values.is_tensordict(source):
         return _ingest_tables.run_columns(*_ingest_tables.columns_of_tensordict(source), way)
     if isinstance(source, Mapping):
@@ -176,4 +176,4 @@ def _run_files(files: list[str], way: Way, num_threads: int | None) -> dict[str,
     way = way._replace(where=files[0])
     if kind in ("npy", "npz"):
         return _ingest_tables.run_arrays(files, kind, way)
-    return _ingest_arrow.run(_ingest_arrow.stream_of_files(files, kind, num_threads), way)
+    return _ingest_arrow.run(_ingest_arrow.streams_of_files(files, kind, way, num_threads), way)

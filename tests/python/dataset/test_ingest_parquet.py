@@ -1,0 +1,170 @@
+"""Ingest of Parquet files, whose columns are decoded some after the others."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tenfold
+from tenfold.dataset import _ingest_parquet
+
+torch = pytest.importorskip("torch")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture(params=[1, 32 << 20], ids=["a column at a time", "together"])
+def group_bytes(request, monkeypatch):
+    monkeypatch.setattr(_ingest_parquet, "_GROUP_BYTES", request.param)
+
+
+def table(num_rows=5000):
+    random = np.random.default_rng(3)
+    numbers = random.integers(0, 1000, num_rows)
+    return pa.table(
+        {
+            "float": random.standard_normal(num_rows).astype(np.float32),
+            "holes": pa.array(numbers, mask=numbers % 7 == 0),
+            "text": pa.array([f"row {i}" for i in numbers]),
+            "tokens": pa.array([list(range(i % 5)) for i in numbers]),
+            "record": pa.array([{"a": int(i), "b": {"c": i / 2}} for i in numbers]),
+            "flag": pa.array(numbers % 2 == 0),
+        }
+    )
+
+
+def rows_of(dataset):
+    return [dataset[i] for i in range(0, len(dataset), 97)]
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return a is b or (a == b if isinstance(a, str) else np.array_equal(a, b, equal_nan=True))
+
+
+@pytest.mark.parametrize("num_threads", [1, None])
+def test_columns_are_the_same_however_many_are_decoded_together(tmp_path, group_bytes, num_threads):
+    pq.write_table(table(), tmp_path / "a.parquet", row_group_size=1700)
+    pq.write_table(table(300), tmp_path / "b.parquet")
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    ds = tenfold.ingest(files, tmp_path / "ds", num_threads=num_threads)
+    expected = tenfold.ingest(pa.concat_tables([table(), table(300)]), tmp_path / "expected")
+    assert ds.columns == expected.columns
+    assert ds.schema == expected.schema
+    assert len(ds) == 5300
+    assert all(map(same, rows_of(ds), rows_of(expected)))
+    assert tenfold.verify(tmp_path / "ds").ok
+    assert tenfold.infer_schema(files) == ds.schema
+
+
+def test_columns_come_in_the_order_that_was_asked_for(tmp_path, group_bytes):
+    pq.write_table(table(), tmp_path / "a.parquet")
+    columns = ["text", "record.b", "float"]
+    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", columns=columns)
+    assert ds.columns == ["text", "record", "float"]
+    assert list(ds[0]["record"]) == ["b"]
+    ds = tenfold.ingest(
+        tmp_path / "a.parquet", tmp_path / "ds", schema={"flag": "int64", "float": "float64"}
+    )
+    assert ds.columns == ["flag", "float"]
+    assert ds["float"].dtype == torch.float64
+    assert sorted(ds.report.ignored) == ["holes", "record.a", "record.b.c", "text", "tokens"]
+
+
+def test_columns_that_nobody_wants_are_not_decoded(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(), path, compression="snappy", use_dictionary=False)
+    column = pq.read_metadata(path).row_group(0).column(2)
+    assert column.path_in_schema == "text"
+    begin, size = column.data_page_offset, column.total_compressed_size
+    content = bytearray(path.read_bytes())
+    content[begin : begin + size] = b"\xff" * size
+    path.write_bytes(content)
+    with pytest.raises(tenfold.CorruptFileError, match=r"a.parquet: it cannot be read"):
+        tenfold.ingest(path, tmp_path / "ds")
+    wanted = [name for name in table().column_names if name != "text"]
+    assert len(tenfold.ingest(path, tmp_path / "ds", columns=wanted)) == 5000
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_whole_source(tmp_path, group_bytes):
+    first = pa.table({"x": list(range(10)), "y": [[1]] * 10})
+    second = pa.table({"x": list(range(5)), "y": [[1], [2], [None], [3], [4]]})
+    pq.write_table(first, tmp_path / "a.parquet", row_group_size=4)
+    pq.write_table(second, tmp_path / "b.parquet")
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    with pytest.raises(ValueError, match=r'a.parquet: row 12, column "y": expected numbers'):
+        tenfold.ingest(files, tmp_path / "ds")
+    assert not (tmp_path / "ds").exists()
+    ds = tenfold.ingest(files, tmp_path / "ds", on_error="collect")
+    assert len(ds) == 14
+    assert ds["x"].tolist() == [*range(10), 0, 1, 3, 4]
+    (bad,) = ds.bad_rows
+    assert (bad["row"], bad["column"]) == (12, "y")
+    assert '"x": 2' in bad["text"]
+
+
+def test_names_with_dots_are_columns_of_their_own(tmp_path, group_bytes):
+    made = pa.table({"a.b": [1, 2], "a": pa.array([{"b": 3}, {"b": 4}]), "c": [5, 6]})
+    pq.write_table(made, tmp_path / "a.parquet")
+    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
+    assert ds.columns == ["a.b", "a", "c"]
+    assert ds[1] == {"a.b": 2, "a": {"b": 4}, "c": 6}
+
+
+def test_a_file_without_rows_or_columns(tmp_path, group_bytes):
+    pq.write_table(table(0), tmp_path / "a.parquet")
+    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
+    assert len(ds) == 0
+    assert ds.columns == table().column_names
+    pq.write_table(pa.table({}), tmp_path / "b.parquet")
+    assert len(tenfold.ingest(tmp_path / "b.parquet", tmp_path / "ds")) == 0
+
+
+PEAK = """
+import sys, threading, tenfold, pyarrow.parquet
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+def watch():
+    global peak
+    while not done.wait(0.002):
+        peak = max(peak, anonymous())
+
+warm, source, target = sys.argv[1:]
+tenfold.ingest(warm, target, progress=False)
+done, before = threading.Event(), anonymous()
+peak = before
+watcher = threading.Thread(target=watch)
+watcher.start()
+tenfold.ingest(source, target, progress=False, durable=False)
+done.set()
+watcher.join()
+print(peak - before)
+"""
+
+
+def wide():
+    random = np.random.default_rng(1)
+    columns = {f"f{i}": random.standard_normal(300_000).astype(np.float32) for i in range(150)}
+    return pa.table(columns)
+
+
+def repeated_texts():
+    texts = [f"{i:02}" * 5000 for i in range(50)]
+    return pa.table({"text": pa.array([texts[i % 50] for i in range(50_000)], pa.large_string())})
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.parametrize("make", [wide, repeated_texts])
+def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, make):
+    made = make()
+    pq.write_table(made, tmp_path / "all.parquet", row_group_size=made.num_rows)
+    pq.write_table(made.slice(0, 1), tmp_path / "one.parquet")
+    command = [sys.executable, "-c", PEAK, "one.parquet", "all.parquet", "ds"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert int(done.stdout) < 128e6 < made.nbytes
