@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace tenfold::os {
@@ -12,5 +13,8 @@ void will_need(std::span<const std::span<const std::byte>> ranges) noexcept;
 /// Says that the mapped pages of `bytes` are touched in no order (so that nothing is read beside
 /// them), or again in the usual one. A hint.
 void expect_random_access(std::span<const std::byte> bytes, bool random) noexcept;
+
+/// How often this thread has touched a page so far that had to come from a device first.
+std::uint64_t num_pages_waited_for() noexcept;
 
 }  // namespace tenfold::os

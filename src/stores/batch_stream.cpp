@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "os/no_fork.hpp"
+#include "os/paging.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold {
@@ -16,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Rows whose pages are under way at a time: enough for any device to be busy.
 constexpr std::int64_t kRowsAsked = 1024;
+/// Of so many batches one is watched for pages that it waits for.
+constexpr std::int64_t kWatchedBatches = 16;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -85,10 +88,15 @@ std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
   return rows;
 }
 
-Batch BatchStream::make(std::int64_t batch) const {
+Batch BatchStream::make(std::int64_t batch) {
   BatchOptions options = options_.batch;
   options.num_threads = threads_a_batch_;
-  return gather(*dataset_.state(), rows_of(batch), options);
+  // What is in memory at first may be taken back in the middle of an epoch.
+  const bool is_watched = batch % kWatchedBatches == 0 && !residency_.is_needed();
+  const std::uint64_t before = is_watched ? os::num_pages_waited_for() : 0;
+  Batch made = gather(*dataset_.state(), rows_of(batch), options);
+  if (is_watched) residency_.note_waits(os::num_pages_waited_for() - before, made.num_rows());
+  return made;
 }
 
 void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
@@ -112,7 +120,9 @@ void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
       const std::int64_t asked = std::max(asked_to, batch);
       asked_to = asked + 1;
       lock.unlock();
-      residency_.ask(rows_of(asked), stage);
+      const std::vector<std::int64_t> rows = rows_of(asked);
+      residency_.reconsider(rows, stage);
+      residency_.ask(rows, stage);
       lock.lock();
     }
   }

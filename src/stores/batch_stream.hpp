@@ -47,7 +47,7 @@ class BatchStream {
   std::int64_t end_of(std::int64_t batch) const;
   /// The rows of this rank in that batch, of all parts numbered through.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
-  Batch make(std::int64_t batch) const;
+  Batch make(std::int64_t batch);
   /// Asks for the pages of the batches that come after the one about to be made.
   void look_ahead(std::int64_t batch, Lock& lock);
   void work();

@@ -22,6 +22,11 @@ constexpr std::int64_t kRowsInAll = 64;
 /// Smaller data is brought into memory by its first epoch, faster than by asking.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kRangesAtATime = 1024;
+/// Asking pays if one page in so many is missing.
+constexpr std::int64_t kPagesAMissingOne = 256;
+/// Places looked at of each batch that is asked for, and in all before asking is given up.
+constexpr std::size_t kLooksABatch = 8;
+constexpr std::int64_t kLooks = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
 
 }  // namespace
@@ -57,10 +62,7 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
   if (!looks_resident(0, kRowsAtATime)) begin_asking();
 }
 
-Residency::~Residency() {
-  if (!is_needed() || !random_ || way_ == Way::none) return;
-  for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
-}
+Residency::~Residency() { end_asking(); }
 
 bool Residency::look_closer() {
   if (is_needed() || looked_at_ >= kRowsInAll) return false;
@@ -71,11 +73,52 @@ bool Residency::look_closer() {
 }
 
 void Residency::begin_asking() {
-  choose_way();
+  const std::lock_guard lock(turning_);
+  if (is_needed()) return;
+  if (!was_needed_) choose_way();
   if (random_ && way_ != Way::none) {
     for (const Source& source : sources_) os::expect_random_access(source.bytes, true);
   }
+  num_looks_ = num_missing_ = 0;
+  was_needed_.store(true, std::memory_order_release);
   needed_.store(true, std::memory_order_release);
+}
+
+void Residency::end_asking() {
+  const std::lock_guard lock(turning_);
+  if (!is_needed()) return;
+  needed_.store(false, std::memory_order_release);
+  if (!random_ || way_ == Way::none) return;
+  // The few that are missing bring their neighbours, which may be missing too.
+  for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
+}
+
+void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
+  const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
+  if (static_cast<std::int64_t>(num_pages) * kPagesAMissingOne > num_places) begin_asking();
+}
+
+void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
+  if (way_ == Way::none) return;
+  const std::size_t step = std::max<std::size_t>(rows.size() / kLooksABatch, 1);
+  // Each row in one source, and the next batch's in others.
+  auto turn = static_cast<std::size_t>(num_turns_++);
+  std::int64_t looks = 0;
+  std::int64_t missing = 0;
+  for (std::size_t i = 0; i < rows.size(); i += step, ++turn) {
+    const Source& source = sources_[turn % sources_.size()];
+    const std::int64_t local = rows[i] - source.first_row;
+    if (source.stage != stage || local < 0 || local >= source.num_rows) continue;
+    const Piece piece = piece_of(source, local);
+    const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                            static_cast<std::size_t>(piece.size_bytes));
+    ++looks;
+    missing += os::is_resident(bytes) ? 0 : 1;
+  }
+  num_missing_ += missing;
+  if ((num_looks_ += looks) < kLooks) return;
+  if (num_missing_ * kPagesAMissingOne <= num_looks_) return end_asking();
+  num_looks_ = num_missing_ = 0;
 }
 
 void Residency::choose_way() {
@@ -94,7 +137,7 @@ void Residency::choose_way() {
 }
 
 std::string_view Residency::way() const noexcept {
-  if (!is_needed()) return "resident";
+  if (!was_needed_.load(std::memory_order_acquire)) return "resident";
   switch (way_) {
     case Way::willneed:
       return "willneed";

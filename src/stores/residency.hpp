@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -16,7 +17,10 @@ namespace tenfold {
 
 /// Has the pages of coming batches read before they are gathered, all of a batch at once: a reader
 /// that touches one page after the other gets a fifth of them a second. Data that is in memory
-/// already costs nothing but a look at each start.
+/// already costs nothing but a look at each start: to ask for a page takes a hundredth of the time
+/// that it takes to wait for one, so rows are asked for only while more than that share of their
+/// pages is missing, which looks at some of them tell; and once the first ones look as if nothing
+/// were, the pages that some batches had to wait for.
 ///
 /// The kernel is advised to read (madvise); on network file systems threads of ours read. The
 /// environment variable TENFOLD_RESIDENCY=willneed, pread or none chooses instead.
@@ -37,7 +41,7 @@ class Residency {
   Residency& operator=(const Residency&) = delete;
   ~Residency();
 
-  /// True if some of the data is not in memory, as far as was looked.
+  /// True if enough of the data is not in memory, as far as was looked, that asking pays.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
   /// Looks at a little more of the data; false if there is no more to look at.
   bool look_closer();
@@ -46,7 +50,13 @@ class Residency {
   int num_stages() const noexcept { return num_stages_; }
   /// Asks for what these rows (of all parts, numbered through) need in one of the stages.
   void ask(std::span<const std::int64_t> rows, int stage);
-  /// "resident", "willneed", "pread" or "none".
+  /// Looks at a few of the rows that are about to be asked for: if next to nothing of many is
+  /// missing, it is needed no more.
+  void reconsider(std::span<const std::int64_t> rows, int stage);
+  /// To be told now and then while it is not needed: a batch of so many rows, which nobody had
+  /// asked for, waited for that many pages.
+  void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
+  /// "resident" if it was never needed, else "willneed", "pread" or "none".
   std::string_view way() const noexcept;
 
  private:
@@ -74,6 +84,7 @@ class Residency {
            std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage);
   bool looks_resident(std::int64_t begin, std::int64_t end) const;
   void begin_asking();
+  void end_asking();
   void choose_way();
   /// What row `local` of its part needs of it; nothing where the ends make no sense, of which
   /// whoever gathers the row tells.
@@ -91,7 +102,12 @@ class Residency {
   std::optional<Way> forced_;
   Way way_ = Way::willneed;
   std::optional<os::PageReader> reader_;
-  std::atomic<bool> needed_{false};  ///< what stands above does not change any more
+  std::atomic<bool> was_needed_{false};  ///< what stands above does not change any more
+  std::atomic<bool> needed_{false};
+  std::mutex turning_;                        ///< held by who changes them
+  std::atomic<std::int64_t> num_turns_{0};    ///< of reconsider()
+  std::atomic<std::int64_t> num_looks_{0};    ///< of these, since it last came to a conclusion
+  std::atomic<std::int64_t> num_missing_{0};  ///< found by them
 };
 
 }  // namespace tenfold

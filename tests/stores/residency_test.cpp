@@ -139,6 +139,54 @@ TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
   EXPECT_TRUE(residency.is_needed());
 }
 
+void touch_all(const DatasetState& state) {
+  volatile std::byte sum{};
+  for (const StoredColumn* column : state.parts[0].columns) {
+    for (std::size_t at = 0; at < column->values.nbytes(); at += 1024) {
+      sum = column->values.raw_data()[at];
+    }
+  }
+  static_cast<void>(sum);
+}
+
+TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
+  auto dataset = cold();
+  if (!dataset) GTEST_SKIP() << "the file system is in memory";
+  const auto state = dataset->state();
+  Residency residency(*state, true);
+  ASSERT_TRUE(residency.is_needed());
+  std::vector<std::int64_t> rows(256);
+  const Permutation order(kRows, 5, 0);
+  const auto reconsider_often = [&] {
+    for (std::int64_t batch = 0; batch < 200; ++batch) {
+      order.fill(batch * 256, rows);
+      residency.reconsider(rows, 0);
+    }
+  };
+  // Nothing was read yet.
+  reconsider_often();
+  EXPECT_TRUE(residency.is_needed());
+  touch_all(*state);
+  reconsider_often();
+  EXPECT_FALSE(residency.is_needed());
+  EXPECT_EQ(residency.way(), "willneed");
+}
+
+TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
+  const Path path = folder_ / "rows";
+  save(test::numbers(kRows), path);
+  const Dataset dataset(path);
+  touch_all(*dataset.state());
+  Residency residency(*dataset.state(), true);
+  ASSERT_FALSE(residency.is_needed());
+  residency.note_waits(0, 256);
+  EXPECT_FALSE(residency.is_needed());
+  residency.note_waits(1, 100'000);
+  EXPECT_FALSE(residency.is_needed());
+  residency.note_waits(200, 256);
+  EXPECT_TRUE(residency.is_needed());
+}
+
 /// tokens int32 [1200] a row, as rows of unequal length; tags, three texts of 2,000 bytes a row.
 TensorDict unequal(std::int64_t rows) {
   NodeInfo info;
