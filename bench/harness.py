@@ -143,18 +143,25 @@ def compare(
     contenders: dict[str, Contender],
     goals: list[Goal],
     repetitions: int,
+    slices: int = 1,
 ) -> Result:
+    """Of `slices` runs in turn of all contenders each repetition counts the sum: what disturbs the
+    machine for longer than a run then disturbs all of them alike."""
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
     for repetition in range(repetitions + 1):  # the first round warms up and is not counted
-        turn = repetition % len(keys)
-        for key in keys[turn:] + keys[:turn]:
-            for _ in range(MOST_ATTEMPTS):
-                seconds, given_back = run_once(contenders[key])
-                if given_back < DISTURBING_MIB:
-                    break
-            if repetition:
-                timings[key].seconds.append(seconds)
+        sums = dict.fromkeys(keys, 0.0)
+        for part in range(slices):
+            turn = (repetition + part) % len(keys)
+            for key in keys[turn:] + keys[:turn]:
+                for _ in range(MOST_ATTEMPTS):
+                    seconds, given_back = run_once(contenders[key])
+                    if given_back < DISTURBING_MIB:
+                        break
+                sums[key] += seconds
+        if repetition:
+            for key in keys:
+                timings[key].seconds.append(sums[key])
     present = [g for g in goals if g.ours in timings and (g.other is None or g.other in timings)]
     return Result(name, title, timings, present)
 
@@ -247,6 +254,29 @@ def drop_caches() -> bool:
     except OSError:
         return False
     return True
+
+
+_held: list[tuple[mmap.mmap, object]] = []
+
+
+def hold_in_memory(*folders: Path) -> None:
+    """Their files stay in the page cache, as whole as they are, until the process ends.
+
+    Without it a system that takes back what looks idle (DAMON, on this page's machine) may take
+    some between two contenders; and what comes back lies in small pages, which are read in no order
+    2.5 times as slowly as large ones.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for file in (file for folder in folders for file in folder.rglob("*")):
+        if not file.is_file() or file.stat().st_size == 0:
+            continue
+        with file.open("rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        bytes_of_map = torch.frombuffer(memoryview(mapped), dtype=torch.uint8)
+        address, size = bytes_of_map.data_ptr(), bytes_of_map.numel()
+        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(size)) != 0:
+            print(f"{file}: it cannot be held in memory: {os.strerror(ctypes.get_errno())}")
+        _held.append((mapped, bytes_of_map))
 
 
 COLD_BYTES = 2 << 30  # more than what is read
