@@ -228,25 +228,50 @@ def frames_cached(work: Path, repetitions: int) -> Result:
     pixels.sum()
     out = np.empty((BATCH, *pixels.shape[1:]), dtype=np.uint8)
     rng = np.random.default_rng(0)
-    count = 70
+    count, slices = 72, 4
     batches = _endless(
         tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=1, drop_last=True)
     )
 
-    def take() -> None:
-        for _ in range(count):
-            np.take(pixels, rng.integers(0, FRAMES, BATCH), axis=0, out=out, mode="clip")
+    words = torch.from_numpy(out).flatten().view(torch.int64)
 
-    return compare(
+    def take(use: Callable[[], object]) -> None:
+        for _ in range(count // slices):
+            np.take(pixels, rng.integers(0, FRAMES, BATCH), axis=0, out=out, mode="clip")
+            use()
+
+    def ours(use: Callable[[torch.Tensor], object]) -> None:
+        """Each batch goes before the next one is made, so that its memory is used again."""
+        for _ in range(count // slices):
+            batch = next(batches)
+            use(batch["pixels"])
+            del batch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    result = compare(
         "frames_cached",
         f"{count} batches of 256 shuffled frames of 28 KB, in the page cache",
         {
-            "BatchLoader, 1 thread": Contender(lambda: _take(batches, count)),
-            "np.take(out=)": Contender(take),
+            "BatchLoader, 1 thread": Contender(lambda: ours(lambda batch: None)),
+            "np.take(out=)": Contender(lambda: take(lambda: None)),
+            "BatchLoader, 1 thread, each batch read": Contender(
+                lambda: ours(lambda batch: batch.flatten().view(torch.int64).max())
+            ),
+            "np.take(out=), each batch read": Contender(lambda: take(words.max)),
+            "BatchLoader, 1 thread, a batch kept until the next is there": Contender(
+                lambda: _take(batches, count // slices)
+            ),
         },
-        [Goal("BatchLoader, 1 thread", "np.take(out=)", 1.1)],
-        repetitions,
+        [
+            Goal("BatchLoader, 1 thread", "np.take(out=)", 1.1),
+            Goal("BatchLoader, 1 thread, each batch read", "np.take(out=), each batch read", 1.1),
+        ],
+        2 * repetitions,
+        slices,
     )
+    torch.set_num_threads(threads)
+    return result
 
 
 def frames_cold(work: Path, repetitions: int) -> Result | None:

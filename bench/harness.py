@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -256,7 +257,7 @@ def drop_caches() -> bool:
     return True
 
 
-_held: list[tuple[mmap.mmap, object]] = []
+_held: list[mmap.mmap] = []
 
 
 def hold_in_memory(*folders: Path) -> None:
@@ -272,11 +273,10 @@ def hold_in_memory(*folders: Path) -> None:
             continue
         with file.open("rb") as opened:
             mapped = mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-        bytes_of_map = torch.frombuffer(memoryview(mapped), dtype=torch.uint8)
-        address, size = bytes_of_map.data_ptr(), bytes_of_map.numel()
-        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(size)) != 0:
+        address = np.frombuffer(mapped, np.uint8).ctypes.data
+        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(mapped))) != 0:
             print(f"{file}: it cannot be held in memory: {os.strerror(ctypes.get_errno())}")
-        _held.append((mapped, bytes_of_map))
+        _held.append(mapped)
 
 
 COLD_BYTES = 2 << 30  # more than what is read
