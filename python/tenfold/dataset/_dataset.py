@@ -206,12 +206,27 @@ class Dataset(Growing):
 
     def _column(self, name: str) -> Any:
         if self._maps:
-            return _entry(self._batch(slice(0, len(self))), name)
+            return self._mapped_column(name)
         column = self.select([name])
         flat = dict(_leaves(column.schema, ""))
         if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
             return self._native.column(name)
         return _entry(column._batch(slice(0, len(self))), name)
+
+    def _mapped_column(self, name: str) -> Any:
+        batch = self._batch(slice(0, len(self)))
+        try:
+            return _entry(batch, name)
+        except KeyError:
+            # Batches leave the validity of floats to their NaN.
+            of = name.removesuffix(".valid")
+            column = dict(_leaves(self.schema, "")).get(of)
+            if of == name or column is None or not column.nullable:
+                raise
+            if not column.dtype.startswith(("float", "bfloat")):
+                raise
+            values = _entry(batch, of)
+            return ~(values != values).reshape(len(values), -1).all(-1)
 
     # --- views ---
 
@@ -413,7 +428,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 def _entry(batch: Any, name: str) -> Any:
     """The column of that name, which may lie in records."""
     record, _, rest = name.partition(".")
-    if name in batch or record not in batch or not rest:
+    if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]
     return _entry(batch[record], rest)
 

@@ -120,11 +120,10 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         "pickled": (pickle.loads(pickle.dumps(ds.range(1, 4))), [1, 2, 3]),
         "concat": (tenfold.concat([ds.range(2, 4), ds]), [2, 3, 0, 1, 2, 3]),
         "mapped": (ds.map(lambda batch: batch, batched=True), [0, 1, 2, 3]),
+        "mapped rows": (ds.range(1, 3).map(dict), [1, 2]),
     }
     for view, (shown, places) in views.items():
         for name, valid in expected.items():
-            if view == "mapped" and name == "score.valid":
-                continue  # batches say it by NaN
             found = shown[name]
             assert found.dtype == torch.bool
             assert found.tolist() == [valid[i] for i in places], (view, name)
@@ -136,6 +135,13 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
     assert next(iter(loader))["score.valid"].tolist() == expected["score.valid"][:3]
     with pytest.raises(KeyError, match=r"no column \"full\.valid\""):
         ds["full.valid"]
+    with pytest.raises(KeyError, match=r"full\.valid"):
+        ds.map(dict)["full.valid"]
+    # What the function fills is there, and what it drops is not.
+    filled = ds.map(lambda row: {**row, "score": row["score"].nan_to_num(0)})
+    assert filled["score.valid"].tolist() == [True] * 4
+    with pytest.raises(KeyError, match=r"score"):
+        ds.map(lambda row: {"age": row["age"]})["score.valid"]
 
 
 def test_a_batch_is_memory_of_its_own(ds: Dataset) -> None:
