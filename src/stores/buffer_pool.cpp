@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,20 +13,33 @@
 namespace tenfold {
 namespace {
 
+/// Up to here a block comes from the heap: pages of its own would cost more than what they hold
+/// whenever a program keeps its batches, and the pool has none that came back.
+constexpr std::size_t kMostHeapBytes = std::size_t{64} << 10U;
 /// More than a loader holds at a time: those before go first.
-constexpr std::size_t kMaxFreeBlocks = 16;
+constexpr std::size_t kMaxFreeLarge = 16;
+constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
+constexpr std::align_val_t kHeapAlignment{64};
 
 struct Block {
   std::shared_ptr<std::byte> memory;
   std::size_t size_bytes = 0;
 };
 
+std::shared_ptr<std::byte> allocate_on_heap(std::size_t size_bytes) {
+  return {static_cast<std::byte*>(::operator new(size_bytes, kHeapAlignment)),
+          [](std::byte* memory) { ::operator delete(memory, kHeapAlignment); }};
+}
+
 }  // namespace
 
 struct BufferPool::Blocks {
   std::mutex mutex;
-  std::vector<Block> free;
+  /// Apart, so that many small ones do not drive out a large one, whose pages are dear.
+  std::vector<Block> free_small, free_large;
+
+  static bool is_small(std::size_t size_bytes) { return size_bytes <= kMostHeapBytes; }
 
   /// A process that was forked while another thread held the mutex finds it locked for ever: so
   /// nobody waits for it for long, and does without.
@@ -40,6 +54,7 @@ struct BufferPool::Blocks {
 
   Block take(std::size_t size_bytes) {
     if (const auto lock = lock_soon()) {
+      std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
       // The last that came back is the warmest. One that is much too large stays for its kind.
       const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
         return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
@@ -50,14 +65,17 @@ struct BufferPool::Blocks {
         return taken;
       }
     }
-    return {os::allocate_pages(size_bytes), size_bytes};
+    return {is_small(size_bytes) ? allocate_on_heap(size_bytes) : os::allocate_pages(size_bytes),
+            size_bytes};
   }
 
   void give_back(Block block) {
     Block dropped;
     const auto lock = lock_soon();
     if (!lock) return;
-    if (free.size() == kMaxFreeBlocks) {
+    const bool small = is_small(block.size_bytes);
+    std::vector<Block>& free = small ? free_small : free_large;
+    if (free.size() == (small ? kMaxFreeSmall : kMaxFreeLarge)) {
       dropped = std::move(free.front());
       free.erase(free.begin());
     }
@@ -85,7 +103,8 @@ Buffer BufferPool::take(std::size_t size_bytes) const {
 std::size_t BufferPool::free_bytes() const {
   const auto lock = blocks_->lock_soon();
   std::size_t total = 0;
-  for (const Block& block : blocks_->free) total += block.size_bytes;
+  for (const Block& block : blocks_->free_small) total += block.size_bytes;
+  for (const Block& block : blocks_->free_large) total += block.size_bytes;
   return total;
 }
 
