@@ -22,16 +22,22 @@ PartFile::PartFile(os::Directory& folder, std::string name, const Options& optio
 
 void PartFile::append(std::span<const std::byte> bytes) {
   size_bytes_ += bytes.size();
-  if (gathered_.size() + bytes.size() <= options_.buffer_bytes) {
-    gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
-    return;
-  }
-  flush();
-  if (bytes.size() < options_.buffer_bytes / 2) {
-    gathered_.reserve(options_.buffer_bytes);
-    gathered_.assign(bytes.begin(), bytes.end());
-  } else {
-    write(bytes);
+  const std::size_t piece_bytes = std::max<std::size_t>(options_.buffer_bytes, 1);
+  while (!bytes.empty()) {
+    const auto at = static_cast<std::size_t>(written_bytes_ % piece_bytes) + gathered_.size();
+    const std::size_t room = piece_bytes - at % piece_bytes;
+    std::size_t count = std::min(bytes.size(), room);
+    if (gathered_.empty() && count == room) {
+      // Up to the last multiple, from where they lie.
+      count += (bytes.size() - room) / piece_bytes * piece_bytes;
+      write(bytes.first(count));
+    } else {
+      if (gathered_.empty() && bytes.size() < size_bytes_) gathered_.reserve(room);
+      gathered_.insert(gathered_.end(), bytes.begin(),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(count));
+      if (count == room) flush();
+    }
+    bytes = bytes.subspan(count);
   }
 }
 

@@ -14,15 +14,19 @@
 
 namespace tenfold {
 
-/// A file that grows: appended to in large writes, checksummed on the way, block by block.
+/// A file that grows: appended to in large writes, checksummed on the way, block by block. Writes
+/// of 2 MiB at multiples of it lie in the page cache as huge pages, through which a map of the file
+/// finds rows at random several times as fast as through small ones.
 ///
 /// Thread safety: one thread at a time.
 class PartFile {
  public:
   struct Options {
-    std::size_t buffer_bytes = 0;  ///< gathered before they are written
-    bool stays_open = true;        ///< false: opened for each write, where there are very many
-    bool will_sync = false;        ///< the device may begin while more comes
+    /// Gathered before they are written, and what writes begin and end at multiples of in the file;
+    /// 0, or a power of two.
+    std::size_t buffer_bytes = 0;
+    bool stays_open = true;  ///< false: opened for each write, where there are very many
+    bool will_sync = false;  ///< the device may begin while more comes
   };
 
   /// Creates the file `name` in `folder`, which outlives this object.

@@ -1,6 +1,7 @@
 #include "ingest/table_writer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <map>
 #include <optional>
@@ -31,7 +32,7 @@ using memmap_folder::Plan;
 
 /// Memory for bytes that wait to be written, of all columns together.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
-constexpr std::size_t kMostGatheredBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// Files that stay open while they grow; of more columns, each is opened for every write.
 constexpr std::size_t kOpenFiles = 256;
@@ -106,8 +107,8 @@ struct TableWriter::State {
     name_leaves(columns);
     std::size_t num_parts = 1;
     for (const Column& column : columns) num_parts += parts_of(column);
-    gathered_bytes =
-        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes);
+    gathered_bytes = std::bit_floor(
+        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes));
     for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
     rename();
   }
