@@ -5,6 +5,7 @@
 #include <tenfold/error.hpp>
 
 #include "array_in.hpp"
+#include "base/prefetch.hpp"
 #include "core/cast.hpp"
 #include "mapped_dict.hpp"
 #include "row_values.hpp"
@@ -35,6 +36,17 @@ KeyIn text_key(PyObject* key) {
   if (characters != nullptr) return {true, {characters, static_cast<std::size_t>(size)}};
   PyErr_Clear();  // lone surrogates, which no key has
   return {};
+}
+
+/// Has the objects of a list fetched, which lie anywhere in memory and are all counted and read
+/// next.
+void fetch_objects(nb::handle list) {
+  constexpr std::size_t kLineBytes = 64;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.ptr()); ++i) {
+    const auto* object = reinterpret_cast<const char*>(PyList_GET_ITEM(list.ptr(), i));
+    base::prefetch(object);
+    base::prefetch(object + kLineBytes);  // of a str or bytes of some length its end
+  }
 }
 
 /// Integers that int64 holds.
@@ -108,6 +120,7 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
 
 void KeysIn::take_objects(nb::handle keys) {
   // A tuple of their own: nobody takes keys out of it while they are read without the GIL.
+  if (PyList_CheckExact(keys.ptr())) fetch_objects(keys);
   objects_ = nb::steal(PySequence_Tuple(keys.ptr()));
   if (!objects_.is_valid()) throw nb::python_error();
   size_ = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));
