@@ -7,6 +7,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -100,14 +103,52 @@ nb::list nodes_of(const StatePaths& self) {
   return all;
 }
 
+/// Appends an int of Python's that int64 holds; false for another object.
+bool append_int(PyObject* object, std::string& into) {
+  if (!PyLong_CheckExact(object)) return false;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow != 0) return false;
+  std::array<char, 24> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  into.append(digits.data(), end);
+  return true;
+}
+
+/// Appends a str that JSON writes as it is; false for another object.
+bool append_plain_text(PyObject* object, std::string& into) {
+  if (!PyUnicode_CheckExact(object) || !PyUnicode_IS_COMPACT_ASCII(object)) return false;
+  const std::string_view text(static_cast<const char*>(PyUnicode_DATA(object)),
+                              static_cast<std::size_t>(PyUnicode_GET_LENGTH(object)));
+  const auto is_plain = [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; };
+  if (!std::ranges::all_of(text, is_plain)) return false;
+  into += '"';
+  into += text;
+  into += '"';
+  return true;
+}
+
+/// Appends the text of a tuple of such parts, as state_text() writes it; false for another object.
+bool append_plain_tuple(PyObject* object, std::string& into) {
+  if (!PyTuple_CheckExact(object)) return false;
+  into += '[';
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+    PyObject* part = PyTuple_GET_ITEM(object, i);
+    if (i > 0) into += ", ";
+    if (!append_int(part, into) && !append_plain_text(part, into)) return false;
+  }
+  into += ']';
+  return true;
+}
+
 /// The keys of a sparse mapper: states to rows.
 struct StateKeys {
   StateKeys(const NodeHandle& parent, const std::string& key, const std::string& kind_name)
-      : dict(open_state_index(parent.node[key], type_of(kind_name), {})) {}
+      : kind(kind_of(kind_name)), dict(open_state_index(parent.node[key], key_type_of(kind), {})) {}
 
-  static DictKeyType type_of(const std::string& kind_name) {
+  static StateKeyKind kind_of(const std::string& kind_name) {
     const auto kind = state_key_kind_from_name(kind_name);
-    if (kind) return key_type_of(*kind);
+    if (kind) return *kind;
     throw Error(
         ErrorCode::corrupt,
         "keys: expected \"int\", \"str\", \"bytes\" or \"json\", found \"" + kind_name + "\"");
@@ -122,7 +163,66 @@ struct StateKeys {
     return array(without_gil([&] { return dict.rows(views); }));
   }
 
+  /// The same of states that are keys as they are, as nearly all are: None if some are not.
+  nb::object rows_of_plain(nb::list states) const {
+    switch (kind) {
+      case StateKeyKind::int64:
+        return rows_of_plain_ints(states);
+      case StateKeyKind::json:
+        return rows_of_plain_tuples(states);
+      case StateKeyKind::text:
+        return rows_if_all(states, [](PyObject* one) { return PyUnicode_CheckExact(one) != 0; });
+      case StateKeyKind::bytes:
+        return rows_if_all(states, [](PyObject* one) { return PyBytes_CheckExact(one) != 0; });
+    }
+    return nb::none();
+  }
+
+  StateKeyKind kind;
   MappedDict dict;
+
+ private:
+  static PyObject* item(const nb::list& states, std::size_t i) {
+    return PyList_GET_ITEM(states.ptr(), static_cast<Py_ssize_t>(i));
+  }
+
+  template <class Fits>
+  nb::object rows_if_all(const nb::list& states, const Fits& fits) const {
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (!fits(item(states, i))) return nb::none();
+    }
+    return rows_of_texts(states);
+  }
+
+  nb::object rows_of_plain_ints(const nb::list& states) const {
+    std::vector<std::int64_t> keys;
+    keys.reserve(states.size());
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      PyObject* one = item(states, i);
+      if (!PyLong_CheckExact(one)) return nb::none();
+      int overflow = 0;
+      keys.push_back(PyLong_AsLongLongAndOverflow(one, &overflow));
+      if (overflow != 0) return nb::none();
+    }
+    return rows_of_ints(keys);
+  }
+
+  nb::object rows_of_plain_tuples(const nb::list& states) const {
+    std::string all;
+    std::vector<std::size_t> ends;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (!append_plain_tuple(item(states, i), all)) return nb::none();
+      ends.push_back(all.size());
+    }
+    std::vector<std::string_view> texts;
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      texts.push_back(std::string_view(all).substr(begin, end - begin));
+      begin = end;
+    }
+    const std::span<const std::string_view> keys = texts;
+    return array(without_gil([&] { return dict.rows(keys); }));
+  }
 };
 
 std::string name_of(DictKeyType type) { return std::string(name(type)); }
@@ -177,7 +277,8 @@ void bind_state_mapper(nb::module_& module) {
                   })
       .def("__len__", [](const StateKeys& self) { return self.dict.size(); })
       .def("rows_of_ints", &StateKeys::rows_of_ints, "keys"_a)
-      .def("rows_of_texts", &StateKeys::rows_of_texts, "keys"_a);
+      .def("rows_of_texts", &StateKeys::rows_of_texts, "keys"_a)
+      .def("rows_of_plain", &StateKeys::rows_of_plain, "states"_a);
   module.def("sparse_item",
              [](const SparseMatrix& matrix) { return item_of(TensorDict(matrix.tree())); });
   module.def("sparse_of", [](const NodeHandle& parent, const std::string& key) {

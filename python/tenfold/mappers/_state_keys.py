@@ -97,19 +97,19 @@ class StatesOnDisk:
 
     def rows(self, states: list[Any]) -> Any:
         rows = self._places(states)
-        if self._numbers is None:
+        if self._numbers is None or not len(self):
             return rows
-        return [self._number(row) for row in rows.tolist()]
-
-    def _number(self, row: int) -> int:
-        return int(self._numbers[row]) if row >= 0 else -1
+        numbers = self._numbers[rows.clip(0)]
+        numbers[rows < 0] = -1
+        return numbers
 
     def _places(self, states: list[Any]) -> Any:
+        found = self._native.rows_of_plain(states)
+        if found is not None:
+            return found
         if self._kind == "json":
             return self._native.rows_of_texts([text_of(state) for state in states])
         look_up = self._native.rows_of_ints if self._kind == "int" else self._native.rows_of_texts
-        if all(self._fits(state) for state in states):
-            return look_up(states)
         # Those of another type than the keys are not there.
         from tenfold.mappers._rows import made
 

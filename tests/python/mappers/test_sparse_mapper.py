@@ -30,9 +30,10 @@ def saved(mapper, path):
 
 
 TUPLES = [(3, 4), (0, 0), ("a", 1), (0.5, -2), ((1, 2), "b"), ()]
+ESCAPED = [('"', "\\"), ("\x7f",), ("\n", 1), ("é", -(2**63)), (2**70, ""), ("[1, 2]",)]
 
 
-@pytest.mark.parametrize("states", [TUPLES, [7, -3, 0], ["x", "", "é"], [1, "1", (1,)]])
+@pytest.mark.parametrize("states", [TUPLES, ESCAPED, [7, -3, 0], ["x", "", "é"], [1, "1", (1,)]])
 @pytest.mark.parametrize("name", [None, "mapper", "mapper.tdz"])
 def test_a_state_gives_its_row_and_a_list_a_batch(tmp_path, states, name):
     dense = dense_of(len(states))
@@ -204,6 +205,8 @@ def test_a_saved_mapper_knows_the_states_of_a_python_dict(tmp_path, states, othe
     # A float and an integer beyond 2^63 are equal in Python and two keys on disk.
     asked = [each for each in asked if "e+" not in repr(each) and len(repr(each)) < 60]
     assert loaded(asked).equal(mapper(asked))
+    for each in asked:
+        assert loaded([each]).equal(mapper([each]))
 
 
 def broken(mapper, tmp_path, part, value):
