@@ -145,12 +145,14 @@ def compare(
     goals: list[Goal],
     repetitions: int,
     slices: int = 1,
+    warm_up: bool = True,
 ) -> Result:
     """Of `slices` runs in turn of all contenders each repetition counts the sum: what disturbs the
-    machine for longer than a run then disturbs all of them alike."""
+    machine for longer than a run then disturbs all of them alike.
+    `warm_up`: a first round is not counted."""
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
-    for repetition in range(repetitions + 1):  # the first round warms up and is not counted
+    for repetition in range(0 if warm_up else 1, repetitions + 1):
         sums = dict.fromkeys(keys, 0.0)
         for part in range(slices):
             turn = (repetition + part) % len(keys)

@@ -84,8 +84,9 @@ class MappedDict {
 
   /// All rows, with the column "key": also earlier ones of keys that were assigned anew.
   Dataset dataset() const;
-  /// Of the rows [begin, end) those that are values of keys, in their order; cut at the end.
-  std::vector<std::int64_t> live_rows(std::int64_t begin, std::int64_t end) const;
+  /// The row of each key's value, in the order in which the keys were added: a key that was
+  /// assigned keeps its place. They hold until compact().
+  std::vector<std::int64_t> ordered_rows() const;
   /// True if every row is the value of a key.
   bool is_dense() const;
 

@@ -16,6 +16,7 @@
 #include "call.hpp"
 #include "rows_in.hpp"
 #include "stores/dict_handle.hpp"
+#include "stores/dict_walk.hpp"
 
 namespace tenfold::python {
 
@@ -109,23 +110,29 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// The keys of the live rows among [begin, end), and these rows.
-  nb::object block(std::int64_t begin, std::int64_t end) {
-    const auto state = dict_.handle()->state();
-    end = std::min(end, state->keys.num_rows);
-    const auto rows = without_gil([&] { return live_rows(*state, std::min(begin, end), end); });
+  DictWalk walk() {
+    const auto handle = dict_.handle();
+    auto begun = without_gil([&] { return handle->newest(); });
+    return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
+  }
+
+  /// The next keys of a walk, and with `with_values` their values, of that moment; both empty at
+  /// the end.
+  nb::tuple walk_on(DictWalk& walk, bool with_values) {
+    std::optional<Batch> values;
+    const auto block = without_gil([&] {
+      auto next = walk.next();
+      if (with_values && !next.rows.empty()) values = gather(*next.state->values, next.rows, {});
+      return next;
+    });
     nb::list keys;
-    for (const std::int64_t row : rows) keys.append(key_object(state->keys, row));
-    return nb::make_tuple(keys, rows);
+    for (const std::int64_t row : block.places) keys.append(key_object(walk.keys(), row));
+    return nb::make_tuple(keys, values ? values_of(*values) : nb::none());
   }
 
-  nb::object values_at(const std::vector<std::int64_t>& rows) {
-    const Batch batch = without_gil([&] { return dict_.at_rows(rows); });
-    return values_of(batch);
-  }
-
-  std::vector<std::int64_t> live(std::int64_t begin, std::int64_t end) {
-    return without_gil([&] { return dict_.live_rows(begin, end); });
+  nb::object ordered_rows() {
+    const auto rows = without_gil([&] { return dict_.ordered_rows(); });
+    return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
   /// `columns` as Dataset.append takes them; `kind`: "assign", "error" or "last".
@@ -257,6 +264,7 @@ DuplicateKeys duplicates_from(std::string_view name) {
 }
 
 void bind_mapped_dict(nb::module_& module) {
+  nb::class_<DictWalk>(module, "DictWalk");
   nb::class_<Dict>(module, "MappedDict")
       .def(nb::init<nb::object, const std::string&, nb::object>(), "path"_a, "mode"_a, "ragged"_a)
       .def("__len__", [](Dict& self) { return self.dict().size(); })
@@ -268,11 +276,10 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_schema_json", [](Dict& self) { return text(self.dict().schema().to_json()); })
       .def("_get_many", &Dict::get_many, "keys"_a, "raise_missing"_a)
       .def("_rows", &Dict::rows, "keys"_a)
-      .def("_block", &Dict::block, "begin"_a, "end"_a)
-      .def("_values_at", &Dict::values_at, "rows"_a)
-      .def("_num_rows", [](Dict& self) { return self.dict().handle()->state()->keys.num_rows; })
+      .def("_walk", &Dict::walk)
+      .def("_walk_on", &Dict::walk_on, "walk"_a, "with_values"_a)
       .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })
-      .def("_live_rows", &Dict::live, "begin"_a, "end"_a)
+      .def("_ordered_rows", &Dict::ordered_rows)
       .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
       .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
       .def(

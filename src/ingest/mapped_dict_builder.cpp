@@ -12,6 +12,7 @@
 #include "stores/dict_builder.hpp"
 #include "stores/dict_handle.hpp"
 #include "stores/dict_state.hpp"
+#include "stores/dict_walk.hpp"
 #include "stores/row_bytes.hpp"
 
 namespace tenfold {
@@ -262,33 +263,31 @@ void build_mapped_dict(const Path& path, const Dataset& source, std::string_view
 }
 
 void MappedDict::compact(Monitor* monitor) {
-  handle_->replace([&](const DictState& source) {
-    const Path path = source.keys.where;
+  handle_->replace([&](const std::shared_ptr<const DictState>& source) {
+    const Path path = source->keys.where;
     MappedDictOptions options;
     options.monitor = monitor;
-    MappedDictBuilder builder(path, source.keys.type, source.values->schema, options, source.form);
-    std::vector<std::string_view> texts;
-    std::vector<std::int64_t> numbers;
-    for (std::int64_t begin = 0; begin < source.keys.num_rows; begin += kRowsAtOnce) {
-      const std::vector<std::int64_t> rows =
-          tenfold::live_rows(source, begin, std::min(source.keys.num_rows, begin + kRowsAtOnce));
-      texts.clear();
-      numbers.clear();
-      for (const std::int64_t row : rows) {
-        if (source.keys.is_text()) {
-          texts.push_back(source.keys.text(row));
-        } else {
-          numbers.push_back(source.keys.number(row));
-        }
-      }
-      const Batch values = gather(*source.values, rows, {});
-      if (source.keys.is_text()) {
+    MappedDictBuilder builder(path, source->keys.type, source->values->schema, options,
+                              source->form);
+    DictWalk walk(source, [&](const DictKeys& keys) {
+      FoundRows found{source, std::vector<std::int64_t>(
+                                  std::visit([](const auto& some) { return some.size(); }, keys))};
+      find_rows(*source, keys, found.rows);
+      return found;
+    });
+    for (auto block = walk.next(); !block.rows.empty(); block = walk.next()) {
+      const Batch values = gather(*source->values, block.rows, {});
+      if (source->keys.is_text()) {
+        std::vector<std::string_view> texts;
+        for (const std::int64_t row : block.places) texts.push_back(source->keys.text(row));
         builder.append(std::span<const std::string_view>(texts), values);
       } else {
+        std::vector<std::int64_t> numbers;
+        for (const std::int64_t row : block.places) numbers.push_back(source->keys.number(row));
         builder.append(std::span<const std::int64_t>(numbers), values);
       }
     }
-    if (has_newer_rows(source)) {
+    if (has_newer_rows(*source)) {
       throw Error::io(EBUSY, path.string(),
                       path.string() +
                           ": compact: expected nobody to add rows meanwhile, found that "

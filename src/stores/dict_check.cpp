@@ -60,19 +60,6 @@ std::int64_t count_slots(const DictState& state) {
 
 }  // namespace
 
-std::vector<std::int64_t> live_rows(const DictState& state, std::int64_t begin, std::int64_t end) {
-  std::vector<std::int64_t> live;
-  live.reserve(static_cast<std::size_t>(end - begin));
-  if (state.num_dead == 0) {
-    for (std::int64_t row = begin; row < end; ++row) live.push_back(row);
-    return live;
-  }
-  for_each_found(state, begin, end, [&](std::int64_t row, std::int64_t found) {
-    if (found == row) live.push_back(row);
-  });
-  return live;
-}
-
 std::vector<Problem> check_rows_of(const TensorDict& tree) {
   if (!DictNote::of(tree)) return {};
   try {

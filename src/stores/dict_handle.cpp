@@ -85,6 +85,12 @@ std::shared_ptr<const DictState> DictHandle::state() {
   return state_;
 }
 
+std::shared_ptr<const DictState> DictHandle::newest() {
+  auto known = state();
+  auto newer = newer_than(known);
+  return newer ? newer : known;
+}
+
 Dataset DictHandle::dataset() const {
   const Lock lock(mutex_);
   return dataset_;
@@ -245,7 +251,8 @@ void DictHandle::close() {
   is_behind_ = true;
 }
 
-void DictHandle::replace(const std::function<void(const DictState& source)>& replace) {
+void DictHandle::replace(
+    const std::function<void(const std::shared_ptr<const DictState>& source)>& replace) {
   const Lock lock(mutex_);
   const Path path = require_writable("compact");
   writer("compact").close();
@@ -261,7 +268,7 @@ void DictHandle::replace(const std::function<void(const DictState& source)>& rep
     is_behind_ = false;
   };
   try {
-    replace(*source);
+    replace(source);
   } catch (...) {
     reopen();
     throw;

@@ -43,6 +43,8 @@ class DictHandle {
 
   /// With all that this handle has written.
   std::shared_ptr<const DictState> state();
+  /// With what others have written as well.
+  std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
   /// Looks a key up, in a newer state where a slot names a row that this one does not know.
@@ -63,7 +65,7 @@ class DictHandle {
   void close();
   /// Lets go of the folder while `replace` writes another dictionary in its place. It throws if
   /// rows were added since `source` was read.
-  void replace(const std::function<void(const DictState& source)>& replace);
+  void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
   using Lock = std::lock_guard<std::mutex>;

@@ -85,9 +85,6 @@ DictLookup find_rows(const DictState& state, std::span<const std::string_view> k
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
-/// Of the rows [begin, end) those that the index names as the rows of their keys.
-std::vector<std::int64_t> live_rows(const DictState& state, std::int64_t begin, std::int64_t end);
-
 /// Every key is found at its row, the last that has it, and every slot names a row that is there.
 /// Reads all keys.
 std::vector<Problem> check_dict(const DictState& state);

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "stores/dict_handle.hpp"
+#include "stores/dict_walk.hpp"
 
 namespace tenfold {
 namespace {
@@ -77,11 +78,13 @@ Batch MappedDict::at_rows(std::span<const std::int64_t> rows) const {
 
 Dataset MappedDict::dataset() const { return handle_->dataset(); }
 
-std::vector<std::int64_t> MappedDict::live_rows(std::int64_t begin, std::int64_t end) const {
-  const auto state = handle_->state();
-  begin = std::clamp<std::int64_t>(begin, 0, state->keys.num_rows);
-  end = std::clamp<std::int64_t>(end, begin, state->keys.num_rows);
-  return tenfold::live_rows(*state, begin, end);
+std::vector<std::int64_t> MappedDict::ordered_rows() const {
+  DictWalk walk(handle_->newest(), [&](const DictKeys& keys) { return handle_->find_many(keys); });
+  std::vector<std::int64_t> rows;
+  for (auto block = walk.next(); !block.rows.empty(); block = walk.next()) {
+    rows.insert(rows.end(), block.rows.begin(), block.rows.end());
+  }
+  return rows;
 }
 
 bool MappedDict::is_dense() const { return handle_->state()->num_dead == 0; }

@@ -186,7 +186,7 @@ TEST(MappedDict, KeepsTheLastValueOfAKey) {
   const MappedDict dict(folder / "d");
   EXPECT_EQ(dict.size(), 5);
   EXPECT_EQ(dict.at("key3").at("value").span<float>()[0], 8.0F);
-  EXPECT_EQ(dict.live_rows(0, 100), (std::vector<std::int64_t>{0, 1, 2, 5, 6}));
+  EXPECT_EQ(dict.ordered_rows(), (std::vector<std::int64_t>{0, 1, 2, 5, 6}));
   EXPECT_FALSE(dict.is_dense());
   EXPECT_TRUE(dict.check().empty());
 }

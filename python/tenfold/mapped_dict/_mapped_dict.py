@@ -25,16 +25,13 @@ if TYPE_CHECKING:
     from tenfold._io import Mode, PathLike
     from tenfold._progress import Callback
 
-# Rows that iterating reads at once.
-_ROWS_AT_ONCE = 1024
-
 
 class MappedDict(_core.MappedDict):
     """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
 
     Opening reads nothing and takes no memory, however large it is; a key is found through an index
     that is mapped, in a few pages. It is a `collections.abc.Mapping` in the order in which the
-    keys were stored; iterating streams.
+    keys were added; iterating streams.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
     >>> words = tenfold.MappedDict("w")
@@ -128,7 +125,8 @@ class MappedDict(_core.MappedDict):
 
     @property
     def dataset(self) -> Dataset:
-        """The rows: the columns of the values, and ``"key"``; plain values are ``"value"``.
+        """The columns of the values, and ``"key"``, in the order of the keys; plain values are
+        ``"value"``.
 
         `rows` counts in it as long as every row is the value of a key.
         """
@@ -138,7 +136,7 @@ class MappedDict(_core.MappedDict):
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
         if self._is_dense():
             return dataset
-        return dataset.take(self._live_rows(0, self._num_rows()))
+        return dataset.take(self._ordered_rows())
 
     @property
     def schema(self) -> Schema:
@@ -157,19 +155,19 @@ class MappedDict(_core.MappedDict):
     # --- as a mapping ---
 
     def __iter__(self) -> Iterator[Any]:
-        for keys, _ in self._blocks():
+        for keys, _ in self._blocks(with_values=False):
             yield from keys
 
     def keys(self) -> KeysView[Any]:
-        """The keys, in the order of their rows."""
+        """The keys, in the order in which they were added, read some at a time."""
         return KeysView(self)
 
     def values(self) -> ValuesView[Any]:
-        """The values, in the order of their rows, read some at a time."""
+        """The values, in the order of the keys, read some at a time."""
         return _Values(self)
 
     def items(self) -> ItemsView[Any, Any]:
-        """Pairs of key and value, in the order of their rows, read some at a time."""
+        """Pairs of key and value, in the order of the keys, read some at a time."""
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
@@ -177,19 +175,22 @@ class MappedDict(_core.MappedDict):
 
     __hash__ = object.__hash__
 
-    def _blocks(self) -> Iterator[tuple[list[Any], list[int]]]:
-        for begin in range(0, self._num_rows(), _ROWS_AT_ONCE):
-            block: Any = self._block(begin, begin + _ROWS_AT_ONCE)
-            yield block
+    def _blocks(self, with_values: bool) -> Iterator[tuple[list[Any], Any]]:
+        walk = self._walk()
+        while True:
+            keys: Any
+            keys, values = self._walk_on(walk, with_values)
+            if not keys:
+                return
+            yield keys, values
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
         is_scalar = self._form() == "scalar"
-        for keys, rows in self._blocks():
-            values: Any = self._values_at(rows)
+        for keys, values in self._blocks(with_values=True):
             if is_scalar and not isinstance(values, list):
                 values = values.tolist()
             samples: Iterable[Any] = (
-                values if isinstance(values, list) else samples_of(values, len(rows))
+                values if isinstance(values, list) else samples_of(values, len(keys))
             )
             yield from zip(keys, samples, strict=True)
 
@@ -198,7 +199,7 @@ class MappedDict(_core.MappedDict):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Gives a key that is there another value, in one step also for readers and after a kill.
 
-        The old value's row stays on disk, unused, until `compact`; the key moves to the end of the
+        The old value's row stays on disk, unused, until `compact`; the key keeps its place in the
         order.
 
         Raises:

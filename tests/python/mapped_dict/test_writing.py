@@ -40,9 +40,10 @@ def test_assigns_keys_that_are_there(path):
             d["k7"] = torch.zeros(4)
         with pytest.raises(ValueError):
             d["k7"] = "text"
-        assert list(d)[-3:] == ["k7", "k8", "k9"]
+        assert list(d) == list(reader) == [f"k{i}" for i in range(100)]
         assert [row["key"] for row in d.dataset] == list(d)
     assert tenfold.verify(path).ok
+    assert list(MappedDict(path)) == [f"k{i}" for i in range(100)]
     assert MappedDict(path)["k7"].tolist() == [71.0] * 3
 
 
@@ -77,7 +78,8 @@ def test_compacts(path):
         assert len(tenfold.Dataset(path)) == 100
         assert d["k3"][0] == -1
         assert d["k99"][0] == 99
-        assert d.rows(["k20"]).tolist() == [0]
+        assert d.rows(["k3", "k20"]).tolist() == [3, 20]
+        assert list(d) == [f"k{i}" for i in range(100)]
     assert tenfold.verify(path).ok
 
 
@@ -121,11 +123,32 @@ def test_other_values(tmp_path):
             d[3] = {"name": "a", "tokens": [1]}
 
 
+def test_iterates_over_each_key_once_while_keys_are_assigned(tmp_path):
+    keys = [f"k{i}" for i in range(5000)]
+    MappedDict.build([(key, i) for i, key in enumerate(keys)], tmp_path / "d")
+    reader = MappedDict(tmp_path / "d")
+    with MappedDict(tmp_path / "d", "r+") as d:
+        d.update(dict.fromkeys(keys[::3], -1))
+        d.update(dict.fromkeys(keys[::6], -2))
+        for walked in (d, reader):
+            seen = []
+            for number, key in enumerate(walked):
+                seen.append(key)
+                if number % 500 == 0:
+                    d.update(dict.fromkeys(keys[number % 7 :: 9], -3))
+            assert seen == keys
+        assert [*zip(keys, [d[key] for key in keys], strict=True)] == list(d.items())
+
+
 def _read_on(path, stop, bad):
     d = MappedDict(path)
+    expected = [f"k{i}" for i in range(100)]
     while not stop.is_set():
         values, found = d.get_many([f"k{i}" for i in range(100)])
         if not found.all() or not (values == values[:, :1]).all():
+            bad.value += 1
+        keys = list(d)
+        if keys[:100] != expected or len(set(keys)) != len(keys):
             bad.value += 1
 
 
@@ -181,8 +204,8 @@ def test_is_as_a_dict_that_changes(tmp_path_factory, steps):
         else:
             d.extend(step, duplicates="last")
             expected.update(step)
-        assert dict(d.items()) == expected
+        assert list(d.items()) == list(expected.items())
         assert len(d) == len(expected)
     d.close()
     assert tenfold.verify(path).ok
-    assert dict(MappedDict(path).items()) == expected
+    assert list(MappedDict(path).items()) == list(expected.items())
