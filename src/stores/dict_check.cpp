@@ -6,8 +6,8 @@
 
 #include <tenfold/error.hpp>
 
-#include "io/verify_rows.hpp"
 #include "stores/dict_state.hpp"
+#include "stores/verify_rows.hpp"
 
 namespace tenfold {
 namespace {

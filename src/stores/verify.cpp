@@ -6,7 +6,7 @@
 
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
-#include "io/verify_rows.hpp"
+#include "stores/verify_rows.hpp"
 
 namespace tenfold {
 namespace {

@@ -8,8 +8,8 @@
 namespace tenfold {
 
 /// What is wrong with a tree as rows, though its bytes are as they were written: an index of keys
-/// that does not find them. Nothing for a tree that is no such thing. Defined in src/stores, which
-/// knows of rows (dict_check.cpp); verify() asks it, so that one call checks all there is.
+/// that does not find them. Nothing for a tree that is no such thing. verify() asks it, so that one
+/// call checks all there is.
 std::vector<Problem> check_rows_of(const TensorDict& tree);
 
 }  // namespace tenfold

@@ -1,0 +1,183 @@
+"""Rows, columns and elements of a sparse matrix, copied by the engine."""
+
+from __future__ import annotations
+
+from tenfold.dataset._indexing import positions_of
+from tenfold.sparse import _handing_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Literal
+
+    from tenfold.dataset import BatchLoader
+
+    RowsLayout = Literal["dense", "csr", "coo", "padded"]
+
+
+class Rows:
+    """The part of `SparseMatrix` that gives rows, columns and elements."""
+
+    _native: Any
+    _shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        """The rows there are."""
+        return int(self._shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        """A dense row, dense rows, or an element.
+
+        Args:
+            index: An int: the row ``[columns]``. A slice, list, int or bool array: rows
+                ``[n, columns]``. Two: ``m[i, j]`` an element, 0-d; ``m[:, cols]`` columns.
+
+        Raises:
+            IndexError: For what is not there.
+            TypeError: For an index of another type.
+        """
+        if isinstance(index, tuple):
+            return self._element(index)
+        positions = positions_of(index, self._shape[0], what="sparse matrix")
+        if isinstance(positions, int):
+            return self._native.rows([positions], "dense")[0][0]
+        return self._dense(self._native.rows, positions)
+
+    def _element(self, index: tuple[Any, ...]) -> Any:
+        if len(index) != 2:
+            raise IndexError(f"sparse matrix: expected one index or two, found {len(index)}")
+        row, col = index
+        if isinstance(row, slice) and row == slice(None):
+            positions = positions_of(col, self._shape[1], what="sparse matrix")
+            if isinstance(positions, int):
+                return self._native.cols([positions], "dense")[0][:, 0]
+            return self._dense(self._native.cols, positions)
+        if isinstance(col, slice) and col == slice(None):
+            return self[row]
+        row = positions_of(row, self._shape[0], what="sparse matrix")
+        col = positions_of(col, self._shape[1], what="sparse matrix")
+        if not isinstance(row, int) or not isinstance(col, int):
+            raise IndexError(
+                "sparse matrix: expected m[i, j], m[rows, :] or m[:, cols], found another pair; "
+                "take rows first: m.rows(rows)[:, cols]"
+            )
+        return self._native.at(
+            _inside("row", row, self._shape[0]), _inside("column", col, self._shape[1])
+        )
+
+    @staticmethod
+    def _dense(take: Any, positions: Any) -> Any:
+        return take(_numbers(positions), "dense")[0]
+
+    def rows(self, indices: Any, layout: RowsLayout = "dense") -> Any:
+        """Rows in the order of `indices`, copied by one call of the engine.
+
+        Args:
+            indices: A slice, a list, an int or bool array of one dimension. Negative ones count
+                from the end; a row may come several times.
+            layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
+                ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
+                ``[n, longest]``, zeros behind the entries of each row, and ``"length"`` int64
+                ``[n]``.
+
+        Raises:
+            IndexError: For a row that is not there.
+            CorruptFileError: If what these rows use is damaged.
+        """
+        return self._lines(self._native.rows, indices, 0, layout)
+
+    def cols(self, indices: Any, layout: RowsLayout = "dense") -> Any:
+        """Columns in the order of `indices`: what ``m[:, indices]`` is in scipy.
+
+        Fast in layout csc; in the others all indices of the matrix are read.
+
+        Args:
+            indices: As for `rows`.
+            layout: ``"dense"``: ``[rows, n]``. ``"csr"``, ``"coo"``: ``(rows, n)``. ``"padded"``:
+                by column, ``[n, longest]``; ``"indices"`` are rows.
+
+        Raises:
+            IndexError: For a column that is not there.
+            CorruptFileError: If the indices are damaged.
+        """
+        return self._lines(self._native.cols, indices, 1, layout)
+
+    def will_need(self, indices: Any) -> None:
+        """Has what these rows of a csr matrix need read from the device, and does not wait.
+
+        A hint, for the batch after the one that comes now; `rows` itself asks for all of its rows
+        at once.
+
+        Raises:
+            IndexError: For a row that is not there.
+        """
+        self._native.will_need(self._indices(indices, 0))
+
+    def _indices(self, indices: Any, dim: int) -> Any:
+        if _is_plain(indices):
+            return indices
+        return _numbers(positions_of(indices, self._shape[dim], what="sparse matrix"))
+
+    def _lines(self, take: Any, indices: Any, dim: int, layout: str) -> Any:
+        indices = self._indices(indices, dim)
+        return _handing_out.batch(take(indices, layout), layout)
+
+    def batches(
+        self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
+    ) -> BatchLoader:
+        """Batches of the rows of a csr matrix, epoch after epoch, made by threads of the engine.
+
+        >>> for batch in m.batches(256, layout="padded", shuffle=True, seed=7):
+        ...     scores = weights[batch["indices"]].mul(batch["values"]).sum(1)
+
+        Args:
+            batch_size: Rows a batch.
+            layout: ``"csr"`` or ``"padded"``, as `rows` gives them.
+            **options: Of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
+                prefetch, transform, shuffle_block, ...
+
+        Returns:
+            BatchLoader: With its `set_epoch`, `state_dict`, `stats`.
+        """
+        from tenfold.sparse._batches import batches
+
+        return batches(self, batch_size, layout, options)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Dense rows for a stock ``DataLoader``, gathered in one call."""
+        return list(self._native.rows(list(indices), "dense")[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        # Rows of a few MiB at a time.
+        step = max(1, (4 << 20) // max(1, 8 * self._shape[1]))
+        for begin in range(0, len(self), step):
+            yield from self[begin : begin + step]
+
+
+def _numbers(positions: Any) -> Any:
+    if isinstance(positions, slice):
+        return list(range(positions.start, positions.stop))
+    if isinstance(positions, int):
+        raise TypeError("sparse matrix: expected several indices, found an int")
+    if positions.shape is not None:
+        raise IndexError(
+            f"sparse matrix: indices: expected one dimension, found shape {positions.shape}"
+        )
+    return positions.values
+
+
+def _is_plain(indices: Any) -> bool:
+    """Numbers that the engine takes as they are: most calls, so that they cost no more here."""
+    if type(indices) is list:
+        return not indices or type(indices[0]) is not bool
+    dtype = getattr(indices, "dtype", None)
+    if dtype is None or str(dtype) not in ("int64", "torch.int64") or len(indices.shape) != 1:
+        return False
+    flags = getattr(indices, "flags", None)
+    return flags.c_contiguous if flags is not None else str(indices.device) == "cpu"
+
+
+def _inside(what: str, index: int, length: int) -> int:
+    if -length <= index < length:
+        return index + length if index < 0 else index
+    raise IndexError(f"{what} {index}: expected an index in [{-length}, {length})")
