@@ -16,6 +16,7 @@
 #include "call.hpp"
 #include "rows_in.hpp"
 #include "stores/dict_handle.hpp"
+#include "stores/dict_spool.hpp"
 #include "stores/dict_walk.hpp"
 
 namespace tenfold::python {
@@ -148,6 +149,20 @@ class Dict {
     });
   }
 
+  /// For items that write_spool() takes in one step, of which there may be more than fit memory.
+  DictSpool spool() {
+    const std::string& where = dict_.handle()->state()->keys.where;
+    return {type_, dict_.schema(), Path(where).parent_path()};
+  }
+  void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, nb::object columns) {
+    const KeysIn wanted(keys, type_);
+    const Batch values = batch_from(dict_.schema(), num_rows, columns);
+    without_gil([&] { spool.add(wanted.some(), values); });
+  }
+  void write_spool(DictSpool& spool, const std::string& kind) {
+    without_gil([&] { dict_.extend(spool.keys(), spool.values(), duplicates_from(kind)); });
+  }
+
   nb::object check() {
     const auto problems = without_gil([&] { return dict_.check(); });
     nb::list made;
@@ -264,6 +279,7 @@ DuplicateKeys duplicates_from(std::string_view name) {
 }
 
 void bind_mapped_dict(nb::module_& module) {
+  nb::class_<DictSpool>(module, "DictSpool");
   nb::class_<DictWalk>(module, "DictWalk");
   nb::class_<Dict>(module, "MappedDict")
       .def(nb::init<nb::object, const std::string&, nb::object>(), "path"_a, "mode"_a, "ragged"_a)
@@ -281,6 +297,9 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })
       .def("_ordered_rows", &Dict::ordered_rows)
       .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
+      .def("_spool", &Dict::spool)
+      .def("_spool_items", &Dict::spool_items, "spool"_a, "keys"_a, "num_rows"_a, "columns"_a)
+      .def("_write_spool", &Dict::write_spool, "spool"_a, "kind"_a)
       .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
       .def(
           "_compact",

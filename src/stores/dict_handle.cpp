@@ -1,10 +1,11 @@
 #include "stores/dict_handle.hpp"
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
 #include <tenfold/error.hpp>
+
+#include "stores/dict_repeats.hpp"
 
 namespace tenfold {
 namespace {
@@ -26,18 +27,6 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
       },
       keys);
   return count > kMostNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
-}
-
-/// Which keys came earlier in the same call.
-std::vector<bool> repeated_keys(const DictKeys& keys) {
-  std::vector<bool> repeated;
-  std::visit(
-      [&]<class Key>(const std::span<const Key>& some) {
-        std::unordered_set<Key> seen;
-        for (const Key& key : some) repeated.push_back(!seen.insert(key).second);
-      },
-      keys);
-  return repeated;
 }
 
 }  // namespace
@@ -225,7 +214,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
       refuse(ErrorCode::invalid_argument, "key " + there + ": expected keys that are not there " +
                                               "yet, found them; duplicates=\"last\" assigns them");
     }
-    const std::vector<bool> repeated = repeated_keys(keys);
+    const std::vector<bool> repeated =
+        std::visit([](const auto& some) { return comes_again(some, random_dict_seed()); }, keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
     if (!twice.empty()) {
       refuse(ErrorCode::invalid_argument, "key " + twice + ": expected every key once, found it " +

@@ -15,7 +15,7 @@ constexpr std::int64_t kRowsAWalk = 1024;
 DictWalk::DictWalk(std::shared_ptr<const DictState> begun, Find find)
     : begun_(std::move(begun)),
       find_(std::move(find)),
-      done_(0, Hash{&begun_->keys}, Same{&begun_->keys}) {}
+      done_(0, Hash{begun_.get()}, Same{&begun_->keys}) {}
 
 DictWalk::Block DictWalk::next() {
   Block block;

@@ -39,8 +39,10 @@ class DictWalk {
 
  private:
   struct Hash {
-    const StoredKeys* keys;
-    std::size_t operator()(std::int64_t row) const { return keys->hash(row, 0); }
+    const DictState* state;
+    std::size_t operator()(std::int64_t row) const {
+      return state->keys.hash(row, state->index->seed());
+    }
   };
   struct Same {
     const StoredKeys* keys;

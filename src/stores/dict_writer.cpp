@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -16,6 +15,7 @@
 #include "formats/memmap_meta_lengths.hpp"
 #include "os/mapping.hpp"
 #include "stores/dict_builder.hpp"
+#include "stores/dict_repeats.hpp"
 
 namespace tenfold {
 namespace {
@@ -40,13 +40,13 @@ struct DictWriter::Change {
   template <class Key>
   Change(std::span<const Key> keys, std::span<const std::int64_t> old_rows, std::uint64_t first_row,
          std::uint64_t seed) {
-    std::unordered_map<Key, std::size_t> last;
-    last.reserve(keys.size());
-    for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
-    num_dead = keys.size() - last.size();
-    rows.reserve(last.size());
+    const std::vector<bool> again = comes_again(keys, seed);
+    rows.reserve(keys.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (last.size() < keys.size() && last[keys[i]] != i) continue;
+      if (again[i]) {
+        ++num_dead;
+        continue;
+      }
       rows.push_back({dict_hash(keys[i], seed), first_row + i, old_rows[i]});
       ++(old_rows[i] < 0 ? num_new : num_dead);
     }

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     Pair = tuple[Any, Any]
 
-_PAIRS_AT_ONCE = 4096
+# Items that are made columns at once: so many, or as many as take this memory.
+_MOST_AT_ONCE = 4096
+_BYTES_AT_ONCE = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
 _INT64 = range(-(2**63), 2**63)
 
@@ -81,7 +83,8 @@ class Items:
     def blocks(self) -> Iterator[tuple[int, list[Any], list[Any]]]:
         """Number of the first pair, keys, values."""
         begin = 0
-        block = self._first + list(islice(self._rest, _PAIRS_AT_ONCE))
+        count = items_at_once(self._first[0][1])
+        block = self._first + list(islice(self._rest, count - 1))
         while block:
             try:
                 keys = [key for key, _ in block]
@@ -92,7 +95,7 @@ class Items:
                 raise
             yield begin, checked_keys(keys, self.key_type, begin), values
             begin += len(block)
-            block = list(islice(self._rest, _PAIRS_AT_ONCE))
+            block = list(islice(self._rest, count))
 
     def write(self, path: str, duplicates: str, progress: Callback | None) -> None:
         ingest = _ingest(path, self.form, duplicates, None, progress)
@@ -113,6 +116,19 @@ class Items:
                 rows.append({"key": key, **value})
             ingest.add_rows(rows, 0)
         ingest.finish()
+
+
+def items_at_once(value: Any) -> int:
+    """How many values like this one are taken together."""
+    size = _bytes_of(value)
+    return max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE // max(size, 1)))
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return sum(map(_bytes_of, value.values()))
+    size = getattr(value, "nbytes", 0)
+    return size if isinstance(size, int) else 0
 
 
 def _pair(pair: Any, number: int) -> Pair:

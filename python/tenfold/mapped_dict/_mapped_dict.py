@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+from itertools import chain, islice
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
@@ -13,7 +14,7 @@ from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows_in import Columns
 from tenfold.dataset._schema import Schema
 from tenfold.dataset._stacking import samples_of
-from tenfold.mapped_dict._build import build, checked_keys, form_of
+from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +126,9 @@ class MappedDict(_core.MappedDict):
 
     @property
     def dataset(self) -> Dataset:
-        """The columns of the values, and ``"key"``, in the order of the keys; plain values are
-        ``"value"``.
+        """The columns of the values, and ``"key"``, in the order of the keys.
+
+        Plain values are the column ``"value"``.
 
         `rows` counts in it as long as every row is the value of a key.
         """
@@ -225,10 +227,13 @@ class MappedDict(_core.MappedDict):
         self._put(keys, values, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
-        """Adds keys, all of them in one step. The items are in memory meanwhile.
+        """Adds keys, all of them in one step.
 
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
+
+        Many items wait in files without a name beside the dictionary; in memory are some 100 bytes
+        for each key.
 
         Args:
             items: A mapping or an iterable of pairs.
@@ -243,21 +248,41 @@ class MappedDict(_core.MappedDict):
         self._require_writer("extend")
         if duplicates not in ("error", "last"):
             raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
-        keys, values = _taken_apart(items)
-        self._put(checked_keys(keys, self.key_type, 0), values, duplicates)
+        blocks = _blocks_of(items)
+        begin, keys, values = next(blocks, (0, [], []))
+        keys = checked_keys(keys, self.key_type, begin)
+        following = next(blocks, None)
+        if following is None:
+            self._put(keys, values, duplicates)
+            return
+        self._flush()  # nobody else writes while these are gathered
+        spool = self._spool()
+        self._spool_items(spool, keys, *self._columns_of(values, begin))
+        for begin, keys, values in chain([following], blocks):
+            keys = checked_keys(keys, self.key_type, begin)
+            self._spool_items(spool, keys, *self._columns_of(values, begin))
+        self._write_spool(spool, duplicates)
 
     def _put(self, keys: list[Any], values: list[Any], kind: str) -> None:
-        if not keys:
-            return
+        if keys:
+            self._write(keys, *self._columns_of(values, 0), kind)
+
+    def _columns_of(self, values: list[Any], begin: int) -> tuple[int, Any]:
+        """Their number and, as the engine takes them, their columns; `begin` items came before."""
         if self._form() == "columns":
-            for i, value in enumerate(values):
+            for i, value in enumerate(values, begin):
                 if form_of(value) != "columns":
                     name = type(value).__name__
                     raise ValueError(f"item {i}: value: expected a dict of columns, found {name}")
         else:
             values = [{"value": value} for value in values]
-        size, columns, _ = Columns(self.schema).take(values)
-        self._write(keys, size, columns, kind)
+        try:
+            size, columns, _ = Columns(self.schema).take(values)
+        except ValueError as error:
+            if begin == 0:
+                raise
+            raise ValueError(f"of the items from {begin} on: {error}") from None
+        return size, columns
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(
@@ -319,15 +344,37 @@ class MappedDict(_core.MappedDict):
         return type(self), (self._path, self._mode)
 
 
-def _taken_apart(items: Any) -> tuple[list[Any], list[Any]]:
-    """Keys and values of a mapping or pairs."""
-    pairs = list(items.items() if isinstance(items, Mapping) else items)
-    for number, pair in enumerate(pairs):
+def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
+    """Of a mapping or pairs: the number of the first item, keys, values."""
+    pairs = iter(items.items() if isinstance(items, Mapping) else items)
+    block = list(islice(pairs, 1))
+    _check_pairs(block, 0)
+    count = items_at_once(block[0][1]) if block else 0
+    block += islice(pairs, count - 1) if block else ()
+    begin = 0
+    while block:
+        _check_pairs(block, begin)
+        yield begin, [key for key, _ in block], [value for _, value in block]
+        begin += len(block)
+        block = list(islice(pairs, count))
+
+
+def _check_pairs(block: list[Any], begin: int) -> None:
+    for number, pair in enumerate(block, begin):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(
                 f"item {number}: expected a pair of key and value, found {type(pair).__name__}"
             )
-    return [key for key, _ in pairs], [value for _, value in pairs]
+
+
+def _taken_apart(items: Any) -> tuple[list[Any], list[Any]]:
+    """Keys and values of a mapping or pairs."""
+    keys: list[Any] = []
+    values: list[Any] = []
+    for _, some_keys, some_values in _blocks_of(items):
+        keys += some_keys
+        values += some_values
+    return keys, values
 
 
 class _Values(ValuesView):  # type: ignore[type-arg]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import threading
 
 import pytest
 import torch
@@ -67,6 +68,102 @@ def test_extends_by_new_keys_in_one_step(path):
         assert len(d) == 5101
     assert tenfold.verify(path).ok
     assert len(reader.refresh()) == 5101
+
+
+FORMS = {
+    "tensor": lambda i: torch.full((3,), float(i)),
+    "scalar": lambda i: i,
+    "text": lambda i: f"text {i} é",
+    "columns": lambda i: {
+        "name": f"n{i}",
+        "tokens": list(range(i % 5)),
+        "tags": [f"t{k}" for k in range(i % 3)],
+        "maybe": None if i % 4 == 0 else i,
+        "part": {"x": torch.full((2,), i)},
+    },
+}
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("key", [str, lambda i: f"k{i}".encode(), int], ids=["str", "bytes", "int"])
+@pytest.mark.parametrize("form", FORMS)
+def test_extends_by_more_items_than_it_keeps_in_memory(tmp_path, form, key):
+    value = FORMS[form]
+    first = MappedDict.build({key(i): value(i) for i in range(1, 8)}, tmp_path / "d")
+    whole = MappedDict.build({key(i): value(i) for i in range(1, 9500)}, tmp_path / "whole")
+    with MappedDict(tmp_path / "d", "r+") as d:
+        d.extend((key(i), value(i)) for i in range(8, 9500))
+        assert list(d) == list(whole)
+        for ours, expected in zip(d.values(), whole.values(), strict=True):
+            assert _plain(ours) == _plain(expected)
+        assert _plain(d[key(9000)]) == _plain(whole[key(9000)])
+    assert len(first.refresh()) == 9499
+    assert tenfold.verify(tmp_path / "d").ok
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["d", "whole"]
+
+
+def test_many_items_are_all_added_or_none(path):
+    def pairs(last):
+        yield from ((f"n{i}", torch.zeros(3)) for i in range(9000))
+        yield last
+
+    with MappedDict(path, "r+") as d:
+        for last, what in [
+            (("n5", torch.zeros(3)), "every key once"),
+            (("k7", torch.zeros(3)), "not there yet"),
+            ((7, torch.zeros(3)), "item 9000: key 7: expected str"),
+            (("x", torch.zeros(4)), "of the items from 8192 on: "),
+            ("x", "item 9000: expected a pair"),
+        ]:
+            with pytest.raises(ValueError, match=what):
+                d.extend(pairs(last))
+            assert len(d) == 100
+        with pytest.raises(RuntimeError, match="enough"):
+            d.extend(_raising(pairs(("x", torch.zeros(3)))))
+        assert list(d) == [f"k{i}" for i in range(100)]
+        d.extend(pairs(("k7", torch.ones(3))), duplicates="last")
+        assert len(d) == 9100
+        assert d["k7"].tolist() == [1.0] * 3
+        assert list(d)[7] == "k7"
+
+
+def _raising(pairs):
+    yield from pairs
+    raise RuntimeError("enough")
+
+
+def _own_bytes():
+    """Memory of this process, without pages of files, which the system keeps while it has room."""
+    status = open("/proc/self/status").read()  # noqa: SIM115
+    return int(status.split("RssAnon:")[1].split()[0]) << 10
+
+
+def test_many_large_items_take_little_memory(tmp_path):
+    MappedDict.build({"a": torch.zeros(4096)}, tmp_path / "d")
+    most, done = 0, threading.Event()
+
+    def watch():
+        nonlocal most
+        while not done.wait(0.002):
+            most = max(most, _own_bytes())
+
+    with MappedDict(tmp_path / "d", "r+") as d:
+        d.extend({"b": torch.zeros(4096)})
+        before = _own_bytes()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            d.extend((f"k{i}", torch.full((4096,), float(i))) for i in range(24_000))  # 393 MB
+        finally:
+            done.set()
+            watcher.join()
+        assert d["k23999"][7] == 23999
+    assert most - before < 150 << 20
 
 
 def test_compacts(path):
