@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._indexing import positions_of
 from tenfold.dataset._rows_in import Columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from typing_extensions import Self
@@ -23,6 +25,7 @@ class Growing:
     """The part of `Dataset` that writes. All of it needs mode ``"r+"`` and the data set itself."""
 
     _native: Any
+    _path: str | None
     _mode: str
     _steps: tuple[Any, ...]
     _maps: tuple[Any, ...]
@@ -61,8 +64,19 @@ class Growing:
         self._require_writer("append")
         if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
             return int(length)
-        size, columns, _ = self._columns().take(rows)
+        with self._named():
+            size, columns, _ = self._columns().take(rows)
         return int(self._native.append(size, columns))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What is wrong with rows is told with the data set that they are for."""
+        try:
+            yield
+        except ValueError as error:
+            if type(error) is not ValueError or self._path is None:
+                raise
+            raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
         """The same as `append`, as one says of a ring."""
@@ -81,7 +95,9 @@ class Growing:
         columns = self._columns()
         waiting: list[Any] = []
         for item in rows:
-            if columns.is_row(item):
+            with self._named():
+                is_row = columns.is_row(item)
+            if is_row:
                 waiting.append(item)
                 if len(waiting) == _ROWS_AT_ONCE:
                     self.append(waiting)
@@ -120,7 +136,8 @@ class Growing:
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
-        size, columns, single = self._columns().take(rows, some=True)
+        with self._named():
+            size, columns, single = self._columns().take(rows, some=True)
         if isinstance(positions, int):
             if not single:
                 raise ValueError(f"data set: expected one row for one index, found {size}")

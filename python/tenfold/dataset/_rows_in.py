@@ -372,7 +372,8 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
             f'column "{name}": expected rows of shape {list(inner)}, found lists of unequal length'
         ) from error
     if array.dtype.kind not in "biufc" and dtype_name(array.dtype) != dtype:
-        raise ValueError(f'column "{name}": expected {dtype}, found {array.dtype}')
+        found = "text" if array.dtype.kind in "US" else array.dtype
+        raise ValueError(f'column "{name}": expected {dtype}, found {found}')
     # numpy has two names of one type, of which torch knows one.
     return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import warnings
@@ -38,8 +39,12 @@ def text_files(source: Any) -> list[PathLike] | None:
 
 
 def _is_text(file: PathLike) -> bool:
-    name = os.fspath(file).lower()
-    return _core.is_ingestible(name) or name.endswith(_PACKED)
+    name = os.fspath(file)
+    if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
+        return True
+    # Of "logs/a.*" only the files tell what they are.
+    is_pattern = glob.has_magic(name) and not os.path.exists(name)
+    return is_pattern and any(_is_text(match) for match in glob.glob(name, recursive=True))
 
 
 class TextStream:

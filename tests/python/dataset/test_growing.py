@@ -182,7 +182,11 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_appended(
     with pytest.raises(ValueError, match=message):
         ds.append(rows)
     assert len(ds) == len(Dataset(tmp_path / "rows")) == 1
-    with pytest.raises(ValueError, match='column "name": expected str, found int'):
+    with pytest.raises(ValueError, match=r'/rows: column "id": expected int64, found text'):
+        ds.append([{"x": [0, 0], "id": "one"}])
+    with pytest.raises(ValueError, match=r'/rows: column "id": expected int64, found text'):
+        ds[0] = {"id": "one"}
+    with pytest.raises(ValueError, match=r'/text: column "name": expected str, found int'):
         tenfold.create(tmp_path / "text", {"name": "string"}).append({"name": 1})
 
 
