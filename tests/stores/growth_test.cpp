@@ -19,6 +19,7 @@
 
 #include "os/fault.hpp"
 #include "os/process.hpp"
+#include "stores/growing_of.hpp"
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -26,41 +27,13 @@
 namespace tenfold {
 namespace {
 
+using test::expect_error;
+using test::ids_of;
+using test::NextBoot;
+using test::numbers_at;
+using test::schema_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<std::int64_t> ids_of(const Dataset& ds) {
-  const Batch batch = ds.rows(0, ds.size());
-  const auto ids = batch.at("id").span<std::int64_t>();
-  return {ids.begin(), ids.end()};
-}
-
-Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
-
-/// An empty data set of x, id and flag, opened to be written.
-Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
-  return create(path, schema_of(test::numbers(1)), options);
-}
-
-template <class Call>
-void expect_error(ErrorCode code, const std::string& text, const Call& call) {
-  try {
-    call();
-    FAIL() << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(text));
-  }
-}
-
-/// As if the power had been lost and was back.
-class NextBoot {
- public:
-  NextBoot() { os::set_boot_id(os::BootId{std::byte{7}}); }
-  ~NextBoot() { os::set_boot_id(std::nullopt); }
-  NextBoot(const NextBoot&) = delete;
-  NextBoot& operator=(const NextBoot&) = delete;
-};
 
 void flip_a_bit(const Path& file, std::streamoff offset) {
   std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
@@ -318,165 +291,6 @@ TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   expect_error(ErrorCode::unsupported, "expected tensors in every node",
                [&] { ds.append(test::numbers(1)); });
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
-}
-
-TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
-  const test::TemporaryFolder folder;
-  Dataset ds = numbers_at(folder / "ring", {.capacity = 5});
-  EXPECT_EQ(ds.size(), 0);
-  EXPECT_EQ(ds.capacity(), 5);
-  EXPECT_EQ(ds.append(test::numbers(3)), 3);
-  EXPECT_EQ(ds.cursor(), 3);
-  EXPECT_EQ(ds.append(test::numbers(4, 3)), 5);
-  EXPECT_EQ(ds.cursor(), 2);
-  EXPECT_THAT(ids_of(ds), ElementsAre(5, 6, 2, 3, 4));
-  EXPECT_THAT(ids_of(Dataset(folder / "ring")), ElementsAre(5, 6, 2, 3, 4));
-  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 are left of them
-  EXPECT_THAT(ids_of(ds), ElementsAre(15, 16, 17, 18, 14));
-  EXPECT_EQ(ds.cursor(), 4);
-  EXPECT_EQ(open_memmap(folder / "ring", Mode::read).batch_size(), Shape{5});
-  ds.close();
-  Dataset again(folder / "ring", Mode::write_through);
-  again.append(test::numbers(1, 19));
-  EXPECT_THAT(ids_of(again), ElementsAre(15, 16, 17, 18, 19));
-  EXPECT_TRUE(verify(folder / "ring").ok());
-}
-
-TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
-  const test::TemporaryFolder folder;
-  Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
-  ds.append(test::numbers(4));
-  const Dataset reader(folder / "ring");
-  ds.append(test::numbers(1, 4));
-  EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
-}
-
-/// Throws at the write of that number.
-class RefuseAWrite : public os::ChangeObserver {
- public:
-  explicit RefuseAWrite(int at) : at_(at), previous_(os::set_change_observer(this)) {}
-  ~RefuseAWrite() override { os::set_change_observer(previous_); }
-  void before(const os::Change& change) override {
-    if (change.kind == os::Change::Kind::write && at_-- == 0) {
-      throw Error::io(ENOSPC, "injected", "injected: no space");
-    }
-  }
-  void after(const os::Change&, std::uint64_t) override {}
-
- private:
-  int at_;
-  os::ChangeObserver* previous_;
-};
-
-TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
-  const test::TemporaryFolder folder;
-  const Path path = folder / "ring";
-  {
-    Dataset ds = numbers_at(path, {.capacity = 6});
-    ds.append(test::numbers(6));
-    ds.append(test::numbers(1, 6));  // the durable mark is made
-    const RefuseAWrite refuse(2);    // busy, one column, and then no more
-    EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
-    EXPECT_EQ(ds.size(), 4);
-  }
-  test::Warnings warnings;
-  {
-    const Dataset reader(path);
-    EXPECT_THAT(ids_of(reader), ElementsAre(6, 3, 4, 5));
-    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("2 rows were being written over")));
-    EXPECT_THAT(ids_of(reader.range(1, 3)), ElementsAre(3, 4));
-  }
-  Dataset ds(path, Mode::write_through);
-  EXPECT_EQ(ds.append(test::numbers(1, 20)), 5);
-  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
-  EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
-  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
-}
-
-TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
-  const test::TemporaryFolder folder;
-  const Path path = folder / "ring";
-  Dataset ds = numbers_at(path, {.capacity = 32});
-  ds.append(test::numbers(32));
-  ds.flush();
-  ds.append(test::numbers(4, 32));
-  {
-    const NextBoot boot;
-    test::Warnings warnings;
-    const Dataset reader(path);
-    // Four were written over, and two more were marked as about to be.
-    EXPECT_EQ(reader.size(), 26);
-    EXPECT_EQ(ids_of(reader).front(), 6);
-    EXPECT_EQ(ids_of(reader).back(), 31);
-    EXPECT_EQ(reader.cursor(), 0);
-  }
-  ds.flush();
-  const NextBoot boot;
-  EXPECT_EQ(Dataset(path).size(), 32);
-  EXPECT_EQ(Dataset(path).cursor(), 4);
-}
-
-TEST(Create, MakesZerosThatAreWrittenInPlace) {
-  const test::TemporaryFolder folder;
-  Dataset ds = numbers_at(folder / "rows", {.num_rows = 8});
-  EXPECT_EQ(ds.size(), 8);
-  EXPECT_EQ(ids_of(ds), std::vector<std::int64_t>(8, 0));
-  Dataset other(folder / "rows", Mode::write_through);
-  other.update(std::array<std::int64_t, 2>{7, 1}, Dataset(test::numbers(2, 3)).rows(0, 2));
-  EXPECT_THAT(ids_of(ds), ElementsAre(0, 4, 0, 0, 0, 0, 0, 3));
-  EXPECT_TRUE(verify(folder / "rows").ok());
-  EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
-}
-
-TEST(Create, StoresColumnsOfAnyName) {
-  const test::TemporaryFolder folder;
-  std::vector<Column> columns;
-  for (const char* name : {"shape", "device", "_type", "a/b", "..", "x", "X", "x.end", ""}) {
-    Column column;
-    column.path = {name};
-    column.dtype = DType::int64;
-    columns.push_back(column);
-  }
-  columns[5].kind = ColumnKind::string;  // its ends would like to be called as another column
-  columns[5].dtype = DType::uint8;
-  columns[5].nullable = true;
-  Dataset ds = create(folder / "rows", Schema(columns));
-  std::vector<BatchColumn> rows;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    BatchColumn row;
-    row.column = columns[i];
-    row.values = test::ints({static_cast<std::int64_t>(i)});
-    if (i == 5) {
-      row.values = test::bytes_tensor("text");
-      row.offsets = test::ints({0, 4});
-    }
-    rows.push_back(row);
-  }
-  ds.append(Batch(1, rows));
-  ds.append(Batch(1, rows));
-  ds.close();
-  const Batch read = Dataset(folder / "rows").rows(1, 2);
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (i == 5) continue;
-    EXPECT_EQ(read.columns()[i].values.data<std::int64_t>()[0], static_cast<int>(i));
-  }
-  EXPECT_EQ(read.text("x", 0), "text");
-  EXPECT_TRUE(verify(folder / "rows").ok());
-}
-
-TEST(Create, RefusesWhatCannotBe) {
-  const test::TemporaryFolder folder;
-  numbers_at(folder / "rows");
-  expect_error(ErrorCode::io, "expected nothing there", [&] { numbers_at(folder / "rows"); });
-  expect_error(ErrorCode::invalid_argument, "found both",
-               [&] { numbers_at(folder / "a", {.num_rows = 1, .capacity = 1}); });
-  expect_error(ErrorCode::invalid_argument, "found -1",
-               [&] { numbers_at(folder / "a", {.num_rows = -1}); });
-  expect_error(ErrorCode::invalid_argument, "at least one column",
-               [&] { create(folder / "a", Schema()); });
-  expect_error(ErrorCode::unsupported, "column \"tokens\": the slots of a ring have one size",
-               [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
-  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
 }
 
 TEST(Growth, WithADamagedPageIsAnErrorThatNamesTheWayOut) {

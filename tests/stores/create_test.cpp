@@ -1,0 +1,90 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+
+#include "stores/growing_of.hpp"
+#include "stores/table_of.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::expect_error;
+using test::ids_of;
+using test::numbers_at;
+using test::schema_of;
+using testing::ElementsAre;
+
+TEST(Create, MakesZerosThatAreWrittenInPlace) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows", {.num_rows = 8});
+  EXPECT_EQ(ds.size(), 8);
+  EXPECT_EQ(ids_of(ds), std::vector<std::int64_t>(8, 0));
+  Dataset other(folder / "rows", Mode::write_through);
+  other.update(std::array<std::int64_t, 2>{7, 1}, Dataset(test::numbers(2, 3)).rows(0, 2));
+  EXPECT_THAT(ids_of(ds), ElementsAre(0, 4, 0, 0, 0, 0, 0, 3));
+  EXPECT_TRUE(verify(folder / "rows").ok());
+  EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
+}
+
+TEST(Create, StoresColumnsOfAnyName) {
+  const test::TemporaryFolder folder;
+  std::vector<Column> columns;
+  for (const char* name : {"shape", "device", "_type", "a/b", "..", "x", "X", "x.end", ""}) {
+    Column column;
+    column.path = {name};
+    column.dtype = DType::int64;
+    columns.push_back(column);
+  }
+  columns[5].kind = ColumnKind::string;  // its ends would like to be called as another column
+  columns[5].dtype = DType::uint8;
+  columns[5].nullable = true;
+  Dataset ds = create(folder / "rows", Schema(columns));
+  std::vector<BatchColumn> rows;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    BatchColumn row;
+    row.column = columns[i];
+    row.values = test::ints({static_cast<std::int64_t>(i)});
+    if (i == 5) {
+      row.values = test::bytes_tensor("text");
+      row.offsets = test::ints({0, 4});
+    }
+    rows.push_back(row);
+  }
+  ds.append(Batch(1, rows));
+  ds.append(Batch(1, rows));
+  ds.close();
+  const Batch read = Dataset(folder / "rows").rows(1, 2);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (i == 5) continue;
+    EXPECT_EQ(read.columns()[i].values.data<std::int64_t>()[0], static_cast<int>(i));
+  }
+  EXPECT_EQ(read.text("x", 0), "text");
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(Create, RefusesWhatCannotBe) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "rows");
+  expect_error(ErrorCode::io, "expected nothing there", [&] { numbers_at(folder / "rows"); });
+  expect_error(ErrorCode::invalid_argument, "found both",
+               [&] { numbers_at(folder / "a", {.num_rows = 1, .capacity = 1}); });
+  expect_error(ErrorCode::invalid_argument, "found -1",
+               [&] { numbers_at(folder / "a", {.num_rows = -1}); });
+  expect_error(ErrorCode::invalid_argument, "at least one column",
+               [&] { create(folder / "a", Schema()); });
+  expect_error(ErrorCode::unsupported, "column \"tokens\": the slots of a ring have one size",
+               [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+}
+
+}  // namespace
+}  // namespace tenfold

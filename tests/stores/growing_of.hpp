@@ -1,0 +1,52 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+#include "os/process.hpp"
+#include "stores/table_of.hpp"
+
+namespace tenfold::test {
+
+inline std::vector<std::int64_t> ids_of(const Dataset& ds) {
+  const Batch batch = ds.rows(0, ds.size());
+  const auto ids = batch.at("id").span<std::int64_t>();
+  return {ids.begin(), ids.end()};
+}
+
+inline Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
+
+/// An empty data set of x, id and flag, opened to be written.
+inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
+  return create(path, schema_of(numbers(1)), options);
+}
+
+template <class Call>
+void expect_error(ErrorCode code, const std::string& text, const Call& call) {
+  try {
+    call();
+    FAIL() << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), testing::HasSubstr(text));
+  }
+}
+
+/// As if the power had been lost and was back.
+class NextBoot {
+ public:
+  NextBoot() { os::set_boot_id(os::BootId{std::byte{7}}); }
+  ~NextBoot() { os::set_boot_id(std::nullopt); }
+  NextBoot(const NextBoot&) = delete;
+  NextBoot& operator=(const NextBoot&) = delete;
+};
+
+}  // namespace tenfold::test

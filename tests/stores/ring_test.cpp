@@ -1,0 +1,127 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/memmap.hpp>
+
+#include "os/fault.hpp"
+#include "stores/growing_of.hpp"
+#include "stores/table_of.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::ids_of;
+using test::NextBoot;
+using test::numbers_at;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 5});
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(ds.capacity(), 5);
+  EXPECT_EQ(ds.append(test::numbers(3)), 3);
+  EXPECT_EQ(ds.cursor(), 3);
+  EXPECT_EQ(ds.append(test::numbers(4, 3)), 5);
+  EXPECT_EQ(ds.cursor(), 2);
+  EXPECT_THAT(ids_of(ds), ElementsAre(5, 6, 2, 3, 4));
+  EXPECT_THAT(ids_of(Dataset(folder / "ring")), ElementsAre(5, 6, 2, 3, 4));
+  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 are left of them
+  EXPECT_THAT(ids_of(ds), ElementsAre(15, 16, 17, 18, 14));
+  EXPECT_EQ(ds.cursor(), 4);
+  EXPECT_EQ(open_memmap(folder / "ring", Mode::read).batch_size(), Shape{5});
+  ds.close();
+  Dataset again(folder / "ring", Mode::write_through);
+  again.append(test::numbers(1, 19));
+  EXPECT_THAT(ids_of(again), ElementsAre(15, 16, 17, 18, 19));
+  EXPECT_TRUE(verify(folder / "ring").ok());
+}
+
+TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
+  ds.append(test::numbers(4));
+  const Dataset reader(folder / "ring");
+  ds.append(test::numbers(1, 4));
+  EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
+}
+
+/// Throws at the write of that number.
+class RefuseAWrite : public os::ChangeObserver {
+ public:
+  explicit RefuseAWrite(int at) : at_(at), previous_(os::set_change_observer(this)) {}
+  ~RefuseAWrite() override { os::set_change_observer(previous_); }
+  void before(const os::Change& change) override {
+    if (change.kind == os::Change::Kind::write && at_-- == 0) {
+      throw Error::io(ENOSPC, "injected", "injected: no space");
+    }
+  }
+  void after(const os::Change&, std::uint64_t) override {}
+
+ private:
+  int at_;
+  os::ChangeObserver* previous_;
+};
+
+TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "ring";
+  {
+    Dataset ds = numbers_at(path, {.capacity = 6});
+    ds.append(test::numbers(6));
+    ds.append(test::numbers(1, 6));  // the durable mark is made
+    const RefuseAWrite refuse(2);    // busy, one column, and then no more
+    EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
+    EXPECT_EQ(ds.size(), 4);
+  }
+  test::Warnings warnings;
+  {
+    const Dataset reader(path);
+    EXPECT_THAT(ids_of(reader), ElementsAre(6, 3, 4, 5));
+    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("2 rows were being written over")));
+    EXPECT_THAT(ids_of(reader.range(1, 3)), ElementsAre(3, 4));
+  }
+  Dataset ds(path, Mode::write_through);
+  EXPECT_EQ(ds.append(test::numbers(1, 20)), 5);
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
+  EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
+}
+
+TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "ring";
+  Dataset ds = numbers_at(path, {.capacity = 32});
+  ds.append(test::numbers(32));
+  ds.flush();
+  ds.append(test::numbers(4, 32));
+  {
+    const NextBoot boot;
+    test::Warnings warnings;
+    const Dataset reader(path);
+    // Four were written over, and two more were marked as about to be.
+    EXPECT_EQ(reader.size(), 26);
+    EXPECT_EQ(ids_of(reader).front(), 6);
+    EXPECT_EQ(ids_of(reader).back(), 31);
+    EXPECT_EQ(reader.cursor(), 0);
+  }
+  ds.flush();
+  const NextBoot boot;
+  EXPECT_EQ(Dataset(path).size(), 32);
+  EXPECT_EQ(Dataset(path).cursor(), 4);
+}
+
+}  // namespace
+}  // namespace tenfold
