@@ -34,7 +34,8 @@ enum class NodeKind : std::uint8_t {
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
   sparse,        ///< a sparse tensor of torch: its parts, by the names that torch gives them
-  opaque,        ///< what a pickle would make by calling class_name: "args", "state", ...
+  opaque,        ///< what a pickle would make by calling class_name: "args", "state", ...; and what
+                 ///< of a known class cannot be read (problem)
 };
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
@@ -66,6 +67,7 @@ struct NodeInfo {
   std::string layout;                         ///< sparse: "sparse_coo", "sparse_csr", ...
   Shape dense_shape;                          ///< sparse
   bool is_coalesced = false;                  ///< sparse, of layout "sparse_coo"
+  std::string problem;  ///< opaque: why it cannot be read; empty if that is its class
   /// ordered_dict: `_metadata`, by which a module's state_dict() tells the versions of its layers.
   std::optional<Value> module_versions;
   std::optional<Value> schema;  ///< of a data set's root: what its columns mean, kept in the notes

@@ -140,9 +140,9 @@ def load(
         format: The name of the format; None: by content, never by suffix.
         verify: Compare checksums first: those of metadata, headers and what is loaded.
         aliases: Tensors that shared their bytes share them again.
-        allow_opaque: Objects of classes that are not read come as `Opaque`, which says what they
-            were made of. If false, they are an error that names them. Nothing is imported or called
-            either way.
+        allow_opaque: Objects of classes that are not read, and values that cannot be read, come as
+            `Opaque`, which says what they were made of. If false, they are an error that names
+            them. Nothing is imported or called either way.
         progress: As for `save`.
 
     Returns:

@@ -12,6 +12,41 @@ using codecs::PickleNode;
 
 namespace {
 
+/// Of the kinds that Python makes without a call.
+std::string_view class_of(PickleKind kind) {
+  switch (kind) {
+    using enum PickleKind;
+    case none:
+      return "NoneType";
+    case boolean:
+      return "bool";
+    case integer:
+    case big_integer:
+      return "int";
+    case number:
+      return "float";
+    case text:
+    case old_string:
+      return "str";
+    case bytes:
+      return "bytes";
+    case bytearray:
+      return "bytearray";
+    case list:
+      return "list";
+    case tuple:
+      return "tuple";
+    case dict:
+      return "dict";
+    case set:
+      return "set";
+    case frozenset:
+      return "frozenset";
+    default:
+      return {};
+  }
+}
+
 TensorDict node_of(const TorchPickle& pickle, TorchChildren children, NodeKind kind) {
   auto node = std::make_shared<Node>();
   node->info.kind = kind;
@@ -50,6 +85,7 @@ Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren childre
 std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::persistent) return "persistent id";
+  if (const auto known = class_of(node.kind); !known.empty()) return std::string(known);
   if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
   const PickleNode named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
   if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
@@ -58,6 +94,7 @@ std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) 
 
 void refuse_torch_file_opaque(const TorchPickle& pickle, const TensorDict& node) {
   if (node.kind() == NodeKind::opaque) {
+    if (!node.info().problem.empty()) pickle.unsupported(node.info().problem);
     const std::string& named = node.info().class_name;
     const std::size_t dot = std::min(named.rfind('.'), named.size());
     pickle.refuse_global(named.substr(0, dot), named.substr(std::min(dot + 1, named.size())));

@@ -22,13 +22,19 @@ struct TorchChildren {
   bool has_keys = false;
   bool int_keys = false;
   std::optional<Value> versions;  ///< NodeInfo::module_versions
+  struct Pair {
+    std::uint32_t key;
+    std::uint32_t value;
+  };
+  std::vector<Pair> unreadable;  ///< of a dict: those whose keys cannot be read
 };
 
 /// The container: a node, or, without tensors below and unless `forced`, a NonTensor.
 Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren children, NodeKind kind,
                                 bool forced);
 
-/// What the pickle would have called to make what `id` stands for: "module.Class".
+/// What the pickle would have called to make what `id` stands for: "module.Class"; the name of its
+/// class for Python's own values.
 std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id);
 
 /// Throws Error(unsupported), by its global, for an opaque node in a tree that must have none.

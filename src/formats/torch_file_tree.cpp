@@ -16,6 +16,7 @@
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
+#include "formats/torch_file_builder.hpp"
 #include "formats/torch_file_node.hpp"
 #include "formats/torch_file_pickle.hpp"
 #include "formats/torch_file_tensor.hpp"
@@ -27,417 +28,335 @@ using codecs::PickleChange;
 using codecs::PickleKind;
 using codecs::PickleNode;
 
-namespace {
-
-/// A pickle can hold one list in a thousand places, and each of those lists in a thousand. As a
-/// tree each is there every time it is named, up to this many more than the pickle has nodes.
-constexpr std::size_t kMaxRepeats = 1'000'000;
-
-class TreeBuilder {
- public:
-  TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<TorchStorages>& storages,
-              const std::string& where)
-      : pickle_(graph, where),
-        tensors_(pickle_, storages),
-        budget_(kMaxRepeats + 4 * graph.nodes.size()),
-        open_(graph.nodes.size(), false) {}
-
-  TensorDict root(std::uint32_t id, const std::string& key) {
-    force_node_ = true;
-    Slot converted = convert(id);
-    if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
-    if (std::holds_alternative<Leaf>(converted)) {
-      if (!base::is_utf8(key)) {
-        pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
-                            base::quote(key) + "; rename the file");
-      }
-      auto node = std::make_shared<Node>();
-      node->info.kind = NodeKind::dict;
-      node->where = pickle_.where();
-      node->entries.push_back({key, std::move(converted)});
-      return TensorDict(std::move(node));
+TensorDict TorchTreeBuilder::root(std::uint32_t id, const std::string& key) {
+  force_node_ = true;
+  Slot converted = convert(id);
+  if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
+  if (std::holds_alternative<Leaf>(converted)) {
+    if (!base::is_utf8(key)) {
+      pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
+                          base::quote(key) + "; rename the file");
     }
-    pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+    auto node = std::make_shared<Node>();
+    node->info.kind = NodeKind::dict;
+    node->where = pickle_.where();
+    node->entries.push_back({key, std::move(converted)});
+    return TensorDict(std::move(node));
   }
+  pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+}
 
-  TensorDict::Item object(std::uint32_t id) {
-    Slot converted = convert(id);
-    if (const auto* tree = std::get_if<TensorDict>(&converted))
-      refuse_torch_file_opaque(pickle_, *tree);
-    if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
-    if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
-    return std::get<TensorDict>(std::move(converted));
+TensorDict::Item TorchTreeBuilder::object(std::uint32_t id) {
+  Slot converted = convert(id);
+  if (const auto* tree = std::get_if<TensorDict>(&converted))
+    refuse_torch_file_opaque(pickle_, *tree);
+  if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
+  if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
+  return std::get<TensorDict>(std::move(converted));
+}
+
+Node::Slot TorchTreeBuilder::convert(std::uint32_t id) {
+  if (budget_-- == 0) {
+    is_beyond_limits_ = true;
+    pickle_.unsupported("the file names the same containers again and again: expected at most " +
+                        std::to_string(kMaxRepeats) + " repeats, found more");
   }
-
- private:
-  using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
-  using Children = TorchChildren;
-
-  Slot convert(std::uint32_t id) {
-    if (budget_-- == 0) {
-      pickle_.unsupported("the file names the same containers again and again: expected at most " +
-                          std::to_string(kMaxRepeats) + " repeats, found more");
-    }
-    const PickleNode node = pickle_.at(id);
-    switch (node.kind) {
-      case PickleKind::none:
-        return NonTensor{};
-      case PickleKind::boolean:
-        return NonTensor{Value(node.integer != 0)};
-      case PickleKind::integer:
-        return NonTensor{Value(node.integer)};
-      case PickleKind::big_integer:
-        return NonTensor{Value(Value::BigInt{std::string(node.text)})};
-      case PickleKind::number:
-        return NonTensor{Value(node.number)};
-      case PickleKind::text:
-      case PickleKind::old_string:
-        return NonTensor{Value(valid_text(id))};
-      case PickleKind::list:
-        return container(id, NodeKind::list, [&](Children& to) { add_items(to, node.items); });
-      case PickleKind::tuple:
-        return container(id, NodeKind::tuple, [&](Children& to) { add_items(to, node.items); });
-      case PickleKind::dict:
-        return container(id, NodeKind::dict, [&](Children& to) { add_pairs(to, node.items); });
-      case PickleKind::set:
-        return set_of(id, Value::Special::Type::set, node.items);
-      case PickleKind::frozenset:
-        return set_of(id, Value::Special::Type::frozenset, node.items);
-      case PickleKind::bytes:
-        return special(Value::Special::Type::bytes, node.text);
-      case PickleKind::bytearray:
-        return special(Value::Special::Type::bytearray, node.text);
-      case PickleKind::global:
-        return of_global(id);
-      case PickleKind::reduce:
-        return of_call(id);
-      case PickleKind::newobj:
-      case PickleKind::instance:
-      case PickleKind::extension:
-      case PickleKind::persistent:
-        return opaque(id);
-    }
-    refuse(id, "");
+  try {
+    return convert_readable(id);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported || is_beyond_limits_) throw;
+    return unreadable(id, error.what());
   }
+}
 
-  static Slot special(Value::Special::Type type, std::string_view text) {
-    Value::Special made;
-    made.type = type;
-    made.text = text;
-    return NonTensor{Value(std::move(made))};
+Node::Slot TorchTreeBuilder::convert_readable(std::uint32_t id) {
+  const PickleNode node = pickle_.at(id);
+  switch (node.kind) {
+    case PickleKind::none:
+      return NonTensor{};
+    case PickleKind::boolean:
+      return NonTensor{Value(node.integer != 0)};
+    case PickleKind::integer:
+      return NonTensor{Value(node.integer)};
+    case PickleKind::big_integer:
+      return NonTensor{Value(Value::BigInt{std::string(node.text)})};
+    case PickleKind::number:
+      return NonTensor{Value(node.number)};
+    case PickleKind::text:
+    case PickleKind::old_string:
+      return NonTensor{Value(valid_text(id))};
+    case PickleKind::list:
+      return container(id, NodeKind::list, [&](Children& to) { add_items(to, node.items); });
+    case PickleKind::tuple:
+      return container(id, NodeKind::tuple, [&](Children& to) { add_items(to, node.items); });
+    case PickleKind::dict:
+      return container(id, NodeKind::dict, [&](Children& to) { add_pairs(to, node.items); });
+    case PickleKind::set:
+      return set_of(id, Value::Special::Type::set, node.items);
+    case PickleKind::frozenset:
+      return set_of(id, Value::Special::Type::frozenset, node.items);
+    case PickleKind::bytes:
+      return special(Value::Special::Type::bytes, node.text);
+    case PickleKind::bytearray:
+      return special(Value::Special::Type::bytearray, node.text);
+    case PickleKind::global:
+      return of_global(id);
+    case PickleKind::reduce:
+      return of_call(id);
+    case PickleKind::newobj:
+    case PickleKind::instance:
+    case PickleKind::extension:
+    case PickleKind::persistent:
+      return opaque(id);
   }
+  refuse(id, "");
+}
 
-  [[noreturn]] void refuse(std::uint32_t id, const std::string& remedy) const {
-    pickle_.unsupported(
-        "it cannot be read: expected a tensor, a JSON value or a container, found " +
-        pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
+Node::Slot TorchTreeBuilder::special(Value::Special::Type type, std::string_view text) {
+  Value::Special made;
+  made.type = type;
+  made.text = text;
+  return NonTensor{Value(std::move(made))};
+}
+
+void TorchTreeBuilder::refuse(std::uint32_t id, const std::string& remedy) const {
+  pickle_.unsupported("it cannot be read: expected a tensor, a JSON value or a container, found " +
+                      pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
+}
+
+bool TorchTreeBuilder::has_valid_text(std::uint32_t id) const {
+  const auto text = pickle_.text(id);
+  return text && base::is_utf8(*text);
+}
+
+std::string TorchTreeBuilder::valid_text(std::uint32_t id) const {
+  const auto text = pickle_.text(id);
+  if (!text || !base::is_utf8(*text)) {
+    pickle_.unsupported("text cannot be read: expected UTF-8, found " +
+                        base::quote(pickle_.at(id).text));
   }
+  return std::string(*text);
+}
 
-  std::string valid_text(std::uint32_t id) const {
-    const auto text = pickle_.text(id);
-    if (!text || !base::is_utf8(*text)) {
-      pickle_.unsupported("text cannot be read: expected UTF-8, found " +
-                          base::quote(pickle_.at(id).text));
-    }
-    return std::string(*text);
+Node::Slot TorchTreeBuilder::of_global(std::uint32_t id) {
+  const PickleNode node = pickle_.at(id);
+  if (node.text == "torch" && dtype_from_name(node.name)) {
+    return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
   }
+  return opaque(id);
+}
 
-  Slot of_global(std::uint32_t id) {
-    const PickleNode node = pickle_.at(id);
-    if (node.text == "torch" && dtype_from_name(node.name)) {
-      return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
-    }
-    return opaque(id);
+Node::Slot TorchTreeBuilder::of_call(std::uint32_t id) {
+  const auto call = pickle_.call(id);
+  if (!call) return opaque(id);
+  return call->module == "collections" ? of_collections(id, *call) : of_other_call(id, *call);
+}
+
+Node::Slot TorchTreeBuilder::of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
+  if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
+  if (auto made = torch_file_special(pickle_, id, call)) {
+    return NonTensor{Value(*std::move(made))};
   }
-
-  Slot of_call(std::uint32_t id) {
-    const auto call = pickle_.call(id);
-    if (!call) return opaque(id);
-    return call->module == "collections" ? of_collections(id, *call) : of_other_call(id, *call);
+  for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
+    if (is_builtin(call, name(type))) return called_set(id, type, call);
   }
-
-  // Trees are as deep as the stack: what a level needs only now and then is not in its frame.
-
-  [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
-    if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
-    if (auto made = torch_file_special(pickle_, id, call)) {
-      return NonTensor{Value(*std::move(made))};
-    }
-    for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
-      if (is_builtin(call, name(type))) return called_set(id, type, call);
-    }
-    if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
-    if (call.is("torch._utils", "_rebuild_nested_tensor")) {
-      return torch_file_nested(pickle_, tensors_, call);
-    }
-    return opaque(id);
+  if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
+  if (call.is("torch._utils", "_rebuild_nested_tensor")) {
+    return torch_file_nested(pickle_, tensors_, call);
   }
+  return opaque(id);
+}
 
-  [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
-                                    const TorchPickle::Call& call) {
+Node::Slot TorchTreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
+                                        const TorchPickle::Call& call) {
+  pickle_.require_arguments(call, 0, 1);
+  if (call.arguments.empty()) return set_of(id, type, {});
+  const PickleNode items = pickle_.at(call.arguments[0]);
+  if (items.kind != PickleKind::list && items.kind != PickleKind::tuple) return opaque(id);
+  return set_of(id, type, items.items);
+}
+
+Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
+                                    std::span<const std::uint32_t> items) {
+  Value::Special set;
+  set.type = type;
+  Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
+  auto* value = std::get_if<NonTensor>(&converted);
+  if (value != nullptr) {
+    set.items = std::move(std::get<Value::List>(value->value.data()).items);
+    if (is_sound(set)) return NonTensor{Value(std::move(set))};
+  }
+  Children parts;
+  if (value != nullptr) converted = NonTensor{Value(Value::List{std::move(set.items)})};
+  parts.entries.push_back({"items", std::move(converted)});
+  return opaque_node(id, std::move(parts),
+                     "a set of what a set cannot hold: expected JSON values and tuples, found " +
+                         std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
+}
+
+Node::Slot TorchTreeBuilder::sparse(const TorchPickle::Call& call) {
+  pickle_.require_arguments(call, 2, 2);
+  const auto inner = pickle_.call(call.arguments[0]);
+  const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
+  std::string_view layout = said ? std::string_view(said->text) : std::string_view();
+  if (layout.starts_with("torch.")) layout.remove_prefix(6);
+  const auto names = sparse_parts(layout);
+  const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
+  if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
+      parts.size() > names.size() + 2) {
+    pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
+                        base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
+  }
+  Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
+    for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
+  });
+  auto& node = std::get<TensorDict>(made);
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (std::holds_alternative<Leaf>(item)) return;
+    pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
+  });
+  node.info().layout = layout;
+  node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
+  if (parts.size() == names.size() + 2) {
+    node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
+  }
+  return made;
+}
+
+Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle::Call& call) {
+  if (call.name == "OrderedDict") {
     pickle_.require_arguments(call, 0, 1);
-    if (call.arguments.empty()) return set_of(id, type, {});
-    const PickleNode items = pickle_.at(call.arguments[0]);
-    if (items.kind != PickleKind::list && items.kind != PickleKind::tuple) return opaque(id);
-    return set_of(id, type, items.items);
-  }
-
-  [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
-                                std::span<const std::uint32_t> items) {
-    Value::Special set;
-    set.type = type;
-    Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
-    auto* value = std::get_if<NonTensor>(&converted);
-    if (value != nullptr) {
-      set.items = std::move(std::get<Value::List>(value->value.data()).items);
-      if (is_sound(set)) return NonTensor{Value(std::move(set))};
-    }
-    pickle_.unsupported("a set of what a set cannot hold: expected JSON values and tuples, found " +
-                        std::string(value == nullptr ? "tensors" : "lists or dicts"));
-  }
-
-  /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
-  [[gnu::noinline]] Slot opaque(std::uint32_t id) {
-    const PickleNode node = pickle_.at(id);
-    Slot made = container(id, NodeKind::opaque, [&](Children& to) {
-      if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
-      if (node.kind == PickleKind::persistent) {
-        add(to, "args", node.items[0]);
-        return;
-      }
-      if (pickle_.at(node.items[0]).kind != PickleKind::global) add(to, "callable", node.items[0]);
-      add(to, "args", node.items[1]);
-      if (node.items.size() > 2) add(to, "kwargs", node.items[2]);
-      add_history(to, id);
-    });
-    std::get<TensorDict>(made).info().class_name = torch_file_opaque_name(pickle_, id);
-    return made;
-  }
-
-  /// What was done to an object after it was made: "items" of a list or set, "entries" of a dict,
-  /// each a list; "state", the last one.
-  void add_history(Children& to, std::uint32_t id) {
-    std::vector<std::uint32_t> items;
-    std::vector<std::uint32_t> pairs;
-    std::optional<std::uint32_t> state;
-    for (const PickleChange& change : pickle_.changes(id)) {
-      if (change.kind == PickleChange::Kind::state) {
-        state = change.value;
-      } else if (change.kind == PickleChange::Kind::set_item) {
-        pairs.insert(pairs.end(), {change.key, change.value});
-      } else {
-        items.push_back(change.value);
-      }
-    }
-    if (!items.empty()) add_list(to, "items", items);
-    if (!pairs.empty()) add_list(to, "entries", pairs);
-    if (state) add(to, "state", *state);
-  }
-
-  void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items) {
-    pickle_.keys.push_back(key);
-    Children list;
-    add_items(list, items);
-    pickle_.keys.pop_back();
-    Slot made = torch_file_container(pickle_, std::move(list), NodeKind::list, false);
-    to.entries.push_back({key, std::move(made)});
-  }
-
-  /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
-  /// indices, plain indices, values, size).
-  [[gnu::noinline]] Slot sparse(const TorchPickle::Call& call) {
-    pickle_.require_arguments(call, 2, 2);
-    const auto inner = pickle_.call(call.arguments[0]);
-    const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
-    std::string_view layout = said ? std::string_view(said->text) : std::string_view();
-    if (layout.starts_with("torch.")) layout.remove_prefix(6);
-    const auto names = sparse_parts(layout);
-    const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
-    if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
-        parts.size() > names.size() + 2) {
-      pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
-                          base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
-    }
-    Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
-      for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
-    });
-    auto& node = std::get<TensorDict>(made);
-    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      if (std::holds_alternative<Leaf>(item)) return;
-      pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
-    });
-    node.info().layout = layout;
-    node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
-    if (parts.size() == names.size() + 2) {
-      node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
-    }
-    return made;
-  }
-
-  Slot of_collections(std::uint32_t id, const TorchPickle::Call& call) {
-    if (call.name == "OrderedDict") {
-      pickle_.require_arguments(call, 0, 1);
-      return container(id, NodeKind::ordered_dict, [&](Children& to) {
-        if (!call.arguments.empty()) add_listed_pairs(to, call.arguments[0]);
-        add_changes(to, id);
-      });
-    }
-    if (call.name == "defaultdict") {
-      pickle_.require_arguments(call, 0, 1);
-      if (!call.arguments.empty()) check_torch_file_factory(pickle_, call.arguments[0]);
-      return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
-    }
-    if (call.name == "Counter") return counter(id, call);
-    return opaque(id);
-  }
-
-  [[gnu::noinline]] Slot counter(std::uint32_t id, const TorchPickle::Call& call) {
-    pickle_.require_arguments(call, 0, 1);
-    Slot counts = container(id, NodeKind::dict, [&](Children& to) {
-      if (!call.arguments.empty()) {
-        const PickleNode given = pickle_.at(call.arguments[0]);
-        if (given.kind != PickleKind::dict) refuse(call.arguments[0], "");
-        add_pairs(to, given.items);
-      }
+    return container(id, NodeKind::ordered_dict, [&](Children& to) {
+      if (!call.arguments.empty()) add_listed_pairs(to, call.arguments[0]);
       add_changes(to, id);
     });
-    auto* value = std::get_if<NonTensor>(&counts);
-    if (value == nullptr) return counts;  // of tensors: a dict
-    Value::Special special;
-    special.type = Value::Special::Type::counter;
-    special.items.push_back(std::move(value->value));
-    return NonTensor{Value(std::move(special))};
   }
+  if (call.name == "defaultdict") {
+    pickle_.require_arguments(call, 0, 1);
+    if (!call.arguments.empty()) check_torch_file_factory(pickle_, call.arguments[0]);
+    return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
+  }
+  if (call.name == "Counter") return counter(id, call);
+  return opaque(id);
+}
 
-  template <class Fill>
-  Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
-    if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
-    if (depth_ >= kMaxDepth) {
-      pickle_.unsupported("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
-                          " levels, found more");
+Node::Slot TorchTreeBuilder::counter(std::uint32_t id, const TorchPickle::Call& call) {
+  pickle_.require_arguments(call, 0, 1);
+  Slot counts = container(id, NodeKind::dict, [&](Children& to) {
+    if (!call.arguments.empty()) {
+      const PickleNode given = pickle_.at(call.arguments[0]);
+      if (given.kind != PickleKind::dict) refuse(call.arguments[0], "");
+      add_pairs(to, given.items);
     }
-    const bool forced = std::exchange(force_node_, false);
-    open_[id] = true;
-    ++depth_;
-    Children children;
-    fill(children);
-    --depth_;
-    open_[id] = false;
-    return torch_file_container(pickle_, std::move(children), kind, forced);
-  }
+    add_changes(to, id);
+  });
+  auto* value = std::get_if<NonTensor>(&counts);
+  if (value == nullptr) return counts;  // of tensors: a dict
+  Value::Special special;
+  special.type = Value::Special::Type::counter;
+  special.items.push_back(std::move(value->value));
+  return NonTensor{Value(std::move(special))};
+}
 
-  void add(Children& to, std::string key, std::uint32_t value) {
-    pickle_.keys.push_back(std::move(key));
-    Slot converted = convert(value);
-    to.any_tensor |= !std::holds_alternative<NonTensor>(converted);
-    to.entries.push_back({std::move(pickle_.keys.back()), std::move(converted)});
-    pickle_.keys.pop_back();
-  }
+void TorchTreeBuilder::add(Children& to, std::string key, std::uint32_t value) {
+  pickle_.keys.push_back(std::move(key));
+  Slot converted = convert(value);
+  to.any_tensor |= !std::holds_alternative<NonTensor>(converted);
+  to.entries.push_back({std::move(pickle_.keys.back()), std::move(converted)});
+  pickle_.keys.pop_back();
+}
 
-  void add_items(Children& to, std::span<const std::uint32_t> items) {
-    to.entries.reserve(to.entries.size() + items.size());
-    std::size_t position = 0;
-    for (const std::uint32_t item : items) add(to, std::to_string(position++), item);
-  }
+void TorchTreeBuilder::add_items(Children& to, std::span<const std::uint32_t> items) {
+  to.entries.reserve(to.entries.size() + items.size());
+  std::size_t position = 0;
+  for (const std::uint32_t item : items) add(to, std::to_string(position++), item);
+}
 
-  static void reserve(Children& to, std::size_t more) {
-    to.entries.reserve(to.entries.size() + more);
-    to.positions.reserve(to.entries.size() + more);
-  }
+void TorchTreeBuilder::reserve(Children& to, std::size_t more) {
+  to.entries.reserve(to.entries.size() + more);
+  to.positions.reserve(to.entries.size() + more);
+}
 
-  void add_pairs(Children& to, std::span<const std::uint32_t> items) {
-    reserve(to, items.size() / 2);
-    for (std::size_t i = 0; i + 1 < items.size(); i += 2) add_pair(to, items[i], items[i + 1]);
-  }
+void TorchTreeBuilder::add_pairs(Children& to, std::span<const std::uint32_t> items) {
+  reserve(to, items.size() / 2);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) add_pair(to, items[i], items[i + 1]);
+}
 
-  /// [[key, value], ...], as Python 2 pickles an OrderedDict.
-  void add_listed_pairs(Children& to, std::uint32_t list) {
-    const PickleNode pairs = pickle_.at(list);
-    if (pairs.kind != PickleKind::list) refuse(list, "");
-    for (const std::uint32_t item : pairs.items) {
-      const PickleNode pair = pickle_.at(item);
-      const bool fits = (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple) &&
-                        pair.items.size() == 2;
-      if (!fits) refuse(item, "");
-      add_pair(to, pair.items[0], pair.items[1]);
+void TorchTreeBuilder::add_listed_pairs(Children& to, std::uint32_t list) {
+  const PickleNode pairs = pickle_.at(list);
+  if (pairs.kind != PickleKind::list) refuse(list, "");
+  for (const std::uint32_t item : pairs.items) {
+    const PickleNode pair = pickle_.at(item);
+    const bool fits =
+        (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple) && pair.items.size() == 2;
+    if (!fits) refuse(item, "");
+    add_pair(to, pair.items[0], pair.items[1]);
+  }
+}
+
+void TorchTreeBuilder::add_changes(Children& to, std::uint32_t id) {
+  const std::span<const PickleChange> changes = pickle_.changes(id);
+  reserve(to, changes.size());
+  for (const PickleChange& change : changes) {
+    if (change.kind == PickleChange::Kind::set_item) {
+      add_pair(to, change.key, change.value);
+    } else if (change.kind == PickleChange::Kind::state) {
+      add_attributes(to, change.value);
+    } else {
+      pickle_.corrupt("it is filled as no dict is: expected keys and values, found items");
     }
   }
+}
 
-  void add_changes(Children& to, std::uint32_t id) {
-    const std::span<const PickleChange> changes = pickle_.changes(id);
-    reserve(to, changes.size());
-    for (const PickleChange& change : changes) {
-      if (change.kind == PickleChange::Kind::set_item) {
-        add_pair(to, change.key, change.value);
-      } else if (change.kind == PickleChange::Kind::state) {
-        add_attributes(to, change.value);
-      } else {
-        pickle_.corrupt("it is filled as no dict is: expected keys and values, found items");
-      }
-    }
+void TorchTreeBuilder::add_attributes(Children& to, std::uint32_t id) {
+  const PickleNode state = pickle_.at(id);
+  bool others = state.kind != PickleKind::dict;
+  for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
+    others = pickle_.text(state.items[i]) != "_metadata";
+    if (others) break;
+    Slot versions = convert(state.items[i + 1]);
+    auto* value = std::get_if<NonTensor>(&versions);
+    if (value == nullptr || !value->value.is<Value::Object>()) continue;
+    std::get<Value::Object>(value->value.data()).ordered = false;
+    to.versions = std::move(value->value);
   }
+  if (!others) return;
+  warn(pickle_.where() + ": " + pickle_.subject() +
+       ": the dict's attributes are left out: expected none, found some");
+}
 
-  /// The state dict of a module carries `_metadata`, the versions of its layers. Other attributes
-  /// of a dict are worth a warning.
-  void add_attributes(Children& to, std::uint32_t id) {
-    const PickleNode state = pickle_.at(id);
-    bool others = state.kind != PickleKind::dict;
-    for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
-      others = pickle_.text(state.items[i]) != "_metadata";
-      if (others) break;
-      Slot versions = convert(state.items[i + 1]);
-      auto* value = std::get_if<NonTensor>(&versions);
-      if (value == nullptr || !value->value.is<Value::Object>()) continue;
-      std::get<Value::Object>(value->value.data()).ordered = false;
-      to.versions = std::move(value->value);
-    }
-    if (!others) return;
-    warn(pickle_.where() + ": " + pickle_.subject() +
-         ": the dict's attributes are left out: expected none, found some");
+void TorchTreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
+  const PickleNode node = pickle_.at(key);
+  const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
+  const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
+  if (!to.has_keys) to.int_keys = is_int;
+  to.has_keys = true;
+  const bool is_readable = is_int || (is_text && has_valid_text(key));
+  if (!is_readable || is_int != to.int_keys) {
+    to.unreadable.push_back({key, value});
+    return;
   }
-
-  void add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
-    const PickleNode node = pickle_.at(key);
-    const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
-    const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
-    if (!to.has_keys) to.int_keys = is_int;
-    to.has_keys = true;
-    if ((!is_int && !is_text) || is_int != to.int_keys) {
-      pickle_.unsupported("its keys cannot be read: expected all str, or all int, found " +
-                          pickle_.describe(key));
-    }
-    std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)
-                       : is_int                         ? std::string(node.text)
-                                                        : valid_text(key);
-    const std::uint32_t known = to.positions.insert(
-        text, static_cast<std::uint32_t>(to.entries.size()),
-        [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; });
-    add(to, std::move(text), value);
-    if (known == KeyIndex::kNone) return;
-    to.entries[known] = std::move(to.entries.back());
-    to.entries.pop_back();
-  }
-
-  TorchPickle pickle_;
-  TorchTensors tensors_;
-  std::size_t budget_;
-  std::vector<bool> open_;  ///< containers around the one that is converted
-  std::size_t depth_ = 0;
-  bool force_node_ = false;  ///< the next container is a node whatever it holds
-};
-
-}  // namespace
-
+  std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)
+                     : is_int                         ? std::string(node.text)
+                                                      : valid_text(key);
+  const std::uint32_t known =
+      to.positions.insert(text, static_cast<std::uint32_t>(to.entries.size()),
+                          [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; });
+  add(to, std::move(text), value);
+  if (known == KeyIndex::kNone) return;
+  to.entries[known] = std::move(to.entries.back());
+  to.entries.pop_back();
+}
 TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
                                  const std::shared_ptr<TorchStorages>& storages,
                                  const std::string& where, const std::string& key) {
-  return TreeBuilder(graph, storages, where).root(graph.root, key);
+  return TorchTreeBuilder(graph, storages, where).root(graph.root, key);
 }
 
 TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
                                          const std::shared_ptr<TorchStorages>& storages,
                                          const std::string& where) {
-  return TreeBuilder(graph, storages, where).object(graph.root);
+  return TorchTreeBuilder(graph, storages, where).object(graph.root);
 }
 
 }  // namespace tenfold

@@ -18,14 +18,16 @@ namespace tenfold {
 ///   tensors, parameters, numpy scalars and arrays                      leaves
 ///   torch.dtype, torch.device                                          text, as str() gives it
 ///
-/// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Throws
-/// Error(unsupported), naming key and class, for everything else and for keys that are neither all
-/// str nor all int; Error(corrupt) for tensors that do not fit their storages.
+/// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Everything
+/// else, dicts' items of other keys than all str or all int, and values that a tree cannot hold
+/// become nodes of kind opaque. Throws Error(unsupported) for what nests too deeply or repeats too
+/// often, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
                                  const std::shared_ptr<TorchStorages>& storages,
                                  const std::string& where, const std::string& key);
 
-/// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf.
+/// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf. Throws
+/// Error(unsupported) for what is or holds an opaque node.
 TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
                                          const std::shared_ptr<TorchStorages>& storages,
                                          const std::string& where);

@@ -35,6 +35,7 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   tree = rename_leaves(tree, options.rename);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   const Format& format = format_for_saving(target, options.format);
+  refuse_opaque(tree, source.string(), "; exclude= leaves it out");
   require_holdable(tree, format, target.string());
   format.check(tree);
   // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.

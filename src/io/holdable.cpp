@@ -37,6 +37,7 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
   KeyPath path;
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
     if (info.kind != NodeKind::opaque) return;
+    if (!info.problem.empty()) refuse(where, at, info.problem + remedy);
     refuse(where, at,
            "it is no tensor, JSON value or container of them: expected one of the classes that are "
            "read, found " +

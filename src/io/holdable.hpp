@@ -8,8 +8,8 @@
 
 namespace tenfold {
 
-/// Throws Error(unsupported) that starts with `where` and names key and class of the first opaque
-/// node. `remedy` ends the message.
+/// Throws Error(unsupported) that starts with `where` and names the first opaque node by its key,
+/// and why it is not read. `remedy` ends the message.
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this

@@ -168,7 +168,8 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   if (options.verify) require_intact(format, path, options);
   TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
   if (!options.allow_opaque) {
-    refuse_opaque(tree, path.string(), "; allow_opaque=True shows what it was made of");
+    refuse_opaque(tree, path.string(),
+                  "; keys= loads the rest, allow_opaque=True shows what it was made of");
   }
   // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
   // then a copy.

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-using Names = std::span<const std::string_view>;
+using NameSpan = std::span<const std::string_view>;
 
 /// Modules that run code or processes, import, read or write files, speak to the network, or reach
 /// any of these by name.
@@ -270,12 +270,12 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "pathlib.PosixPath",
 });
 
-bool among(Names names, std::string_view wanted) {
+bool among(NameSpan names, std::string_view wanted) {
   return std::find(names.begin(), names.end(), wanted) != names.end();
 }
 
 /// True if `global` is one of `names`, or lies in one.
-bool lies_in(Names names, std::string_view global) {
+bool lies_in(NameSpan names, std::string_view global) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view outer) {
     return global.starts_with(outer) &&
            (global.size() == outer.size() || global[outer.size()] == '.');

@@ -3,6 +3,8 @@
 import collections
 import io
 import os
+import pathlib
+import re
 import warnings
 import zipfile
 
@@ -343,6 +345,62 @@ def test_objects_of_other_classes_are_shown_and_not_made(tmp_path, monkeypatch):
         assert not (tmp_path / target).exists()
     with pytest.raises(tenfold.UnsupportedError, match='key "config": '):
         opened.memmap(tmp_path / "folder")
+
+
+CYCLE: list = []
+CYCLE.append({"again": CYCLE})
+
+#: What a tree cannot hold, and a part of the message that says so.
+UNREADABLE = {
+    "array of objects": (numpy.array(["a", None], object), 'found "O8"'),
+    "array of text": (numpy.array(["a", "b"]), 'found "U1"'),
+    "array of bytes": (numpy.array([b"a"]), 'found "S1"'),
+    "array of dates": (numpy.array(["2020-01-01"], "M8[D]"), 'found "M8"'),
+    "array of records": (numpy.zeros(2, [("x", "f4")]), 'found "V4"'),
+    "big-endian array": (numpy.arange(3, dtype=">i4"), "big-endian elements"),
+    "masked array": (numpy.ma.array([1], mask=[True]), 'found "numpy.ma'),
+    "numpy text": (numpy.str_("x"), 'found "U1"'),
+    "conjugate view": (torch.ones(2, dtype=torch.complex64).conj(), 'one marked "conj"'),
+    "negative view": (torch._neg_view(torch.ones(2)), 'one marked "neg"'),
+    "bits": (torch.zeros(2, dtype=torch.uint8).view(torch.bits8), "expected a dtype of torch"),
+    "lone surrogate": ("\ud800", "text cannot be read"),
+    "cycle": (CYCLE, "it lies in itself"),
+    "set of objects": ({numpy.str_("x")}, "a set of what a set cannot hold"),
+    "key of an object": ({pathlib.PurePosixPath("a"): 1, "b": 2}, "its key cannot be read"),
+    "key with a surrogate": ({"\ud800": 1}, "its key cannot be read"),
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_one_value_that_cannot_be_read_keeps_no_other_away(tmp_path, what, zipped):
+    value, problem = UNREADABLE[what]
+    path = tmp_path / "m.pt"
+    state = {"w": torch.arange(3.0), "deep": {"list": [1, value, torch.ones(2)]}, "epoch": 7}
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(tenfold.UnsupportedError, match=re.escape(problem)) as refused:
+        tenfold.load(path)
+    assert 'key "deep.list.1' in str(refused.value)
+    assert "; keys= loads the rest" in str(refused.value)
+    assert set(tenfold.load(path, keys=["w", "epoch"])) == {"w", "epoch"}
+    assert torch.equal(tenfold.load(path, keys=["deep.list.2"])["deep"]["list"][2], torch.ones(2))
+    assert "epoch" in repr(tenfold.open(path)) or tenfold.open(path)["epoch"] == 7
+    assert tenfold.verify(path).ok
+    held = tenfold.load(path, allow_opaque=True)
+    assert held["epoch"] == 7
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "deep.list.1.*; exclude= leaves it'):
+        tenfold.convert(path, tmp_path / "all.safetensors")
+    tenfold.convert(path, tmp_path / "some.safetensors", exclude=["deep.list.1"])
+    rest = tenfold.load(tmp_path / "some.safetensors")
+    assert torch.equal(rest["w"], state["w"])
+    assert rest["deep"]["list"][0] == 1
+
+
+def test_text_that_cannot_be_read_is_shown_by_its_bytes(tmp_path):
+    torch.save({"t": "a\udc80"}, tmp_path / "m.pt")
+    held = tenfold.load(tmp_path / "m.pt", allow_opaque=True)["t"]
+    assert held.name == "str"
+    assert str(*held.args) == "a\udc80"
 
 
 def test_quantized_and_meta_tensors_are_refused_by_name(tmp_path):
