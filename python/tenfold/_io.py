@@ -223,11 +223,13 @@ def scan(path: PathLike) -> ScanReport:
     """Lists every global (class or function) that the pickles in a file or folder name, with risks.
 
     Args:
-        path: A file of torch.save, a pickle, a zip archive with pickles in it (``.npz`` too) or a
-            ``.npy`` file of objects; or a folder, whose files are all looked into.
+        path: A file of torch.save, a pickle, a zip archive with pickles or archives in it
+            (``.npz`` too), a ``.npy`` file of objects or a file of torch.distributed.checkpoint;
+            or a folder, whose files are all looked into.
 
     Returns:
-        ScanReport: Nothing was imported, called or executed.
+        ScanReport: Nothing was imported, called or executed. What was not looked into
+            (compressed files, bytes after a pickle) is named as suspicious.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "codecs/pickle.hpp"
-#include "codecs/zip.hpp"
-#include "io/scan_risk.hpp"
+#include "formats/dcp_metadata.hpp"
+#include "io/scan_bytes.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
 #include "os/mapping.hpp"
@@ -23,166 +22,86 @@
 namespace tenfold {
 namespace {
 
-constexpr std::string_view kNpyMagic = "\x93NUMPY";
-/// Larger records that neither begin nor are named as pickles are data.
-constexpr std::uint64_t kMaxGuessBytes = std::uint64_t{1} << 20U;
-
-bool has_suffix(std::string_view name) {
-  for (const std::string_view suffix : {".pkl", ".pickle", ".pck", ".pcl", ".p"}) {
-    if (name.ends_with(suffix)) return true;
-  }
-  return false;
-}
-
-/// PROTO 0 to 5, which every pickle of protocol 2 and later begins with.
-bool begins_as_pickle(std::string_view bytes) {
-  return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
-}
-
-/// Where the pickle in a .npy file of objects begins; nothing for another.
-std::optional<std::size_t> npy_objects(std::string_view bytes) {
-  if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
-  const auto at = [&](std::size_t i) {
-    return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i]));
-  };
-  const bool wide = at(6) > 1;
-  const std::size_t begin = wide ? 12 : 10;
-  std::size_t size = at(8) | at(9) << 8U;
-  if (wide) size |= at(10) << 16U | at(11) << 24U;
-  if (size > bytes.size() - begin) return std::nullopt;
-  const std::string_view header = bytes.substr(begin, size);
-  if (header.find('O') == std::string_view::npos) return std::nullopt;
-  return begin + size;
-}
-
-class Scanner {
- public:
-  /// The pickles that `bytes` begin with, one after the other. `surely` says that the first is one.
-  void pickles(std::string_view bytes, const std::string& where, bool surely) {
-    std::uint64_t at = 0;
-    for (bool first = true; at < bytes.size(); first = false) {
-      const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
-      if (!first && !begins_as_pickle(rest)) return;
-      std::string problem;
-      const codecs::PickleGraph graph = codecs::read_pickle_prefix(rest, where, problem);
-      // What follows a pickle need not be one: torch writes storages after its pickles.
-      if (!problem.empty() && !(first && surely) && !has_global(graph)) return;
-      ++report_.num_pickles;
-      add(graph, where, at);
-      if (!problem.empty()) {
-        add("pickle that cannot be read to its end: " + problem, ScanRisk::suspicious, where, at);
-        return;
-      }
-      at += graph.size_bytes;
-    }
-  }
-
-  /// Bytes that may be a pickle, a .npy file of objects, or neither. Of tensors the first bytes say
-  /// nothing: `is_tensor` lets a pickle count only if it names something.
-  void any(std::string_view bytes, const std::string& where, bool named, bool is_tensor = false) {
-    if (const auto objects = npy_objects(bytes)) {
-      pickles(bytes.substr(*objects), where, true);
-    } else if (named || begins_as_pickle(bytes)) {
-      pickles(bytes, where, !is_tensor);
-    } else if (bytes.size() <= kMaxGuessBytes) {
-      guess(bytes, where);
-    }
-  }
-
-  ScanReport take() { return std::move(report_); }
-
-  /// What is added from here on is in the file of that name; "" for the only file.
-  void enter(std::string file) { file_ = std::move(file); }
-
-  void add(std::string global, ScanRisk risk, const std::string& where, std::uint64_t at) {
-    std::string place = file_.empty() ? "" : base::quote(file_) + ": ";
-    if (!where.empty()) place += where + " ";
-    place += "at byte " + std::to_string(at);
-    report_.findings.push_back({std::move(global), risk, std::move(place)});
-  }
-
- private:
-  static bool has_global(const codecs::PickleGraph& graph) {
-    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const codecs::PickleNode& node) {
-      return node.kind == codecs::PickleKind::global;
-    });
-  }
-
-  static bool names_danger(const codecs::PickleGraph& graph) {
-    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const codecs::PickleNode& node) {
-      return node.kind == codecs::PickleKind::global &&
-             risk_of_global(node.text, node.name) == ScanRisk::dangerous;
-    });
-  }
-
-  /// Pickles of protocols 0 and 1 begin with no mark: text is one if it can be read as one, or if
-  /// it names what is dangerous before it cannot.
-  void guess(std::string_view bytes, const std::string& where) {
-    std::string problem;
-    const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, where, problem);
-    if ((problem.empty() && has_global(graph)) || names_danger(graph)) pickles(bytes, where, true);
-  }
-
-  void add(const codecs::PickleGraph& graph, const std::string& where, std::uint64_t at) {
-    std::map<std::string, bool, std::less<>> seen;
-    for (const codecs::PickleNode node : graph.nodes) {
-      std::string global;
-      ScanRisk risk = ScanRisk::suspicious;
-      if (node.kind == codecs::PickleKind::global) {
-        global = std::string(node.text) + "." + std::string(node.name);
-        risk = risk_of_global(node.text, node.name);
-      } else if (node.kind == codecs::PickleKind::extension) {
-        global = "extension code " + std::to_string(node.integer);
-      } else {
-        continue;
-      }
-      if (seen.emplace(global, true).second) add(std::move(global), risk, where, at + node.offset);
-    }
-  }
-
-  ScanReport report_;
-  std::string file_;
+/// A run of bytes of a file of torch.distributed.checkpoint, and the key it belongs to.
+struct ScanItem {
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+  std::string key;
 };
+using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-void scan_zip(Scanner& scanner, const codecs::ZipInput& input) {
-  const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
-  for (const codecs::ZipEntry& entry : directory.entries) {
-    const bool named = has_suffix(entry.name);
-    if (entry.size_bytes == 0) continue;
-    if (entry.method == codecs::ZipMethod::stored && !named && entry.size_bytes > kMaxGuessBytes) {
-      std::array<std::byte, 16> head{};
-      input.read(entry.data_offset, head);
-      const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-      if (!begins_as_pickle(text) && !text.starts_with(kNpyMagic)) continue;
+/// Where the metadata of a checkpoint says that items lie. Metadata that cannot be read says
+/// nothing: its files are looked through for archives.
+void add_items(ScanItems& items, const os::Path& metadata) {
+  try {
+    const os::File file = os::File::open_read(metadata);
+    constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30U;
+    const DcpMetadata read = parse_dcp_metadata(file.read_all(kMaxMetadataBytes), file.display());
+    const auto add = [&](const std::string& key, const DcpItem& item) {
+      const os::Path path = metadata.parent_path() / read.files[item.file];
+      items[path].push_back({item.begin, item.size_bytes, key});
+    };
+    for (const DcpEntry& entry : read.entries) {
+      if (const auto* tensor = std::get_if<DcpTensor>(&entry.what)) {
+        for (const DcpChunk& chunk : tensor->chunks) add(entry.name, chunk.item);
+      } else {
+        add(entry.name, std::get<DcpItem>(entry.what));
+      }
     }
-    // Damage does not keep a program from unpickling: what is there is looked at.
-    const std::vector<std::byte> bytes = codecs::read_zip_entry_unchecked(input, entry);
-    scanner.any({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                "record " + base::quote(entry.name), named);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
   }
 }
 
-void scan_file(Scanner& scanner, const os::Path& path) {
+/// What no item covers is looked at, too: the metadata may hide it from us, but not from others.
+void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
+  const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
+  if (bytes.empty() || scanner.archives(bytes, where)) return;
+  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not looked into",
+              ScanRisk::suspicious, "", begin);
+}
+
+void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
+  std::ranges::sort(items, {}, &ScanItem::begin);
+  std::uint64_t done = 0;
+  for (const ScanItem& item : items) {
+    if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {
+      scanner.add("item of the key " + base::quote(item.key) + " that lies beyond the file's end",
+                  ScanRisk::suspicious, "", item.begin);
+      continue;
+    }
+    if (item.begin > done) scan_between(scanner, bytes.substr(done, item.begin - done), done);
+    const std::string where = "key " + base::quote(item.key);
+    try {
+      scanner.any(bytes.substr(item.begin, item.size_bytes), where, ScanHint::none);
+    } catch (const Error& error) {
+      scanner.add(error, where);
+    }
+    done = std::max(done, item.begin + item.size_bytes);
+  }
+  scan_between(scanner, bytes.substr(done), done);
+}
+
+void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& items) {
   const os::File file = os::File::open_read(path);
   if (file.size_bytes() == 0) return;
   const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
-  constexpr std::size_t kTarMagicAt = 257;
-  if (bytes.starts_with("PK\x03\x04")) {
-    codecs::ZipInput input;
-    input.where = path.string();
-    input.size_bytes = file.size_bytes();
-    input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
-      file.read_at(offset, into);
-    };
-    scan_zip(scanner, input);
+  if (const auto found = items.find(path); found != items.end()) {
+    scan_items(scanner, bytes, found->second);
     return;
   }
-  // A pickle can have the mark of a tar archive in a text of its own: it is scanned all the same.
-  if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
-    scanner.add("tar archive, which is not looked into", ScanRisk::suspicious, "", 0);
+  try {
+    scanner.any(bytes, "", hint_of_name(path.string()));
+  } catch (const Error& error) {
+    // Without its metadata, a file of torch.distributed.checkpoint is archives end to end.
+    if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
+    return;
   }
-  scanner.any(bytes, "", has_suffix(path.string()), path.extension() == ".memmap");
+  if (path.extension() == ".distcp" && !bytes.starts_with("PK") && !scanner.archives(bytes, "")) {
+    scanner.add("checkpoint without its .metadata, which is not looked into", ScanRisk::suspicious,
+                "", 0);
+  }
 }
 
 /// The regular files under a folder, by name. A link to a file counts, one to a folder does not:
@@ -202,15 +121,21 @@ std::vector<os::Path> files_in(const os::Path& folder) {
 }
 
 /// One archive that cannot be read keeps the others from nobody.
-void scan_folder(Scanner& scanner, const os::Path& folder) {
-  for (const os::Path& file : files_in(folder)) {
-    scanner.enter(file.lexically_relative(folder).string());
+void scan_folder(ByteScanner& scanner, const os::Path& folder) {
+  const std::vector<os::Path> files = files_in(folder);
+  ScanItems items;
+  for (const os::Path& file : files) {
+    const std::string name = file.filename().string();
+    if (name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"))) {
+      add_items(items, file);
+    }
+  }
+  for (const os::Path& file : files) {
+    scanner.enter(file.string(), file.lexically_relative(folder).string());
     try {
-      scan_file(scanner, file);
+      scan_file(scanner, file, items);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-      scanner.add("archive that cannot be read: " + std::string(error.what()), ScanRisk::suspicious,
-                  "", 0);
+      scanner.add(error, "");
     }
   }
 }
@@ -231,8 +156,13 @@ ScanReport scan(const std::filesystem::path& path) {
   if (!os::exists(path)) {
     throw Error(ErrorCode::file_not_found, path.string() + ": no such file");
   }
-  Scanner scanner;
-  os::file_info(path).is_directory ? scan_folder(scanner, path) : scan_file(scanner, path);
+  ByteScanner scanner;
+  scanner.enter(path.string(), "");
+  if (os::file_info(path).is_directory) {
+    scan_folder(scanner, path);
+  } else {
+    scan_file(scanner, path, {});
+  }
   return scanner.take();
 }
 

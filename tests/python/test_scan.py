@@ -2,17 +2,20 @@
 
 import builtins
 import collections
+import importlib
 import io
 import json
 import pathlib
 import pickle
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import numpy
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 import tenfold
 
@@ -206,3 +209,112 @@ def test_the_mark_of_a_tar_archive_in_a_text_does_not_hide_a_pickle(tmp_path):
     assert (tmp_path / "x").read_bytes()[257:262] == b"ustar"
     found = {finding.name: finding.risk for finding in tenfold.scan(tmp_path / "x").findings}
     assert found["os.system"] == "dangerous"
+
+
+class Calls:
+    """Unpickled, it would call os.system."""
+
+    def __reduce__(self):
+        import os
+
+        return os.system, ("true",)
+
+
+@pytest.mark.parametrize("name", ["plain", "flat", "sharded", "fsdp"])
+def test_distributed_checkpoints_of_plain_tensors_are_safe(name):
+    path = pathlib.Path(__file__).parents[1] / "data" / "dcp" / name
+    report = tenfold.scan(path)
+    assert report.num_pickles > 1
+    assert report.safe, [found for found in report.findings if found.risk != "safe"]
+
+
+def test_items_of_distributed_checkpoints_are_looked_into_and_named_by_key(tmp_path):
+    dcp.save({"a": torch.ones(3), "evil": Calls()}, checkpoint_id=tmp_path / "c", no_dist=True)
+    (bad,) = [found for found in tenfold.scan(tmp_path / "c").findings if found.risk != "safe"]
+    assert (bad.name, bad.risk) == ("posix.system", "dangerous")
+    assert bad.where.startswith('"__0_0.distcp": key "evil": record ')
+
+
+def test_without_metadata_the_archives_of_a_checkpoint_are_found(tmp_path):
+    dcp.save({"a": torch.ones(3), "evil": Calls()}, checkpoint_id=tmp_path / "c", no_dist=True)
+    file = tmp_path / "c" / "__0_0.distcp"
+    names = {found.name: found.risk for found in tenfold.scan(file).findings}
+    assert names["posix.system"] == "dangerous"
+    dcp.save({"a": torch.ones(3), "b": torch.ones(4)}, checkpoint_id=tmp_path / "d", no_dist=True)
+    report = tenfold.scan(tmp_path / "d" / "__0_0.distcp")
+    assert report.safe
+    assert report.num_pickles >= 2
+    (tmp_path / "raw.distcp").write_bytes(bytes(100))
+    (found,) = tenfold.scan(tmp_path / "raw.distcp").findings
+    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+
+
+def test_bytes_that_no_metadata_names_are_looked_into(tmp_path):
+    dcp.save({"a": torch.ones(3)}, checkpoint_id=tmp_path, no_dist=True)
+    hidden = io.BytesIO()
+    torch.save(Calls(), hidden)
+    with open(tmp_path / "__0_0.distcp", "ab") as file:
+        file.write(hidden.getvalue())
+    names = {found.name: found.risk for found in tenfold.scan(tmp_path).findings}
+    assert names["posix.system"] == "dangerous"
+    with open(tmp_path / "__0_0.distcp", "ab") as file:
+        file.write(b"what is this")
+    assert any("12 bytes" in found.name for found in tenfold.scan(tmp_path).findings)
+
+
+def test_archives_in_archives_are_looked_into(tmp_path):
+    inner = io.BytesIO()
+    torch.save({"evil": Calls()}, inner)
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "o.zip", "w", method) as archive:
+            archive.writestr("inner.pt", inner.getvalue())
+        (bad,) = [
+            found for found in tenfold.scan(tmp_path / "o.zip").findings if found.risk != "safe"
+        ]
+        assert bad.name == "posix.system"
+        assert bad.where.startswith('record "inner.pt": record ')
+
+
+def test_archives_too_deep_are_named(tmp_path):
+    inner = b"x"
+    for i in range(12):
+        outer = io.BytesIO()
+        with zipfile.ZipFile(outer, "w") as archive:
+            archive.writestr(f"{i}.zip", inner)
+        inner = outer.getvalue()
+    (tmp_path / "o.zip").write_bytes(inner)
+    (found,) = tenfold.scan(tmp_path / "o.zip").findings
+    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+
+
+@pytest.mark.parametrize("module", ["gzip", "bz2", "lzma", "zlib", "tar.gz", "7z"])
+def test_compressed_files_are_not_called_safe(tmp_path, module):
+    evil = call("os.system")
+    path = tmp_path / "m.pkl"
+    if module == "tar.gz":
+        with tarfile.open(path, "w:gz") as archive:
+            archive.add(__file__)
+    elif module == "7z":
+        path.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(50))
+    else:
+        path.write_bytes(importlib.import_module(module).compress(evil))
+    (found,) = tenfold.scan(path).findings
+    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+    run = cli(path)
+    assert run.returncode == 1
+    assert "not looked into" in run.stdout
+
+
+def test_what_follows_a_pickle_is_mentioned(tmp_path):
+    (tmp_path / "m.pkl").write_bytes(pickle.dumps([1]) + b"\xff" * 9)
+    (found,) = tenfold.scan(tmp_path / "m.pkl").findings
+    assert (found.risk, found.name) == ("suspicious", "9 bytes after a pickle that are none")
+    (tmp_path / "m.pkl").write_bytes(pickle.dumps([1]) + call("os.system", 0))
+    assert [found.name for found in tenfold.scan(tmp_path / "m.pkl").findings] == ["os.system"]
+
+
+def test_storages_that_begin_as_pickles_or_archives_are_numbers(tmp_path):
+    for start in (b"\x80\x02cos\nsyst", b"PK\x03\x04" + bytes(8), b"\x1f\x8b\x08" + bytes(9)):
+        data = torch.frombuffer(bytearray(start.ljust(64, b"\0")), dtype=torch.uint8)
+        torch.save({"w": data}, tmp_path / "m.pt")
+        assert tenfold.scan(tmp_path / "m.pt").safe
