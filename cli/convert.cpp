@@ -115,7 +115,9 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->footer(kConvertHelp);
   command->add_option("src", options->source, "File or folder to read")->required();
   command->add_option("dst", options->target, "File or folder to write")->required();
-  command->add_option("--to", options->format, "Format: memmap, safetensors (default: by suffix)");
+  command->add_option("--to", options->format,
+                      "Format: memmap, snapshot, tdz, safetensors, npy, npz, pt,\n"
+                      "consolidated (default: by suffix)");
   command->add_option("--keys", options->keys, "Only these: a dotted name or glob")
       ->allow_extra_args(false);
   command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);

@@ -47,6 +47,8 @@ SHARED_FORMAT_HEADERS = {
     "npy_array.hpp",
     "object_file.hpp",
     "progress.hpp",
+    "safetensors_cache.hpp",  # finds the files of any index of the Hugging Face hub
+    "safetensors_index.hpp",
     "tree_notes.hpp",
     "verify_filter.hpp",
     "zip_archive.hpp",

@@ -92,8 +92,9 @@ TensorDict open(const Path& path, const OpenRequest& request) {
 [[noreturn]] void refuse_to_write() {
   throw Error(
       ErrorCode::unsupported,
-      "format \"dcp\": this version reads such folders and writes none: expected \"memmap\" "
-      "(a folder) or \"safetensors\", found \"dcp\"");
+      "format \"dcp\": this version reads such folders and writes none: expected \"memmap\" and "
+      "\"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" or "
+      "\"consolidated\", found \"dcp\"");
 }
 
 void check(const TensorDict&) { refuse_to_write(); }

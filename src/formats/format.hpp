@@ -65,5 +65,6 @@ extern const Format kSafetensorsDcp;      // safetensors_dcp.cpp: probe() calls 
 extern const Format kSafetensorsSharded;  // safetensors_sharded.cpp: probe() calls it "safetensors"
 extern const Format kSnapshot;            // snapshot.cpp
 extern const Format kTorchFile;           // torch_file.cpp
+extern const Format kTorchSharded;        // torch_sharded.cpp: probe() calls it "pt"
 
 }  // namespace tenfold

@@ -6,6 +6,8 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/text.hpp"
 #include "formats/commit.hpp"
@@ -17,10 +19,10 @@ namespace {
 
 /// In the order in which they are asked. A consolidated file is known by its end and may begin like
 /// any other.
-constexpr std::array<const Format*, 11> kFormats = {
-    &kConsolidated, &kSafetensorsSharded, &kSafetensors, &kSnapshot,
-    &kMemmapFolder, &kMemmapArchive,      &kNpy,         &kNpz,
-    &kTorchFile,    &kSafetensorsDcp,     &kDcp};
+constexpr std::array<const Format*, 12> kFormats = {
+    &kConsolidated, &kTorchSharded, &kSafetensorsSharded, &kSafetensors,
+    &kSnapshot,     &kMemmapFolder, &kMemmapArchive,      &kNpy,
+    &kNpz,          &kTorchFile,    &kSafetensorsDcp,     &kDcp};
 
 /// What people ask for and this version lacks.
 struct Unknown {
@@ -69,15 +71,35 @@ std::string describe_file(const Path& path) {
   return "a file that starts with " + base::quote(text);
 }
 
-/// The same for a folder. Names lie in an order that the file system chose, so the first in the
-/// alphabet is told.
-std::string describe_folder(const Path& path) {
-  const os::Directory folder = os::Directory::open(path);
-  std::optional<std::string> inside;
-  for (const std::string& name : folder.list()) {
-    const Format* format = format_by_suffix(name);
-    if (format != nullptr && (!inside || name < *inside)) inside = name;
+/// Of the files in a folder of a model the one that stands for all of it: an index rather than one
+/// of its shards. Names lie in an order that the file system chose, so the first in the alphabet of
+/// equals is told.
+std::optional<std::string> best_inside(const std::vector<std::string>& names) {
+  constexpr auto kOfModels =
+      std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
+                                       "pytorch_model.bin.index.json", "pytorch_model.bin"});
+  for (const std::string_view wanted : kOfModels) {
+    if (std::ranges::find(names, wanted) != names.end()) return std::string(wanted);
   }
+  const auto rank = [](const std::string& name) { return !name.ends_with(".index.json"); };
+  std::optional<std::string> best;
+  for (const std::string& name : names) {
+    if (format_by_suffix(name) == nullptr) continue;
+    if (!best || std::pair(rank(name), name) < std::pair(rank(*best), *best)) best = name;
+  }
+  return best;
+}
+
+/// The same for a folder.
+std::string describe_folder(const Path& path) {
+  const std::vector<std::string> names = os::Directory::open(path).list();
+  const bool is_distributed =
+      std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
+  if (is_distributed) {
+    return "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
+           "torch.distributed is incomplete, its save was cut short or a file was not copied";
+  }
+  const std::optional<std::string> inside = best_inside(names);
   std::string found = "a folder without meta.json";
   if (inside) found += "; did you mean " + base::quote((path / *inside).string());
   return found;
@@ -103,13 +125,32 @@ bool may_be_of(const Format& format, const Path& path) {
   return &format != &kTorchFile || text == "PK" || text.starts_with('\x80');
 }
 
+/// What a download left instead of the data, and how to get that; nothing for other files.
+std::optional<std::string> mistaken_download(const Path& path) {
+  const os::File file = os::File::open_read(path);
+  std::array<std::byte, 64> head{};
+  const std::size_t size = file.read_some_at(0, head);
+  std::string text(reinterpret_cast<const char*>(head.data()), size);
+  if (text.starts_with("version https://git-lfs.github.com/spec/")) {
+    return "a pointer of git-lfs instead of the file; run \"git lfs pull\"";
+  }
+  text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (text.starts_with("<!doctype html") || text.starts_with("<html")) {
+    return "an HTML page instead of the file; download it again, signed in where that is needed";
+  }
+  return std::nullopt;
+}
+
+/// Each name once: where it has several rows, that of its last one.
 std::string known_names() {
   std::string text;
-  std::string_view last;
-  for (const Format* format : kFormats) {
-    if (format->name == last) continue;
-    text += (text.empty() ? "" : ", ") + base::quote(format->name);
-    last = format->name;
+  for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
+    const bool again = std::any_of(
+        row + 1, kFormats.end(), [&](const Format* later) { return later->name == (*row)->name; });
+    if (!again) text += (text.empty() ? "" : ", ") + base::quote((*row)->name);
   }
   return text;
 }
@@ -168,6 +209,11 @@ const Format& format_of_content(const Path& path, std::string_view name) {
   }
   for (const Format* format : kFormats) {
     if ((name.empty() || format->name == name) && format->probe(path)) return *format;
+  }
+  if (os::file_info(path).is_regular) {
+    if (const auto mistake = mistaken_download(path)) {
+      unsupported(path, "not a known format", kReadable, *mistake);
+    }
   }
   // The content fits nothing. If name or suffix says what it was meant to be, that format tells
   // best what is wrong with it.

@@ -77,6 +77,41 @@ TEST(Registry, PointsIntoAFolderThatHoldsAFileItCouldRead) {
   EXPECT_THAT(thrown.message, HasSubstr("repository/model.safetensors"));
 }
 
+TEST(Registry, PointsAtAllOfAModelRatherThanAtOneShard) {
+  const test::TemporaryFolder folder;
+  const std::pair<const char*, const char*> cases[] = {
+      {"model.safetensors.index.json", "model-00001-of-00002.safetensors"},
+      {"model.safetensors", "a.npy"},
+      {"pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin"},
+      {"pytorch_model.bin", "optimizer.pt"},
+      {"adapter.safetensors.index.json", "adapter-00001.safetensors"}};
+  for (const auto& [wanted, other] : cases) {
+    const Path model = folder / (std::string("of ") + wanted);
+    std::filesystem::create_directory(model);
+    write_file(model / wanted, "{}");
+    write_file(model / other, "");
+    const auto thrown = thrown_by([&] { open(model); });
+    EXPECT_THAT(thrown.message, HasSubstr("did you mean \"" + (model / wanted).string() + "\""));
+  }
+}
+
+TEST(Registry, SaysThatADistributedCheckpointIsIncomplete) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "__0_0.distcp", "");
+  EXPECT_THAT(thrown_by([&] { open(Path(folder.path())); }).message,
+              AllOf(HasSubstr("no \".metadata\""), HasSubstr("incomplete")));
+}
+
+TEST(Registry, KnowsWhatADownloadLeavesInsteadOfAFile) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"m.pt", "m.safetensors", "m.bin", "m"}) {
+    write_file(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+    EXPECT_THAT(thrown_by([&] { open(folder / name); }).message, HasSubstr("\"git lfs pull\""));
+    write_file(folder / name, "\n<!DOCTYPE html><html><body>sign in</body></html>");
+    EXPECT_THAT(thrown_by([&] { open(folder / name); }).message, HasSubstr("an HTML page"));
+  }
+}
+
 TEST(Registry, OpensByContentWhateverTheSuffix) {
   const test::TemporaryFolder folder;
   save(test::sample_state_dict(), folder / "m.safetensors");
