@@ -13,7 +13,7 @@ namespace tenfold {
 /// way to a key are entered. A key is a path of an entry or a node (all below it), or one string:
 /// a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an item
 /// becomes a dict with int keys, so that the others keep their names. No keys: everything.
-/// Throws Error(key_not_found), with near matches, for a key that selects nothing.
+/// Throws Error(key_not_found), with near matches, for a key that selects or excludes nothing.
 TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
                   const std::vector<KeyPath>& exclude = {});
 

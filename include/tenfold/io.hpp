@@ -43,6 +43,7 @@ struct LoadOptions {
   Mode mode = Mode::read;
   std::string format{};         ///< empty: by content
   std::vector<KeyPath> keys{};  ///< empty: all; else as select() in inspect.hpp takes them
+  bool only_keys = false;       ///< empty `keys`: nothing
   bool verify = false;          ///< check the checksums of what is loaded
   bool aliases = true;          ///< tensors that shared bytes share them again
   /// Objects of classes that are not read become nodes of kind opaque; false: Error(unsupported)
@@ -114,13 +115,15 @@ struct ConvertOptions {
   std::string from{};           ///< format of the source; empty: by content
   std::string format{};         ///< of the target; empty: by suffix
   std::vector<KeyPath> keys{};  ///< as LoadOptions::keys
+  bool only_keys = false;       ///< as LoadOptions::only_keys
   std::vector<KeyPath> exclude{};
   RenameFunction rename{};
-  std::optional<DType> dtype{};  ///< casts floating-point leaves
+  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
+  std::optional<DType> dtype{};        ///< casts floating-point leaves
   bool durable = true;
   bool checksums = true;
   int num_threads = 0;
-  std::uint64_t shard_size_bytes = 0;  ///< safetensors index: greatest bytes a shard; 0: 5 GB
+  std::uint64_t shard_size_bytes = 0;  ///< greatest bytes a shard; 0: 5 GB
   Monitor* monitor = nullptr;
 };
 
@@ -130,7 +133,8 @@ struct ConvertReport {
 };
 
 /// Streams `source` into `target` in another format, in bounded memory; `target` is replaced as
-/// save() does. What the target cannot hold is refused by key before anything is written.
+/// save() does. What the target cannot hold is refused by key before anything is written, and so is
+/// a target inside the source's folder, and a shard size for what has no shards.
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options = {});
 
 /// What load_into() did, by dotted name.
@@ -156,7 +160,8 @@ struct LoadIntoOptions {
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< from the source's names to the target's
-  std::vector<KeyPath> keys{};  ///< of the source, as LoadOptions::keys
+  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
+  std::vector<KeyPath> keys{};         ///< of the source, as LoadOptions::keys
   int num_threads = 0;
   Monitor* monitor = nullptr;
 };

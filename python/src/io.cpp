@@ -20,12 +20,19 @@ namespace {
 /// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
 std::vector<KeyPath> key_paths(nb::handle keys) {
   std::vector<KeyPath> paths;
+  if (keys.is_none()) return paths;
   for (const nb::handle key : keys) {
     KeyPath path;
     for (const nb::handle part : key) path.push_back(utf8(part));
     paths.push_back(std::move(path));
   }
   return paths;
+}
+
+std::vector<std::string> names_from(nb::handle names) {
+  std::vector<std::string> listed;
+  for (const nb::handle name : names) listed.push_back(utf8(name));
+  return listed;
 }
 
 /// A Python callable that the engine calls without the GIL; None: no renaming.
@@ -54,7 +61,9 @@ NodeHandle load_path(nb::object path, const std::string& mode, const std::string
                      nb::object keys, bool verify, bool aliases, bool allow_opaque,
                      nb::object progress) {
   const Path where = path_from(path);
-  LoadOptions options{.mode = mode_from(mode), .format = format, .keys = key_paths(keys)};
+  LoadOptions options{.mode = mode_from(mode), .format = format};
+  options.only_keys = !keys.is_none();
+  options.keys = key_paths(keys);
   options.verify = verify;
   options.aliases = aliases;
   options.allow_opaque = allow_opaque;
@@ -98,15 +107,19 @@ std::string probe_path(nb::object path) {
 }
 
 nb::tuple convert_path(nb::object source, nb::object target, const std::string& format,
-                       nb::object keys, nb::object exclude, nb::object rename,
-                       std::optional<std::string> dtype, bool durable, nb::object progress) {
+                       nb::object keys, nb::object exclude, nb::object rename, nb::object renamed,
+                       std::optional<std::string> dtype, std::uint64_t shard_size, bool durable,
+                       nb::object progress) {
   const Path from = path_from(source);
   const Path to = path_from(target);
   ConvertOptions options;
   options.format = format;
+  options.only_keys = !keys.is_none();
   options.keys = key_paths(keys);
   options.exclude = key_paths(exclude);
+  options.shard_size_bytes = shard_size;
   options.rename = rename_function(std::move(rename));
+  options.renamed = names_from(renamed);
   options.durable = durable;
   if (dtype) options.dtype = dtype_from(*dtype);
   const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
@@ -167,13 +180,14 @@ nb::tuple diff_trees(const NodeHandle& a, const NodeHandle& b, double rtol, doub
 }
 
 nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, bool strict, bool cast,
-                         bool dry_run, nb::object rename, nb::object keys) {
+                         bool dry_run, nb::object rename, nb::object keys, nb::object renamed) {
   LoadIntoOptions options;
   options.strict = strict;
   options.cast = cast;
   options.dry_run = dry_run;
   options.rename = rename_function(std::move(rename));
   options.keys = key_paths(keys);
+  options.renamed = names_from(renamed);
   const LoadReport report = monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;
     return tenfold::load_into(target.node, source.node, options);
@@ -185,12 +199,6 @@ nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, boo
   }
   return nb::make_tuple(list_of(report.loaded), list_of(report.missing), list_of(report.unexpected),
                         mismatched);
-}
-
-std::vector<std::string> names_from(nb::handle names) {
-  std::vector<std::string> listed;
-  for (const nb::handle name : names) listed.push_back(utf8(name));
-  return listed;
 }
 
 void require_ok(nb::str source, nb::object missing, nb::object unexpected, nb::object mismatched) {
@@ -227,17 +235,19 @@ void bind_tree(nb::module_& module) {
 
 void bind_io(nb::module_& module) {
   module.def("open", &open_path, "path"_a, "mode"_a, "format"_a);
-  module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a, "verify"_a, "aliases"_a,
-             "allow_opaque"_a, "progress"_a.none());
+  module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a.none(), "verify"_a,
+             "aliases"_a, "allow_opaque"_a, "progress"_a.none());
   module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
   module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);
   module.def("was_locked", &was_locked, "path"_a, "Of a consolidated file.");
   module.def("probe", &probe_path, "path"_a);
-  module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a, "exclude"_a,
-             "rename"_a.none(), "dtype"_a.none(), "durable"_a, "progress"_a.none(),
-             nb::sig("def convert(source: object, target: object, format: str, keys: object, "
-                     "exclude: object, rename: object | None, dtype: str | None, durable: bool, "
+  module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
+             "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,
+             "durable"_a, "progress"_a.none(),
+             nb::sig("def convert(source: object, target: object, format: str, "
+                     "keys: object | None, exclude: object | None, rename: object | None, "
+                     "renamed: list[str], dtype: str | None, shard_size: int, durable: bool, "
                      "progress: object | None) -> tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: object, progress: object | None) -> "
@@ -250,9 +260,10 @@ void bind_io(nb::module_& module) {
                      "list[tuple[str, str, float, float, float, int, str, str]], int, int]"));
   module.def(
       "load_into", &load_into_tree, "target"_a, "source"_a, "strict"_a, "cast"_a, "dry_run"_a,
-      "rename"_a.none(), "keys"_a,
+      "rename"_a.none(), "keys"_a.none(), "renamed"_a,
       nb::sig("def load_into(target: Node, source: Node, strict: bool, cast: bool, dry_run: bool, "
-              "rename: object | None, keys: object) -> tuple[list[str], list[str], "
+              "rename: object | None, keys: object | None, renamed: list[str]) "
+              "-> tuple[list[str], list[str], "
               "list[str], list[tuple[str, str, str]]]"));
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
              nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "

@@ -90,7 +90,7 @@ TensorDict TreeBuilder::root(nb::handle object) {
   refuse(ErrorCode::invalid_argument,
          "the root must be a container: expected a dict, list, tuple, TensorDict or an object with "
          "state_dict(), found " +
-             class_name(object));
+             class_name(object) + "; give it a name, {\"name\": ...}");
 }
 
 TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {

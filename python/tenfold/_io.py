@@ -41,7 +41,8 @@ def save(
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
-            ``state_dict()``. The keys of a dict are all str or all int.
+            ``state_dict()``. The keys of a dict are all str or all int. In a ``.npy`` file, a
+            tensor or array by itself.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
             memory-mapped files if it has none or an unknown one.
@@ -67,7 +68,7 @@ def save(
         PosixPath('run/ckpt')
     """
     return save_node(
-        _core.tree(obj, os.fsdecode(path)),
+        _core.tree(_named(obj, path, format), os.fsdecode(path)),
         path,
         format=format,
         durable=durable,
@@ -76,6 +77,15 @@ def save(
         overwrite=overwrite,
         progress=progress,
     )
+
+
+def _named(obj: Any, path: PathLike, format: str | None) -> Any:
+    """An array by itself under the name that it is read back with, where a file holds just one."""
+    from tenfold._arrays import is_array
+
+    name = os.path.basename(os.fsdecode(path))
+    is_npy = format == "npy" or (format is None and name.endswith(".npy") and name != ".npy")
+    return {os.path.splitext(name)[0]: obj} if is_npy and is_array(obj) else obj
 
 
 def save_node(
@@ -132,7 +142,7 @@ def load(
     Args:
         path: A file or folder in any format that `probe` knows.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
-            tuples of keys. None: all.
+            tuples of keys. None: all; an empty list: nothing.
         map_location: Device that tensors are copied to, as ``Tensor.to`` takes it.
         mode: ``"r"``: the file never changes: torch tensors are private copies on write, numpy
             arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: writes
@@ -166,7 +176,7 @@ def load(
     opened = Opened(os.fsdecode(path), mode, format or "")
     paths = key_paths(keys)
     # What was selected or copied cannot be had by opening the file again.
-    opened.changed = bool(paths) or place is not None or not aliases
+    opened.changed = paths is not None or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(path, mode, format or "", paths, verify, aliases, allow_opaque, callback)
 
@@ -283,6 +293,7 @@ def convert(
     exclude: Keys = None,
     rename: Rename = None,
     dtype: Any = None,
+    shard_size: int | None = None,
     durable: bool = True,
     progress: Progress = None,
 ) -> Path:
@@ -295,8 +306,11 @@ def convert(
         keys: Only these leaves, as for `load`.
         exclude: But not these.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
-            or a callable from dotted name to dotted name.
+            or a callable from dotted name to dotted name. A name that a dict gives must be there;
+            patterns may match nothing.
         dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
+        shard_size: Of a ``.safetensors.index.json``: the most bytes of tensors in a shard, unless
+            it holds one tensor only. None: 5 GB.
         durable: Return only when the data is on the device.
         progress: As for `save`.
 
@@ -305,6 +319,8 @@ def convert(
 
     Raises:
         UnsupportedError: If the format of `dst` cannot hold something; nothing has been written.
+        KeyError: If one of `keys`, of `exclude` or of the names in `rename` names nothing.
+        ValueError: If `dst` lies inside the folder `src`, or has no shards for a `shard_size`.
 
     Example:
         >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
@@ -315,6 +331,8 @@ def convert(
     from tenfold._arrays import dtype_name
     from tenfold._progress import Shown
 
+    if shard_size is not None and shard_size < 1:
+        raise ValueError(f"shard_size: expected at least 1 byte, found {shard_size}")
     with Shown(progress) as callback:
         _core.convert(
             src,
@@ -323,17 +341,19 @@ def convert(
             key_paths(keys),
             key_paths(exclude),
             renamer(rename),
+            exact_names(rename),
             None if dtype is None else dtype_name(dtype),
+            shard_size or 0,
             durable,
             callback,
         )
     return Path(os.fsdecode(dst))
 
 
-def key_paths(keys: Keys) -> list[tuple[str, ...]]:
+def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
     """`keys=` as the engine takes it: one text is a dotted name or a glob, more are a path."""
     if keys is None:
-        return []
+        return None
     if isinstance(keys, str):
         keys = [keys]
     paths = []
@@ -343,6 +363,11 @@ def key_paths(keys: Keys) -> list[tuple[str, ...]]:
             raise ValueError("keys: expected a str or a tuple of str, found an empty tuple")
         paths.append(path)
     return paths
+
+
+def exact_names(rename: Rename) -> list[str]:
+    """The names that `rename=` expects to find."""
+    return list(rename) if isinstance(rename, dict) else []
 
 
 def renamer(rename: Rename) -> Callable[[str], str] | None:

@@ -7,7 +7,7 @@ import sys
 
 from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
-from tenfold._io import key_paths, renamer
+from tenfold._io import exact_names, key_paths, renamer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def load_into(
         source: A path, an opened TensorDict or a node of one, or a dict of tensors.
         strict: Raise unless names, dtypes and shapes agree in everything, before anything changes.
         rename: From the names of `source` to those of `target`, as for `convert`. Of an optimizer:
-            the names of its parameters.
-        keys: Only these leaves of `source`, as for `load`. Not for optimizers.
+            the names of its parameters. A name that a dict gives must be there.
+        keys: Only these leaves of `source`, as for `load`; an empty list: nothing. Not for
+            optimizers.
         cast: Convert dtypes.
 
     Two names of `target` over one memory (tied parameters) are both loaded; the last one stays.
@@ -58,6 +59,7 @@ def load_into(
 
     Raises:
         ValueError: If `strict` and they do not agree; the message lists all. Nothing has changed.
+        KeyError: If one of `keys` or of the names in `rename` names nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: sparse, on the meta
             device, not initialised yet, or made anew by each `state_dict()`.
 
@@ -73,26 +75,31 @@ def load_into(
                 "keys: they do not apply to an optimizer, whose state has numbers for names: "
                 f"expected none, found {keys!r}"
             )
-        return load_optimizer(target, source, strict=strict, rename=renamer(rename), cast=cast)
+        return load_optimizer(target, source, strict=strict, rename=rename, cast=cast)
     tensors = _target_tensors(target, strict)
     indirect = {name: tensor for name, tensor in tensors.items() if not _is_direct(name, tensor)}
     direct = {name: _bare(tensor) for name, tensor in tensors.items() if name not in indirect}
     node = source_node(source)
+    renamed = exact_names(rename)
     rename = renamer(rename)
     paths = key_paths(keys)
+    if paths == []:
+        return _report([], [], [], [])
     if not indirect:
         report = _report(
-            *_core.load_into(_core.tree(direct), node, strict, cast, False, rename, paths)
+            *_core.load_into(_core.tree(direct), node, strict, cast, False, rename, paths, renamed)
         )
     else:
         stand_ins = {name: _stand_in(tensor) for name, tensor in indirect.items()}
         everything = _core.tree({name: {**direct, **stand_ins}[name] for name in tensors})
-        report = _report(*_core.load_into(everything, node, strict, cast, True, rename, paths))
-        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths)
+        report = _report(
+            *_core.load_into(everything, node, strict, cast, True, rename, paths, renamed)
+        )
+        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         loaded = set(report.loaded)
         for group in _groups({name: indirect[name] for name in indirect if name in loaded}):
             hosts = {name: _host_for(tensor) for name, tensor in group.items()}
-            _core.load_into(_core.tree(hosts), node, False, cast, False, rename, paths)
+            _core.load_into(_core.tree(hosts), node, False, cast, False, rename, paths, renamed)
             for name, tensor in group.items():
                 tensor.detach().copy_(hosts[name])
     _note_writes(tensors, report.loaded)

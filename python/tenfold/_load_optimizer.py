@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold import _core
+from tenfold._io import exact_names, renamer
 from tenfold._load_into import load_into, source_node
 from tenfold._optimizer_groups import Pairing, group_from, target_groups
 from tenfold._optimizer_state import ParameterState
@@ -12,19 +13,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tenfold._io import Rename
     from tenfold._load_into import Renamer
 
 
 def load_optimizer(
-    optimizer: Any, source: Any, *, strict: bool, rename: Renamer, cast: bool
+    optimizer: Any, source: Any, *, strict: bool, rename: Rename, cast: bool
 ) -> LoadReport:
     """Loads what `Optimizer.state_dict()` gave. See `load_into`, which says all of it."""
     node = source_node(source)
     saved = _containers(node)
     _require_layout(saved, node.where() or "source")
     if _changes_state_itself(optimizer):
-        return _hand_over(optimizer, node, rename)
-    plan = _Plan(optimizer, saved, rename, cast)
+        return _hand_over(optimizer, node, renamer(rename))
+    plan = _Plan(optimizer, saved, renamer(rename), cast)
+    _require_names(exact_names(rename), saved["param_groups"], node.where() or "source")
     if strict:
         mismatched = [(*found, found.name in plan.cast_helps) for found in plan.mismatched]
         _core.require_ok(node.where(), plan.missing, plan.unexpected, mismatched)
@@ -73,6 +76,13 @@ def _require_layout(saved: Any, where: str) -> None:
         names = group.get("param_names", [""] * len(params))
         if not isinstance(names, (list, tuple)) or len(names) != len(params):
             _refuse(where, f"{part}.param_names", f"a list of {len(params)} names", names)
+
+
+def _require_names(names: list[str], groups: Any, where: str) -> None:
+    known = {name for group in groups for name in group.get("param_names", group["params"])}
+    for name in names:
+        if name not in known:
+            raise KeyError(f'{where}: rename: no parameter is called "{name}"')
 
 
 def _refuse(where: str, part: str, expected: str, found: Any) -> None:

@@ -2,13 +2,17 @@
 #include <tenfold/inspect.hpp>
 #include <tenfold/io.hpp>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "base/text.hpp"
 #include "io/cast_source.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
+#include "io/selector.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
@@ -27,17 +31,43 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
   });
 }
 
+/// Another tree inside the source's folder would belong to neither.
+void refuse_inside(const Path& source, const Path& target) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(source, ignored)) return;
+  const Path outer = std::filesystem::weakly_canonical(source, ignored);
+  if (ignored) return;
+  const Path inner = std::filesystem::weakly_canonical(target, ignored).lexically_relative(outer);
+  if (ignored || inner.empty() || inner == "." || *inner.begin() == "..") return;
+  throw Error(ErrorCode::invalid_argument,
+              target.string() + ": it lies inside the source: expected a path outside " +
+                  base::quote(source.string()) + ", found " + base::quote(inner.string()) +
+                  " in it");
+}
+
+void refuse_shard_size(const Format& format, const Path& target, std::uint64_t shard_size_bytes) {
+  if (shard_size_bytes == 0 || &format == &kSafetensorsSharded) return;
+  throw Error(ErrorCode::invalid_argument,
+              target.string() +
+                  ": a shard size is for an index of shards: expected a name that "
+                  "ends in \".safetensors.index.json\", found " +
+                  base::quote(target.filename().string()));
+}
+
 }  // namespace
 
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
+  refuse_inside(source, target);
+  const Format& format = format_for_saving(target, options.format);
+  refuse_shard_size(format, target, options.shard_size_bytes);
   TensorDict tree = open(source, {.format = options.from});
-  tree = select(tree, options.keys, options.exclude);
+  require_renamed(tree, options.renamed);
+  tree = select_only(tree, options.keys, options.only_keys, options.exclude);
   tree = rename_leaves(tree, options.rename);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
-  const Format& format = format_for_saving(target, options.format);
   refuse_opaque(tree, source.string(), "; exclude= leaves it out");
   require_holdable(tree, format, target.string());
-  format.check(tree);
+  named_by_path(format, target, [&] { format.check(tree); });
   // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.
   ConvertReport report;
   for (const NamedLeaf& named : tensors_of(tree)) {

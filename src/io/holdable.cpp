@@ -58,4 +58,15 @@ void require_holdable(const TensorDict& tree, const Format& format, const std::s
   });
 }
 
+void named_by_path(const Format& format, const Path& path, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    const std::string prefix = std::string(format.name) + ": ";
+    if (error.code() != ErrorCode::unsupported || !message.starts_with(prefix)) throw;
+    throw Error(error.code(), path.string() + ": " + message.substr(prefix.size()));
+  }
+}
+
 }  // namespace tenfold

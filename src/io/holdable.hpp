@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <tenfold/tensordict.hpp>
@@ -15,5 +16,8 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
 /// format (sparse) can hold.
 void require_holdable(const TensorDict& tree, const Format& format, const std::string& where);
+
+/// What `work` refuses in the name of the format ("npz: key \"a\": ...") in the name of the path.
+void named_by_path(const Format& format, const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

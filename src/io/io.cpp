@@ -28,11 +28,13 @@ Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) 
                         "overwrite=True to replace it");
   }
   require_holdable(tree, format, path.string());
-  format.write(tree, path,
-               {.durable = options.durable,
-                .checksums = options.checksums,
-                .num_threads = options.num_threads,
-                .monitor = options.monitor});
+  named_by_path(format, path, [&] {
+    format.write(tree, path,
+                 {.durable = options.durable,
+                  .checksums = options.checksums,
+                  .num_threads = options.num_threads,
+                  .monitor = options.monitor});
+  });
   return path;
 }
 

@@ -17,6 +17,7 @@
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
+#include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/freed_memory.hpp"
@@ -33,9 +34,9 @@ void require_intact(const Format& format, const Path& path, const LoadOptions& o
   VerifyRequest request;
   request.monitor = options.monitor;
   std::optional<VerifyFilter> filter;
-  if (!options.keys.empty()) {
+  if (!options.keys.empty() || options.only_keys) {
     const TensorDict whole = format.open(path, {.mode = Mode::read});
-    request.filter = &filter.emplace(whole, select(whole, options.keys));
+    request.filter = &filter.emplace(whole, select_only(whole, options.keys, options.only_keys));
   }
   const VerifyReport report = format.verify(path, request);
   if (report.ok()) return;
@@ -166,10 +167,11 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   os::keep_freed_memory();
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
-  TensorDict tree = select(format.open(path, {.mode = options.mode}), options.keys);
+  TensorDict tree =
+      select_only(format.open(path, {.mode = options.mode}), options.keys, options.only_keys);
   if (!options.allow_opaque) {
     refuse_opaque(tree, path.string(),
-                  "; keys= loads the rest, allow_opaque=True shows what it was made of");
+                  "; the option keys loads the rest, allow_opaque shows what it was made of");
   }
   // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
   // then a copy.

@@ -15,6 +15,7 @@
 #include "base/text.hpp"
 #include "core/cast.hpp"
 #include "io/copy.hpp"
+#include "io/rename.hpp"
 #include "io/selector.hpp"
 #include "io/tree.hpp"
 
@@ -203,6 +204,7 @@ void require_ok(const LoadReport& report, const std::string& source) {
 
 LoadReport load_into(const TensorDict& target, const TensorDict& source,
                      const LoadIntoOptions& options) {
+  require_renamed(source, options.renamed);
   const NamedTensors into = side_of(target, {}, "target");
   const NamedTensors from = side_of(select(source, options.keys), options.rename, "source");
   LoadReport report;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -149,6 +150,30 @@ KeyPath renamed_path(const KeyPath& path, const std::string& new_name, bool flat
   }
   renamed.insert(renamed.end(), path.begin() + static_cast<std::ptrdiff_t>(tail), path.end());
   return renamed;
+}
+
+void require_renamed(const TensorDict& tree, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  std::vector<std::string> known;
+  tree.for_each_leaf(
+      [&](const KeyPath& path, const TensorDict::Item&) { known.push_back(dotted(path)); });
+  const std::unordered_set<std::string_view> all(known.begin(), known.end());
+  for (const std::string& name : names) {
+    if (all.contains(name)) continue;
+    std::string message = tree.where().empty() ? "" : tree.where() + ": ";
+    message += "rename: no key " + base::quote(name);
+    const bool is_prefix = std::ranges::any_of(
+        known, [&](const std::string& other) { return other.starts_with(name + "."); });
+    if (is_prefix) {
+      message +=
+          ": whole names are renamed: expected that of a tensor or value, found the start of "
+          "others; a pattern renames them, (\"^" +
+          name + "[.]\", ...)";
+    } else if (const auto near = base::near_matches(name, known, 1); !near.empty()) {
+      message += "; did you mean " + base::quote(near[0]) + "?";
+    }
+    throw Error(ErrorCode::key_not_found, message);
+  }
 }
 
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {

@@ -1,6 +1,8 @@
 #include <tenfold/inspect.hpp>
 
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "io/selector.hpp"
@@ -15,7 +17,7 @@ class Pruner {
 
   /// What is left of `node`; `inside` means that a key named it or a node above it.
   TensorDict prune(const TensorDict& node, bool inside) {
-    TensorDict kept = empty_like(node);
+    TensorDict kept = inside || node.info().kind != NodeKind::opaque ? empty_like(node) : dict();
     for (const std::string& key : node.keys()) {
       path_.push_back(key);
       keep_entry(node, key, inside, kept);
@@ -26,6 +28,13 @@ class Pruner {
   }
 
  private:
+  /// What is taken out of an object that is not read is no object any more.
+  static TensorDict dict() {
+    NodeInfo info;
+    info.kind = NodeKind::dict;
+    return TensorDict(std::move(info));
+  }
+
   void keep_entry(const TensorDict& node, const std::string& key, bool inside, TensorDict& kept) {
     const std::string name = dotted(path_);
     const bool named = keys_.names(path_, name);
@@ -48,6 +57,15 @@ class Pruner {
   KeyPath path_;
 };
 
+void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    path.push_back(key);
+    selector.names(path, dotted(path));
+    if (const auto* child = std::get_if<TensorDict>(&item)) visit_names(*child, path, selector);
+    path.pop_back();
+  });
+}
+
 }  // namespace
 
 TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
@@ -57,7 +75,20 @@ TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
   Selector excluder(exclude);
   TensorDict kept = Pruner(selector, excluder).prune(tree, keys.empty());
   selector.require_all_hit(tree);
+  if (!excluder.all_hit()) {
+    // What is not among the keys was not looked at, nor what is below another excluded entry.
+    visit_names(tree, {}, excluder);
+    excluder.require_all_hit(tree);
+  }
   return kept;
+}
+
+TensorDict select_only(const TensorDict& tree, const std::vector<KeyPath>& keys, bool only_keys,
+                       const std::vector<KeyPath>& exclude) {
+  if (!keys.empty() || !only_keys) return select(tree, keys, exclude);
+  TensorDict nothing = empty_like(tree);
+  fix_kind(nothing);
+  return nothing;
 }
 
 }  // namespace tenfold

@@ -61,6 +61,8 @@ bool Selector::may_name_below(const std::string& name) const {
   });
 }
 
+bool Selector::all_hit() const { return std::find(hit_.begin(), hit_.end(), false) == hit_.end(); }
+
 void Selector::require_all_hit(const TensorDict& tree) const {
   const auto miss = std::find(hit_.begin(), hit_.end(), false);
   if (miss == hit_.end()) return;

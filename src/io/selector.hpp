@@ -26,6 +26,7 @@ class Selector {
 
   /// Throws Error(key_not_found), with near matches in `tree`, for the first key that named
   /// nothing.
+  bool all_hit() const;
   void require_all_hit(const TensorDict& tree) const;
 
  private:
@@ -34,5 +35,9 @@ class Selector {
   std::map<std::string, std::vector<std::size_t>, std::less<>> by_name_;
   std::vector<std::size_t> globs_;
 };
+
+/// select(); nothing of the tree where `keys` are all that is wanted and there are none.
+TensorDict select_only(const TensorDict& tree, const std::vector<KeyPath>& keys, bool only_keys,
+                       const std::vector<KeyPath>& exclude = {});
 
 }  // namespace tenfold

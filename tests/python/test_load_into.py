@@ -339,3 +339,14 @@ def test_tensors_elsewhere_are_compared_before_anything_changes(target, monkeypa
     with pytest.raises(ValueError, match="1 mismatched"):
         tenfold.load_into(tensors, target)
     assert tensors["b"].sum() == 0
+
+
+def test_a_renamed_name_must_be_there(tmp_path):
+    tenfold.save({"module.a": torch.ones(2)}, tmp_path / "m.safetensors")
+    into = {"a": torch.zeros(2)}
+    for name, match in (("zzz", 'no key "zzz"'), ("module", "whole names are renamed")):
+        with pytest.raises(KeyError) as caught:
+            tenfold.load_into(into, tmp_path / "m.safetensors", strict=False, rename={name: "a"})
+        assert match in caught.value.args[0]
+    tenfold.load_into(into, tmp_path / "m.safetensors", rename={"module.a": "a"})
+    assert into["a"].sum() == 2

@@ -147,3 +147,12 @@ def test_without_checksums_there_are_none(target):
         pytest.skip("a zip archive has them always")
     tenfold.save(TREE, target, checksums=False)
     assert tenfold.verify(target).num_checksums == 0
+
+
+def test_no_keys_load_nothing_and_none_loads_all(target):
+    tenfold.save({"a": torch.ones(2), "b": 1}, target)
+    assert tenfold.load(target, keys=[]) == {}
+    assert set(tenfold.load(target, keys=None)) == {"a", "b"}
+    into = {"a": torch.zeros(2)}
+    assert tenfold.load_into(into, target, keys=[]).loaded == []
+    assert into["a"].sum() == 0

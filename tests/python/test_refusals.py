@@ -114,3 +114,24 @@ def test_nested_tensors_are_refused_by_safetensors(tmp_path):
     with pytest.raises(tenfold.UnsupportedError, match="n"):
         tenfold.save({"a": {"n": nested}}, tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("m.npz", {"a": torch.ones(1)}),
+        ("m.safetensors", torch.ones(1, dtype=torch.complex128)),
+        ("m.pt", 2**2039),
+    ],
+)
+def test_what_a_format_cannot_hold_is_named_after_the_path(tmp_path, name, value):
+    path = tmp_path / name
+    tenfold.save({"k": value}, tmp_path / "folder")
+    for write in (
+        lambda: tenfold.save({"k": value}, path),
+        lambda: tenfold.convert(tmp_path / "folder", path),
+    ):
+        with pytest.raises(tenfold.UnsupportedError) as caught:
+            write()
+        assert str(caught.value).startswith(f'{path}: key "k')
+    assert not path.exists()

@@ -129,3 +129,89 @@ def test_a_sharded_file_is_read_as_one_tree(tmp_path):
     path.write_text(json.dumps(index))
     found = tenfold.load(path)
     assert_same(dict(found), {"a.w": torch.ones(2), "b.w": torch.zeros(3)})
+
+
+def test_a_shard_size_cuts_an_index_and_is_refused_elsewhere(tmp_path):
+    tree = {name: torch.arange(100) for name in "abc"}
+    tenfold.save(tree, tmp_path / "m.safetensors")
+    index = tmp_path / "s.safetensors.index.json"
+    tenfold.convert(tmp_path / "m.safetensors", index, shard_size=1000)
+    shards = set(json.loads(index.read_text())["weight_map"].values())
+    assert len(shards) == 3
+    assert_same(tenfold.load(index), tree)
+    for target in ("m.pt", "folder", "n.safetensors"):
+        with pytest.raises(ValueError, match=r'ends in ".safetensors.index.json"'):
+            tenfold.convert(tmp_path / "m.safetensors", tmp_path / target, shard_size=1000)
+        assert not (tmp_path / target).exists()
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        tenfold.convert(tmp_path / "m.safetensors", index, shard_size=0)
+
+
+def test_no_keys_convert_to_an_empty_tree(tmp_path):
+    tenfold.save({"a": torch.ones(2)}, tmp_path / "a")
+    tenfold.convert(tmp_path / "a", tmp_path / "b", keys=[])
+    assert tenfold.load(tmp_path / "b") == {}
+    tenfold.convert(tmp_path / "a", tmp_path / "b", keys=None)
+    assert list(tenfold.load(tmp_path / "b")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"exclude": ["zzz"]}, 'no key "zzz"'),
+        ({"exclude": ["zzz.*"]}, 'no key matches "zzz'),
+        ({"rename": {"zzz": "y"}}, 'rename: no key "zzz"'),
+        ({"rename": {"module.a.v": "y"}}, 'did you mean "module.a.w"'),
+        ({"rename": {"module": "m"}}, "whole names are renamed"),
+    ],
+)
+@pytest.mark.parametrize("flat", [True, False])
+def test_what_names_nothing_is_a_key_error_and_nothing_is_written(tmp_path, options, match, flat):
+    tree = {"module.a.w": torch.ones(2)} if flat else {"module": {"a": {"w": torch.ones(2)}}}
+    tenfold.save(tree, tmp_path / "a")
+    with pytest.raises(KeyError) as caught:
+        tenfold.convert(tmp_path / "a", tmp_path / "b", **options)
+    assert match in caught.value.args[0]
+    assert not (tmp_path / "b").exists()
+
+
+def test_an_exclude_may_name_what_the_keys_leave_out(tmp_path):
+    tenfold.save({"a": {"x": torch.ones(2), "y": torch.ones(2)}, "b": 1}, tmp_path / "a")
+    tenfold.convert(tmp_path / "a", tmp_path / "b", keys=["a.*"], exclude=["b", "a.y", "a.*y"])
+    assert list(tenfold.load(tmp_path / "b")["a"]) == ["x"]
+    tenfold.convert(tmp_path / "a", tmp_path / "b", exclude=["a", "a.y"])
+    assert tenfold.load(tmp_path / "b") == {"b": 1}
+
+
+def test_patterns_of_a_rename_may_match_nothing(tmp_path):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
+    tenfold.convert(tmp_path / "a", tmp_path / "b", rename=[("^module[.]", "")])
+    assert list(tenfold.load(tmp_path / "b")) == ["w"]
+
+
+def test_a_target_inside_the_source_is_refused(tmp_path):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
+    for target in (tmp_path / "a" / "inner", tmp_path / "b" / ".." / "a" / "i.pt"):
+        with pytest.raises(ValueError, match="inside the source"):
+            tenfold.convert(tmp_path / "a", target)
+    tenfold.convert(tmp_path / "a", tmp_path / "a")
+    tenfold.convert(tmp_path / "a", tmp_path / "ab")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(
+        path.name for path in (tmp_path / "ab").iterdir()
+    )
+
+
+def test_what_is_taken_out_of_an_object_converts_and_loads(tmp_path):
+    torch.save({"m": torch.nn.Linear(2, 3)}, tmp_path / "m.pt")
+    keys = ["m.state._parameters.*"]
+    tree = tenfold.load(tmp_path / "m.pt", keys=keys)
+    parameters = tree["m"]["state"]["_parameters"]
+    assert parameters["weight"].shape == (3, 2)
+    tenfold.convert(tmp_path / "m.pt", tmp_path / "m", keys=keys)
+    assert_same(tenfold.load(tmp_path / "m"), tree)
+    for path in ("all", "all.tdz"):
+        with pytest.raises(tenfold.UnsupportedError, match=r'key "m": .*Linear'):
+            tenfold.convert(tmp_path / "m.pt", tmp_path / path)
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "m": .*Linear'):
+        tenfold.open(tmp_path / "m.pt").consolidate(tmp_path / "one")
+    assert not (tmp_path / "one").exists()
