@@ -48,11 +48,12 @@ def load_into(
     Two names of `target` over one memory (tied parameters) are both loaded; the last one stays.
 
     The state of an optimizer goes to the parameters of the same names where both sides have names
-    (``Adam(model.named_parameters())``), else by order, as in `Optimizer.load_state_dict`. Tensors
-    that exist are filled in place, others are made, with torch's choice of dtype and device; the
-    options of the groups are loaded. With ``strict=False`` the state of a parameter is loaded whole
-    or not at all. An optimizer with a `load_state_dict` or a pre-hook of its own gets copies of all
-    tensors, and checks them itself.
+    (``Adam(model.named_parameters())``), whatever their groups, else by order, as in
+    `Optimizer.load_state_dict`. Tensors that exist are filled in place, others are made, with
+    torch's choice of dtype and device; the options of the groups are loaded. A group that holds
+    other names than every saved one keeps its own options, and a warning names it. With
+    ``strict=False`` the state of a parameter is loaded whole or not at all. An optimizer with a
+    `load_state_dict` or a pre-hook of its own gets copies of all tensors, and checks them itself.
 
     Returns:
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from tenfold import _core
 from tenfold._io import exact_names, renamer
 from tenfold._load_into import load_into, source_node
@@ -31,6 +33,13 @@ def load_optimizer(
     if strict:
         mismatched = [(*found, found.name in plan.cast_helps) for found in plan.mismatched]
         _core.require_ok(node.where(), plan.missing, plan.unexpected, mismatched)
+    if plan.groups_of_other_names:
+        groups = ", ".join(f"param_groups.{position}" for position in plan.groups_of_other_names)
+        warnings.warn(
+            f"{node.where() or 'source'}: {groups}: no group of the source has the same "
+            "parameters: their states are loaded by name, the options (lr, ...) stay as they are",
+            stacklevel=3,
+        )
     plan.apply(node)
     return LoadReport(plan.loaded, plan.missing, plan.unexpected, plan.mismatched)
 
@@ -138,6 +147,7 @@ class _Plan:
         self.missing = pairing.missing
         self.unexpected = pairing.unexpected
         self.mismatched = pairing.mismatched
+        self.groups_of_other_names = pairing.groups_of_other_names
         self.cast_helps: set[str] = set()
         self._params = [param for group in optimizer.param_groups for param in group["params"]]
         self._new_groups = [

@@ -57,6 +57,7 @@ class Pairing:
         self.missing: list[str] = []
         self.unexpected: list[str] = []
         self.mismatched: list[Mismatch] = []
+        self.groups_of_other_names: list[int] = []  # of the target: they keep their options
         self.by_name = unique_names(targets) and unique_names(sources)
         if self.by_name:
             self._pair_by_name(targets, sources)
@@ -100,12 +101,12 @@ class Pairing:
                     self.groups[position] = position
                 continue
             best = max(votes, key=lambda group: (votes[group], group == position))
-            self.groups[position] = best
-            expected = [name for name in names if name in places]
-            found = [name for name in sources[best].names or () if name in wanted]
-            if set(expected) != set(found):
-                name = f"param_groups.{position}.params"
-                self.mismatched.append(Mismatch(name, _names_text(expected), _names_text(found)))
+            expected = {name for name in names if name in places}
+            found = {name for name in sources[best].names or () if name in wanted}
+            if expected == found:
+                self.groups[position] = best
+            else:
+                self.groups_of_other_names.append(position)
 
 
 def _count(number: int) -> str:
@@ -115,8 +116,3 @@ def _count(number: int) -> str:
 def _groups_text(counts: list[int]) -> str:
     groups = "1 group" if len(counts) == 1 else f"{len(counts)} groups"
     return f"{groups} of {', '.join(map(str, counts))} parameters"
-
-
-def _names_text(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return f"{_count(len(names))} ({shown}{', ...' if len(names) > 3 else ''})"

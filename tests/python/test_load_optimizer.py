@@ -186,6 +186,54 @@ def test_groups_in_another_order_are_found_by_their_names(tmp_path):
     assert [group["lr"] for group in loaded.param_groups] == [0.001, 0.03]
 
 
+def one_named_group(net):
+    return net.named_parameters()
+
+
+def weights_and_biases(net):
+    named = list(net.named_parameters())
+    return [
+        {"params": [item for item in named if item[0].endswith("weight")], "weight_decay": 0.1},
+        {"params": [item for item in named if item[0].endswith("bias")]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "others"),
+    [
+        (one_named_group, weights_and_biases, "param_groups.0, param_groups.1"),
+        (weights_and_biases, one_named_group, "param_groups.0"),
+        (two_named_groups, weights_and_biases, "param_groups.0, param_groups.1"),
+    ],
+)
+def test_states_go_by_name_whatever_the_groups_which_then_keep_their_options(
+    tmp_path, saved, wanted, others
+):
+    net, optimizer = stepped(params=saved)
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    other = model(1)
+    loaded = torch.optim.Adam(wanted(other), lr=0.5)
+    before = copy.deepcopy(loaded.state_dict()["param_groups"])
+    with pytest.warns(UserWarning, match=f"{others}: no group of the source"):
+        report = tenfold.load_into(loaded, path)
+    assert report.ok
+    assert not any(name.startswith("param_groups") for name in report.loaded)
+    assert_same(loaded.state_dict()["param_groups"], before)
+    for (name, param), (_, expected) in zip(
+        other.named_parameters(), net.named_parameters(), strict=True
+    ):
+        assert_same(loaded.state[param], optimizer.state[expected]), name
+    train(other, loaded, 1)
+
+
+def test_a_renamed_parameter_must_be_there(tmp_path):
+    _, optimizer = stepped(params=one_named_group)
+    path = tenfold.save(optimizer, tmp_path / "saved")
+    loaded = torch.optim.Adam(model(1).named_parameters())
+    with pytest.raises(KeyError, match='rename: no parameter is called "zzz"'):
+        tenfold.load_into(loaded, path, rename={"zzz": "y"})
+
+
 def test_names_on_one_side_only_are_matched_by_order_as_in_torch(tmp_path):
     _, optimizer = stepped(params=lambda net: net.named_parameters())
     path = tenfold.save(optimizer, tmp_path / "saved")
