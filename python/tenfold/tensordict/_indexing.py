@@ -146,7 +146,9 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
     consumed = sum(_consumed(part) for part in parts if part is not Ellipsis)
     if consumed > batch_ndim:
         if batch_ndim == 0:
-            raise RuntimeError(f"index {index!r}: expected a batch dimension, found batch_size []")
+            raise RuntimeError(
+                f"index {index!r}: expected a batch dimension, found batch_size []" + _remedy(index)
+            )
         raise TooManyIndicesError(
             f"too many indices: expected at most {batch_ndim} batch dimensions, found {consumed}"
         )
@@ -154,6 +156,16 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
         at = ellipses[0]
         return (*parts[:at], *(slice(None),) * (batch_ndim - consumed), *parts[at + 1 :])
     return parts
+
+
+def _remedy(index: Any) -> str:
+    """For who means a key: those of a dict of int keys or of a list are str here."""
+    path = index if isinstance(index, tuple) else (index,)
+    if not all(type(part) in (int, str) for part in path):
+        return ""
+    names = tuple(str(part) for part in path)
+    key = names if len(names) > 1 else names[0]
+    return f"; the keys of lists, and of dicts with int keys, are str: {key!r}"
 
 
 class TooManyIndicesError(IndexError, RuntimeError):

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import NonTensorData, TensorDict
 
 
@@ -92,3 +93,13 @@ def test_set_takes_nested_tensors():
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
     td = TensorDict({"x": torch.zeros(2)}, [2])
     assert td.set("x", nested)["x"] is nested
+
+
+def test_a_number_where_a_key_is_meant_is_told_the_key(tmp_path):
+    tenfold.save({"state": {0: {"step": torch.ones(1)}}}, tmp_path / "saved")
+    opened = tenfold.open(tmp_path / "saved")
+    with pytest.raises(RuntimeError, match=r"with int keys, are str: \('state', '0'\)"):
+        opened["state", 0]
+    with pytest.raises(RuntimeError, match="with int keys, are str: '0'"):
+        opened["state"][0]
+    assert opened["state", "0"]["step"].shape == (1,)
