@@ -91,7 +91,7 @@ void look_up(const MappedDict& dict, std::span<const Key> keys) {
 
 void use(const MappedDict& dict, std::string_view text) {
   static_cast<void>(dict.check());
-  static_cast<void>(dict.live_rows(0, 100));
+  static_cast<void>(dict.ordered_rows());
   if (dict.key_type() == DictKeyType::int64) {
     std::vector<std::int64_t> keys = {0, 1, -1, 7};
     const Tensor stored = dict.dataset().column("key");
