@@ -27,7 +27,8 @@ using KeyPath = std::vector<std::string>;
 /// What a node was in the program that saved it.
 enum class NodeKind : std::uint8_t {
   tensordict,    ///< keys, batch_size, dim names
-  dict,          ///< a Python dict; its keys may have been int (int_keys)
+  dict,          ///< a Python dict; its keys may have been other than str (int_keys,
+                 ///< typed_keys)
   ordered_dict,  ///< collections.OrderedDict
   list,          ///< keys "0", "1", ...
   tuple,         ///< keys "0", "1", ...
@@ -57,7 +58,8 @@ using DimNames = std::vector<std::optional<std::string>>;
 /// Everything a node knows besides its entries.
 struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;
-  bool int_keys = false;       ///< dict, ordered_dict: the keys were Python int
+  bool int_keys = false;       ///< dict, ordered_dict: all keys were Python int
+  TypedKeys typed_keys;        ///< dict, ordered_dict: what they were, where some were no text
   Shape batch_size;            ///< tensordict, tensorclass
   DimNames names;              ///< empty, or one per batch dimension
   std::string class_name;      ///< tensorclass: as str(cls) in Python; opaque: "module.Class"

@@ -32,12 +32,14 @@ class Value {
     std::vector<Value> items;
     bool operator==(const Tuple&) const;
   };
-  /// Members in order; keys are unique. `int_keys`: Python wrote the keys as int.
+  /// Members in order; keys are unique. `int_keys`: in Python all keys were int; `typed_keys`: what
+  /// they were where some were no text, as in NodeInfo.
   struct Object {
     std::vector<std::pair<std::string, Value>> members;
     bool int_keys = false;
     /// A Python OrderedDict rather than a dict.
     bool ordered = false;
+    std::vector<std::pair<std::string, Value>> typed_keys{};
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
@@ -102,6 +104,10 @@ class Value {
  private:
   Variant data_;
 };
+
+/// Keys of a dict that were no text in Python, by the text that stands for each: "1", "0.5",
+/// "True", "None", "(1, 'a')". Sorted by text.
+using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
 std::string_view name(Value::Special::Type type) noexcept;

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/dict_keys.hpp"
+
 namespace tenfold::python {
 
 std::string utf8(nb::handle text) {
@@ -95,7 +97,7 @@ nb::object dict_of(const Value::Object& object) {
   nb::object dict = object.ordered ? nb::module_::import_("collections").attr("OrderedDict")()
                                    : nb::object(nb::dict());
   for (const auto& [key, value] : object.members) {
-    dict[object.int_keys ? int_from(key) : nb::object(text(key))] = to_python(value);
+    dict[key_from(key, object.int_keys, object.typed_keys)] = to_python(value);
   }
   return dict;
 }
@@ -124,6 +126,12 @@ struct ToPython {
 };
 
 }  // namespace
+
+nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys) {
+  if (int_keys) return int_from(std::string(key));
+  const Value* typed = typed_keys.empty() ? nullptr : find_typed_key(typed_keys, key);
+  return typed == nullptr ? nb::object(text(key)) : to_python(*typed);
+}
 
 nb::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
 

@@ -32,6 +32,8 @@ Shape shape_from(nb::handle sequence_of_int);
 
 /// JSON both ways. `text()` above for strings, int for integers of any size.
 nb::object to_python(const Value& value);
+/// The key of a dict that `key` stands for.
+nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
 
 /// Where an object of Python lives as long as an owner in C++, which any thread may drop.
 std::shared_ptr<const void> keep_alive(nb::object object);

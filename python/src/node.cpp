@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "array_out.hpp"
@@ -12,6 +14,21 @@
 namespace tenfold::python {
 
 using namespace nb::literals;
+
+/// As key_types_of() gives them.
+static TypedKeys typed_keys_from(nb::handle dict) {
+  TypedKeys keys;
+  for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {
+    std::optional<Value> typed = typed_key(own);
+    if (typed) keys.emplace_back(utf8(key), *std::move(typed));
+  }
+  std::ranges::sort(keys, {}, [](const auto& key) -> const std::string& { return key.first; });
+  if (!are_sound(keys)) {
+    throw Error(ErrorCode::invalid_argument,
+                "keys of a dict: expected each under its text, found others");
+  }
+  return keys;
+}
 
 NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
@@ -29,7 +46,12 @@ NodeInfo node_info_from(nb::handle info) {
         "no such kind of node: expected a name such as \"dict\", found \"" + kind_name + "\"");
   }
   made.kind = *kind;
-  made.int_keys = nb::cast<bool>(fields[1]);
+  const nb::object keys = fields[1];
+  if (PyBool_Check(keys.ptr())) {
+    made.int_keys = nb::cast<bool>(keys);
+  } else {
+    made.typed_keys = typed_keys_from(keys);
+  }
   made.batch_size = shape_from(fields[2]);
   for (const nb::handle dim_name : nb::borrow(fields[3])) {
     if (dim_name.is_none()) {
@@ -68,6 +90,14 @@ static nb::object more_of(const NodeInfo& info) {
       info.module_versions ? nb::object(text(to_json(*info.module_versions))) : nb::none());
 }
 
+/// True if all keys are int; else those that are no text, by their texts; False if all are text.
+static nb::object key_types_of(const NodeInfo& info) {
+  if (info.typed_keys.empty()) return nb::bool_(info.int_keys);
+  nb::dict keys;
+  for (const auto& [key, typed] : info.typed_keys) keys[text(key)] = to_python(typed);
+  return keys;
+}
+
 nb::tuple to_python(const NodeInfo& info) {
   nb::list names;
   for (const std::optional<std::string>& dim_name : info.names) {
@@ -76,10 +106,10 @@ nb::tuple to_python(const NodeInfo& info) {
   nb::dict metadata;
   for (const auto& [key, value] : info.metadata) metadata[text(key)] = text(value);
   return nb::make_tuple(
-      text(name(info.kind)), info.int_keys, tuple_of(info.batch_size), names, text(info.class_name),
-      info.stack_dim, info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(),
-      text(info.device), info.schema ? nb::object(text(to_json(*info.schema))) : nb::none(),
-      metadata, more_of(info));
+      text(name(info.kind)), key_types_of(info), tuple_of(info.batch_size), names,
+      text(info.class_name), info.stack_dim,
+      info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(), text(info.device),
+      info.schema ? nb::object(text(to_json(*info.schema))) : nb::none(), metadata, more_of(info));
 }
 
 namespace {

@@ -1,11 +1,14 @@
 #include "tree_in.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "array_in.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
+#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 
 namespace tenfold::python {
@@ -163,20 +166,62 @@ void TreeBuilder::add(Children& children, std::string key, nb::handle object) {
   keys_.pop_back();
 }
 
-namespace {
-
-/// The key as text. Sets `int_keys` at the first key; returns nothing for a key of another type.
-std::optional<std::string> key_text(nb::handle key, bool is_first, bool& int_keys) {
-  if (is_first) int_keys = PyLong_CheckExact(key.ptr()) != 0;
-  if (int_keys) {
-    if (!PyLong_CheckExact(key.ptr())) return std::nullopt;
-    return utf8(nb::str(key));
+std::optional<Value> typed_key(nb::handle key) {
+  PyObject* const raw = key.ptr();
+  if (raw == Py_None) return Value();
+  if (PyBool_Check(raw)) return Value(raw == Py_True);
+  if (PyLong_CheckExact(raw)) return integer(key);
+  if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
+  if (!PyTuple_CheckExact(raw)) return std::nullopt;
+  Value::Tuple tuple;
+  for (const nb::handle part : nb::borrow<nb::tuple>(key)) {
+    std::optional<Value> made =
+        PyUnicode_CheckExact(part.ptr()) ? Value(utf8(part)) : typed_key(part);
+    if (!made) return std::nullopt;
+    tuple.items.push_back(*std::move(made));
   }
-  if (!PyUnicode_Check(key.ptr())) return std::nullopt;
-  return utf8(key);
+  return Value(std::move(tuple));
 }
 
-}  // namespace
+/// The key as text, noted in `keys`.
+std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
+  PyObject* const raw = key.ptr();
+  if (PyUnicode_Check(raw)) {
+    keys.add_text();
+    return utf8(key);
+  }
+  if (PyLong_CheckExact(raw)) {
+    keys.add_int();
+    return utf8(nb::str(key));
+  }
+  std::optional<Value> typed = typed_key(key);
+  if (!typed) {
+    refuse(ErrorCode::invalid_argument,
+           "its keys cannot be stored: expected str, int, float, bool, None or tuples of these, "
+           "found " +
+               utf8(nb::repr(key)) + " of type " + class_name(key));
+  }
+  std::string made = key_text(*typed);
+  keys.add(made, *std::move(typed));
+  return made;
+}
+
+/// Keys that a tree tells apart by more than their texts must have different ones.
+void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& info) const {
+  const auto text_at = [&](std::size_t i) -> const std::string& {
+    return children.entries[i].first;
+  };
+  const bool are_different = std::move(keys).finish(info, text_at);
+  if (are_different && info.typed_keys.empty()) return;
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [text, converted] : children.entries) {
+    if (seen.insert(text).second) continue;
+    refuse(ErrorCode::invalid_argument,
+           "two of its keys are " + base::quote(text) +
+               " as text, by which it is stored: expected different texts, found one twice");
+  }
+  if (!are_different) refuse(ErrorCode::invalid_argument, "two of its keys are equal");
+}
 
 TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) {
   NodeInfo info;
@@ -187,16 +232,13 @@ TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) 
     // A copy: conversion may run Python code that changes the dict.
     const nb::object items = nb::steal(PyMapping_Items(dict.ptr()));
     if (!items.is_valid()) throw nb::python_error();
+    KeyTypes keys;
     for (const nb::handle item : items) {
       const nb::object key = item[0];
-      std::optional<std::string> name = key_text(key, children.entries.empty(), info.int_keys);
-      if (!name) {
-        refuse(ErrorCode::invalid_argument,
-               "its keys cannot be stored: expected all str, or all int, found " +
-                   utf8(nb::repr(key)) + " of type " + class_name(key));
-      }
-      add(children, std::move(*name), item[1]);
+      std::string name = key_of(key, keys);
+      add(children, std::move(name), item[1]);
     }
+    set_keys(children, std::move(keys), info);
     if (ordered) info.module_versions = module_versions(dict);
   }
   return finish(std::move(children), std::move(info));
@@ -254,6 +296,7 @@ TreeBuilder::Converted TreeBuilder::finish(Children children, NodeInfo info) {
   if (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict) {
     Value::Object object;
     object.int_keys = info.int_keys;
+    object.typed_keys = std::move(info.typed_keys);
     object.ordered = info.kind == NodeKind::ordered_dict;
     for (auto& [key, converted] : children.entries) {
       object.members.emplace_back(std::move(key), std::get<Value>(std::move(converted)));
@@ -277,6 +320,9 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   std::size_t position = 0;
   for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
   put_all(made, children);
+  // Some may have left it since it was read.
+  std::erase_if(made.info().typed_keys,
+                [&](const auto& typed) { return !made.contains(typed.first); });
   return made;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common.hpp"
+#include "core/dict_keys.hpp"
 
 namespace tenfold::python {
 
@@ -41,6 +42,8 @@ class TreeBuilder {
   Converted convert(nb::handle object);
   Converted convert_other(nb::handle object);
   Converted convert_dict(nb::handle dict, bool ordered);
+  std::string key_of(nb::handle key, KeyTypes& keys) const;
+  void set_keys(const Children& children, KeyTypes keys, NodeInfo& info) const;
   Converted convert_sequence(nb::handle sequence, bool is_tuple);
   Converted finish(Children children, NodeInfo info);
   TensorDict node(nb::handle object, nb::handle info, nb::handle keys, nb::handle values);
@@ -69,5 +72,8 @@ class TreeBuilder {
 
 NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
+
+/// A key that is no text, if a tree can have it: None, bool, int, float, a tuple of these or text.
+std::optional<Value> typed_key(nb::handle key);
 
 }  // namespace tenfold::python

@@ -121,11 +121,9 @@ class Containers {
     nb::object made = node.kind() == NodeKind::ordered_dict
                           ? nb::module_::import_("collections").attr("OrderedDict")()
                           : nb::object(nb::dict());
-    const bool int_keys = node.info().int_keys;
+    const NodeInfo& info = node.info();
     for_each_mapped(node, [&](const Mapped& mapped) {
-      nb::object key = text(mapped.key);
-      if (int_keys) key = nb::int_(key);
-      made[key] = entry(node, mapped);
+      made[key_from(mapped.key, info.int_keys, info.typed_keys)] = entry(node, mapped);
     });
     if (const auto& versions = node.info().module_versions) {
       made.attr("_metadata") =

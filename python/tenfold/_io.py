@@ -41,8 +41,8 @@ def save(
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
-            ``state_dict()``. The keys of a dict are all str or all int. In a ``.npy`` file, a
-            tensor or array by itself.
+            ``state_dict()``. The keys of a dict are str, int, float, bool, None or tuples of these.
+            In a ``.npy`` file, a tensor or array by itself.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
             memory-mapped files if it has none or an unknown one.
@@ -59,7 +59,7 @@ def save(
     Raises:
         UnsupportedError: If the format cannot hold something; the message names its key. Nothing
             has been written.
-        ValueError: If keys are neither all str nor all int, or a container holds itself.
+        ValueError: If a key is none of these, two have one text, or a container holds itself.
         FileExistsError: If there is something at `path` and `overwrite` is false.
         OSError: If the system failed. The old version is untouched.
 

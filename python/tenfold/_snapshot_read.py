@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
 from tenfold._load_into import _bare, _is_direct, _note_writes
+from tenfold.tensordict._node import own_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class StateReader:
             return _sparse(node)
         made: list[tuple[Any, Any]] = []
         for position, key in enumerate(node.keys()):
-            own: Any = position if kind in ("list", "tuple") else int(key) if int_keys else key
+            own: Any = position if kind in ("list", "tuple") else own_key(int_keys, key)
             below = self.entry(node, key, f"{path}/{escape(key)}", _child(target, own))
             made.append((own, below))
         if kind == "list":

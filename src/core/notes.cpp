@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "core/aliases.hpp"
 #include "core/depth.hpp"
+#include "core/dict_keys.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
 
@@ -39,6 +40,7 @@ Notes::NodeNote note_of(const NodeInfo& info) {
   Notes::NodeNote note;
   note.kind = info.kind;
   note.int_keys = info.int_keys;
+  note.typed_keys = info.typed_keys;
   note.layout = info.layout;
   note.dense_shape = info.dense_shape;
   note.is_coalesced = info.is_coalesced;
@@ -132,18 +134,28 @@ struct Marks {
   bool tuple = false;
   bool int_keys = false;
   bool ordered = false;
+  const TypedKeys* typed_keys = nullptr;
   std::optional<Value::Special::Type> type;
+
+  bool of_object() const { return int_keys || ordered || typed_keys != nullptr; }
 };
+
+bool has_all(const Value::Object& object, const TypedKeys& keys) {
+  std::vector<std::string> texts;
+  texts.reserve(object.members.size());
+  for (const auto& [text, member] : object.members) texts.push_back(text);
+  return are_all_among(keys, texts);
+}
 
 bool marks_fit(const Marks& marks, const Value& value) {
   if (marks.type && *marks.type != Value::Special::Type::counter) {
-    return !marks.tuple && !marks.int_keys && !marks.ordered &&
-           special_from_json(*marks.type, value).has_value();
+    return !marks.tuple && !marks.of_object() && special_from_json(*marks.type, value).has_value();
   }
   if (marks.tuple && marks.type) return false;
-  if (marks.tuple) return value.is<Value::List>() && !marks.int_keys && !marks.ordered;
+  if (marks.tuple) return value.is<Value::List>() && !marks.of_object();
   const auto* object = value.get_if<Value::Object>();
   if (object == nullptr) return false;
+  if (marks.typed_keys != nullptr) return !marks.int_keys && has_all(*object, *marks.typed_keys);
   return !marks.int_keys ||
          std::all_of(object->members.begin(), object->members.end(),
                      [](const auto& member) { return is_int_key(member.first); });
@@ -157,6 +169,7 @@ void apply_marks(const Marks& marks, Value& value) {
   if (auto* object = std::get_if<Value::Object>(&value.data())) {
     object->int_keys |= marks.int_keys;
     object->ordered |= marks.ordered;
+    if (marks.typed_keys != nullptr) object->typed_keys = *marks.typed_keys;
   }
   if (marks.type) value = *special_from_json(*marks.type, value);
 }
@@ -191,12 +204,14 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
       if (std::find(keys.begin(), keys.end(), part) == keys.end()) return false;
     }
   }
+  if (!are_all_among(note.typed_keys, keys)) return false;
   return !note.int_keys ||
          std::all_of(keys.begin(), keys.end(), [](const auto& key) { return is_int_key(key); });
 }
 
 std::string_view wanted_keys(const Notes::NodeNote& note) {
   return note.int_keys                   ? "keys that are integers"
+         : !note.typed_keys.empty()      ? "the keys that it names"
          : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
                                          : "keys \"0\", \"1\", ...";
 }
@@ -266,6 +281,7 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
     if (const auto* special = part.get_if<Value::Special>()) note.types.emplace(at, special->type);
     if (const auto* object = part.get_if<Value::Object>()) {
       if (object->int_keys) note.int_keys.push_back(at);
+      if (!object->typed_keys.empty()) note.typed_keys.emplace(at, object->typed_keys);
       if (object->ordered) note.ordered.push_back(at);
     }
   });
@@ -283,6 +299,7 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
   }
   info.kind = note.kind;
   info.int_keys = note.int_keys;
+  info.typed_keys = note.typed_keys;
   info.layout = note.layout;
   info.dense_shape = note.dense_shape;
   info.is_coalesced = note.is_coalesced;
@@ -308,6 +325,7 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   for (const std::string& pointer : found->second.int_keys) marks[pointer].int_keys = true;
   for (const std::string& pointer : found->second.ordered) marks[pointer].ordered = true;
   for (const auto& [pointer, type] : found->second.types) marks[pointer].type = type;
+  for (const auto& [pointer, keys] : found->second.typed_keys) marks[pointer].typed_keys = &keys;
 
   // All or nothing: what fits is found first, and changed in a copy.
   Value changed = value;
@@ -322,8 +340,8 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   });
   if (!fits || places.size() != marks.size() || !apply_all(places)) {
     warn("notes: value " + base::quote(path) +
-         ": marks of tuples, int keys, ordered dicts and types are ignored: expected them to fit "
-         "the value, found another value; another tool may have changed the tree");
+         ": marks of tuples, keys, ordered dicts and types are ignored: expected them to fit the "
+         "value, found another value; another tool may have changed the tree");
     return false;
   }
   value = std::move(changed);

@@ -16,10 +16,12 @@ namespace tenfold {
 ///
 ///   {"version": 1,
 ///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true},
+///                "thresholds": {"kind": "dict", "keys": {"0.5": 0.5, "None": null}},
 ///                "adjacency": {"kind": "sparse", "layout": "sparse_coo", "shape": [3, 4],
 ///                              "coalesced": true},
 ///                "model": {"kind": "ordered_dict", "versions": {"": {"version": 1}}}},
 ///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...],
+///                                           "keys": {"/1": {"(1, 2)": [1, 2]}},
 ///                                           "ordered": [...], "types": {"/0/seen": "set"}}},
 ///    "aliases": {"head/weight": "embed/weight"},
 ///    "leaves":  {"shape": {"dtype": "float32", "shape": [3]}},
@@ -36,6 +38,7 @@ struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
     bool int_keys = false;
+    TypedKeys typed_keys{};
     std::string layout{};  ///< this and the next two: of a sparse tensor, as in NodeInfo
     Shape dense_shape{};
     bool is_coalesced = false;
@@ -43,14 +46,16 @@ struct Notes {
     bool operator==(const NodeNote&) const = default;
   };
   /// JSON pointers (RFC 6901) into a JSON value: which arrays are tuples, which objects had int
-  /// keys, which were OrderedDicts, and which values are a Special.
+  /// or other keys, which were OrderedDicts, and which values are a Special.
   struct ValueNote {
     std::vector<std::string> tuples;
     std::vector<std::string> int_keys;
     std::vector<std::string> ordered;
     std::map<std::string, Value::Special::Type> types{};
+    std::map<std::string, TypedKeys> typed_keys{};
     bool empty() const {
-      return tuples.empty() && int_keys.empty() && ordered.empty() && types.empty();
+      return tuples.empty() && int_keys.empty() && ordered.empty() && types.empty() &&
+             typed_keys.empty();
     }
     bool operator==(const ValueNote&) const = default;
   };
@@ -96,9 +101,9 @@ Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 /// objects and its special values are.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
-/// Sets what `notes` says of the node at `path` (kind, int_keys), if it fits what is there;
-/// otherwise it warns. With `keys`, those of the node, a list or tuple must have the keys "0", "1",
-/// ... and int_keys must be integers as Python writes them.
+/// Sets what `notes` says of the node at `path` (kind, keys), if it fits what is there; otherwise
+/// it warns. With `keys`, those of the node, a list or tuple must have the keys "0", "1", ...,
+/// int_keys must be integers as Python writes them, and typed_keys be there.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -6,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "core/dict_keys.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
 #include "core/value_json.hpp"
@@ -155,18 +157,47 @@ class NotesReader {
       if (flag == nullptr) fail_type(part, "bool", *int_keys);
       note.int_keys = *flag;
     }
+    if (const Value* keys = members.find("keys")) note.typed_keys = typed_keys(part, *keys);
     if (note.kind == NodeKind::sparse) read_sparse(part, members, note);
     if (const Value* versions = members.find("versions")) {
       object(*versions, part);
       note.module_versions = *versions;
     }
-    if (note.int_keys && note.kind != NodeKind::dict && note.kind != NodeKind::ordered_dict) {
-      fail(part,
-           "int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
-           "found " +
-               base::quote(name(note.kind)));
+    const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
+    if (note.int_keys && !note.typed_keys.empty()) {
+      fail(part, "int_keys does not go with keys: expected one of them, found both");
+    }
+    if ((note.int_keys || !note.typed_keys.empty()) && !is_dict) {
+      fail(part, std::string(note.int_keys ? "int_keys does" : "keys do") +
+                     " not go with this kind: expected \"dict\" or \"ordered_dict\", "
+                     "found " +
+                     base::quote(name(note.kind)));
     }
     return note;
+  }
+
+  /// {"0.5": 0.5, "(1, 'a')": [1, "a"]}
+  TypedKeys typed_keys(const std::string& part, const Value& value) const {
+    TypedKeys keys;
+    for (const auto& [text, key] : object(value, part).members) {
+      keys.emplace_back(text, with_tuples(key));
+    }
+    std::ranges::sort(keys, {}, [](const auto& entry) { return std::string_view(entry.first); });
+    if (!are_sound(keys)) {
+      fail(part,
+           "keys: expected different ones, each under its text, that are null, bool, int, float or "
+           "an array of these, found " +
+               tenfold::to_json(value));
+    }
+    return keys;
+  }
+
+  static Value with_tuples(const Value& value) {
+    const auto* list = value.get_if<Value::List>();
+    if (list == nullptr) return value;
+    Value::Tuple tuple;
+    for (const Value& item : list->items) tuple.items.push_back(with_tuples(item));
+    return {std::move(tuple)};
   }
 
   void read_sparse(const std::string& part, const Object& members, Notes::NodeNote& note) const {
@@ -217,6 +248,11 @@ class NotesReader {
         // A newer tenfold may know more of them.
         if (!type) warn_unknown_type(part, text(said, part));
         if (type) note.types.emplace(pointer, *type);
+      }
+    }
+    if (const Value* keys = members.find("keys")) {
+      for (const auto& [pointer, said] : object(*keys, part).members) {
+        note.typed_keys.emplace(pointer, typed_keys(part, said));
       }
     }
     for (const auto& [name, into] :
@@ -334,6 +370,15 @@ void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
   writer.end_object();
 }
 
+void write_keys(codecs::JsonWriter& writer, const TypedKeys& keys) {
+  writer.begin_object();
+  for (const auto& [text, key] : keys) {
+    writer.key(text);
+    write_json(key, writer);
+  }
+  writer.end_object();
+}
+
 void write_shape(codecs::JsonWriter& writer, const Shape& shape) {
   writer.key("shape");
   writer.begin_array();
@@ -365,6 +410,10 @@ std::string Notes::to_json() const {
       writer.key("int_keys");
       writer.boolean(true);
     }
+    if (!note.typed_keys.empty()) {
+      writer.key("keys");
+      write_keys(writer, note.typed_keys);
+    }
     if (note.kind == NodeKind::sparse) write_sparse(writer, note);
     if (note.module_versions) {
       writer.key("versions");
@@ -379,6 +428,8 @@ std::string Notes::to_json() const {
     write_texts(writer, "ordered", note.ordered);
     write_map(writer, "types", note.types,
               [&](const Value::Special::Type type) { writer.string(name(type)); });
+    write_map(writer, "keys", note.typed_keys,
+              [&](const TypedKeys& keys) { write_keys(writer, keys); });
     writer.end_object();
   });
   write_map(writer, "aliases", aliases, [&](const std::string& target) { writer.string(target); });

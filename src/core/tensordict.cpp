@@ -125,6 +125,7 @@ std::optional<TensorDict> node_of_value(const Value& value) {
   if (const auto* object = value.get_if<Value::Object>()) {
     node.info().kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
     node.info().int_keys = object->int_keys;
+    node.info().typed_keys = object->typed_keys;
     for (const auto& [key, member] : object->members) node.set(key, member);
   } else if (const auto* list = value.get_if<Value::List>()) {
     node.info().kind = NodeKind::list;

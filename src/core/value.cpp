@@ -99,6 +99,7 @@ bool Value::Special::operator==(const Special&) const = default;
 
 bool Value::Object::operator==(const Object& other) const {
   if (int_keys != other.int_keys || ordered != other.ordered) return false;
+  if (typed_keys != other.typed_keys) return false;
   if (members.size() != other.members.size()) return false;
   // Each member is compared once: a second try after a failed one would double the work at every
   // level of nesting.

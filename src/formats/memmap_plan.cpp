@@ -20,16 +20,18 @@ bool is_float8_or_4(DType dtype) noexcept {
   return dtype >= DType::float8_e4m3fn && dtype <= DType::float4_e2m1fn_x2;
 }
 
-bool has_int_keys(const Value& value) {
+/// True for a dict whose keys are not all text, or one in it.
+bool has_other_keys(const Value& value) {
   const auto any = [](const auto& items) {
-    return std::any_of(items.begin(), items.end(), has_int_keys);
+    return std::any_of(items.begin(), items.end(), has_other_keys);
   };
   if (const auto* list = value.get_if<Value::List>()) return any(list->items);
   if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
   if (const auto* special = value.get_if<Value::Special>()) return any(special->items);
   if (const auto* object = value.get_if<Value::Object>()) {
-    return object->int_keys || std::any_of(object->members.begin(), object->members.end(),
-                                           [](const auto& m) { return has_int_keys(m.second); });
+    return object->int_keys || !object->typed_keys.empty() ||
+           std::any_of(object->members.begin(), object->members.end(),
+                       [](const auto& m) { return has_other_keys(m.second); });
   }
   return false;
 }
@@ -86,7 +88,9 @@ void check_depth(const TensorDict& node, const std::string& path, std::size_t de
 /// tensordict makes a file of each tensor, tied or not, and lists of tuples.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
-  std::erase_if(notes.values, [](const auto& entry) { return entry.second.int_keys.empty(); });
+  std::erase_if(notes.values, [](const auto& entry) {
+    return entry.second.int_keys.empty() && entry.second.typed_keys.empty();
+  });
 }
 
 /// Walks a tree and collects what it becomes.
@@ -200,7 +204,7 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   const NodeKind kind = node.kind();
   const bool native =
       kind == NodeKind::tensordict || kind == NodeKind::tensorclass || kind == NodeKind::lazy_stack;
-  if (!with_notes_ && (!native || node.info().int_keys)) {
+  if (!with_notes_ && (!native || node.info().int_keys || !node.info().typed_keys.empty())) {
     refuse(path.empty() ? "the root" : key_part(path), "a node of kind " + std::string(name(kind)));
   }
   if (kind == NodeKind::tensorclass) {
@@ -251,8 +255,8 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
 }
 
 void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
-  if (!with_notes_ && has_int_keys(value.value))
-    refuse(key_part(path), "a dict whose keys are int");
+  if (!with_notes_ && has_other_keys(value.value))
+    refuse(key_part(path), "a dict whose keys are not all str");
   // With all notes they say what it is. Otherwise the files are those that tensordict makes, which
   // would hold a pickle.
   const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);

@@ -89,9 +89,12 @@ void check_root(const NodeInfo& info) {
   NodeInfo plain = info;
   if (plain.kind == NodeKind::ordered_dict) plain.kind = NodeKind::dict;  // order is kept
   check_npy_root("npz", plain);
-  if (info.int_keys) {
+  if (info.int_keys || !info.typed_keys.empty()) {
+    const bool ints = info.int_keys;
     refuse_for_npy("npz", "root",
-                   "integer keys cannot be stored: expected strings, found integers");
+                   std::string(ints ? "integer keys" : "keys that are no text") +
+                       " cannot be stored: expected strings, found " +
+                       (ints ? "integers" : "others"));
   }
 }
 

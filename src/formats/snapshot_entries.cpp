@@ -12,6 +12,7 @@
 #include "base/base64.hpp"
 #include "base/text.hpp"
 #include "core/assembled_source.hpp"
+#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
 #include "formats/folder_verify.hpp"
@@ -258,26 +259,23 @@ class Builder {
       if (find(child) == nullptr) break;
       add(children, std::move(key), child);
     }
-    return finish(std::move(children), NodeKind::list, false);
+    return finish(std::move(children), NodeKind::list, {});
   }
 
   Converted dict(const std::string& path, const Entry& entry) {
-    const auto num_ints = static_cast<std::size_t>(std::ranges::count_if(entry.keys, &Key::is_int));
-    if (num_ints != 0 && num_ints != entry.keys.size()) {
-      fail(ErrorCode::unsupported,
-           "its keys cannot be read: expected all str, or all int, found both");
-    }
+    KeyTypes keys;
     Children children;
     std::unordered_set<std::string_view> seen;
     for (const Key& key : entry.keys) {
       if (!seen.insert(key.text).second) {
         fail(ErrorCode::corrupt, "two keys are " + base::quote(key.text) + ": expected each once");
       }
+      key.is_int ? keys.add_int() : keys.add_text();
       add(children, key.text, path + "/" + escape(key.text));
     }
     const bool ordered = entry.type == EntryType::ordered_dict;
     return finish(std::move(children), ordered ? NodeKind::ordered_dict : NodeKind::dict,
-                  num_ints != 0);
+                  std::move(keys));
   }
 
   void add(Children& children, std::string key, const std::string& path) {
@@ -292,17 +290,17 @@ class Builder {
   }
 
   /// What holds no tensor is one JSON value.
-  Converted finish(Children children, NodeKind kind, bool int_keys) const {
+  Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
-    if (!plain) return node(std::move(children), kind, int_keys);
+    if (!plain) return node(std::move(children), kind, std::move(keys));
     if (kind == NodeKind::list) {
       Value::List list;
       for (auto& child : children) list.items.push_back(std::get<Value>(std::move(child.second)));
       return Value(std::move(list));
     }
     Value::Object object;
-    object.int_keys = int_keys;
+    set_keys(children, std::move(keys), object);
     object.ordered = kind == NodeKind::ordered_dict;
     for (auto& [key, value] : children) {
       object.members.emplace_back(std::move(key), std::get<Value>(std::move(value)));
@@ -310,10 +308,18 @@ class Builder {
     return Value(std::move(object));
   }
 
-  Node::Slot node(Children children, NodeKind kind, bool int_keys) const {
+  /// `info`: a NodeInfo or a Value::Object.
+  template <class Info>
+  void set_keys(const Children& children, KeyTypes keys, Info& info) const {
+    const auto text_at = [&](std::size_t i) -> const std::string& { return children[i].first; };
+    if (std::move(keys).finish(info, text_at)) return;
+    fail(ErrorCode::corrupt, "two of its keys are equal: expected different ones");
+  }
+
+  Node::Slot node(Children children, NodeKind kind, KeyTypes keys) const {
     auto made = std::make_shared<Node>();
     made->info.kind = kind;
-    made->info.int_keys = int_keys;
+    set_keys(children, std::move(keys), made->info);
     made->where = context_->where;
     for (const std::string& key : keys_) made->where += "/" + key;
     for (auto& [key, converted] : children) {

@@ -13,6 +13,7 @@
 #include "base/checked.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
+#include "core/dict_keys.hpp"
 #include "core/leaf_bytes.hpp"
 #include "core/node.hpp"
 #include "core/sparse.hpp"
@@ -48,7 +49,13 @@ class Planner {
   Plan run(const TensorDict& tree) {
     const NodeInfo& info = tree.info();
     const bool is_list = info.kind == NodeKind::list || info.kind == NodeKind::lazy_stack;
-    const bool is_plain = !is_list && info.kind != NodeKind::ordered_dict && !info.int_keys;
+    const bool is_plain = !is_list && info.kind != NodeKind::ordered_dict && !info.int_keys &&
+                          info.typed_keys.empty();
+    if (!are_native(info.typed_keys)) {
+      refuse(
+          "keys that are neither str nor int cannot be stored there: expected str or int, found " +
+          base::quote(first_other(info.typed_keys)));
+    }
     if (info.kind == NodeKind::tuple) {
       refuse("a tuple has no names for its parts: expected a dict, a list or a TensorDict");
     }
@@ -72,6 +79,20 @@ class Planner {
         ErrorCode::unsupported,
         "snapshot: " + (keys_.empty() ? std::string("root") : "key " + base::quote(dotted(keys_))) +
             ": " + what);
+  }
+
+  /// Torchsnapshot knows dicts of str and int; it pickles others.
+  static bool are_native(const TypedKeys& keys) {
+    return std::ranges::all_of(keys, [](const auto& key) { return is_int(key.second); });
+  }
+  static std::string first_other(const TypedKeys& keys) {
+    return std::ranges::find_if(keys, [](const auto& key) { return !is_int(key.second); })->first;
+  }
+  static bool is_int(const Value& key) { return key.is<std::int64_t>() || key.is<Value::BigInt>(); }
+  /// `of`: a NodeInfo or a Value::Object.
+  template <class Dict>
+  static Key key_of(const Dict& of, const std::string& text) {
+    return {text, of.int_keys || find_typed_key(of.typed_keys, text) != nullptr};
   }
 
   /// Calls `use` for each entry, with its key in keys_.
@@ -129,7 +150,7 @@ class Planner {
       default:
         entry.type = EntryType::dict;
     }
-    for (const std::string& key : tree.keys()) entry.keys.push_back({key, info.int_keys});
+    for (const std::string& key : tree.keys()) entry.keys.push_back(key_of(info, key));
     return entry;
   }
 
@@ -140,6 +161,7 @@ class Planner {
           "a jagged nested tensor cannot be stored: expected a dense or sparse one; "
           "format=\"memmap\" can");
     }
+    if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
     // The pickle of an opaque one is refused.
     const bool is_tensor = tree.kind() == NodeKind::sparse || tree.kind() == NodeKind::opaque;
     if (is_tensor) return object(path, tree, "torch.Tensor");
@@ -147,6 +169,10 @@ class Planner {
     for_children(tree, [&](const std::string& key, const TensorDict::Item& item) {
       add(path + "/" + escape(key), item);
     });
+  }
+
+  static const char* dict_type(NodeKind kind) {
+    return kind == NodeKind::ordered_dict ? "collections.OrderedDict" : "builtins.dict";
   }
 
   void value(const std::string& path, const Value& value) {
@@ -210,10 +236,14 @@ class Planner {
       keys_.pop_back();
     }
   }
-  void write(const std::string& path, const Value&, const Value::Object& held) {
+  void write(const std::string& path, const Value& whole, const Value::Object& held) {
+    if (!are_native(held.typed_keys)) {
+      const auto kind = held.ordered ? NodeKind::ordered_dict : NodeKind::dict;
+      return object(path, NonTensor{whole}, dict_type(kind));
+    }
     Entry entry;
     entry.type = held.ordered ? EntryType::ordered_dict : EntryType::dict;
-    for (const auto& [key, member] : held.members) entry.keys.push_back({key, held.int_keys});
+    for (const auto& [key, member] : held.members) entry.keys.push_back(key_of(held, key));
     put(path, std::move(entry));
     for (const auto& [key, member] : held.members) {
       enter(key);

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/text.hpp"
+#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "formats/snapshot_entries.hpp"
 
@@ -74,10 +75,12 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
     return;
   }
   if (root->type == EntryType::ordered_dict) info.kind = NodeKind::ordered_dict;
-  info.int_keys = !root->keys.empty() &&
-                  std::ranges::equal(root->keys, entries, [](const Key& key, const auto& entry) {
-                    return key.is_int && key.text == entry.key;
-                  });
+  const auto same = [](const Key& key, const auto& entry) { return key.text == entry.key; };
+  if (!std::ranges::equal(root->keys, entries, same)) return;
+  KeyTypes keys;
+  for (const Key& key : root->keys) key.is_int ? keys.add_int() : keys.add_text();
+  const auto text_at = [&](std::size_t i) -> const std::string& { return entries[i].key; };
+  static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
 /// What one rank sees of app_state, whose parts are called `tops` in paths.

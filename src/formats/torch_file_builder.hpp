@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +61,9 @@ class TorchTreeBuilder {
     TorchTreeBuilder& builder_;
     std::uint32_t id_;
   };
+
+  /// Counts what was converted, so that repeats end.
+  void spend();
 
   /// What cannot be read becomes an opaque node that says why, and does not keep others away.
   Slot convert(std::uint32_t id);
@@ -132,6 +136,8 @@ class TorchTreeBuilder {
   /// of a dict are worth a warning.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
+  /// A key that is no text, if a tree can have it.
+  std::optional<Value> typed_key(std::uint32_t id);
 
   /// Under names that no key has.
   [[gnu::noinline]] void add_unreadable_pairs(Children& to);

@@ -47,10 +47,22 @@ std::string_view class_of(PickleKind kind) {
   }
 }
 
+template <class Info>
+void set_keys(const TorchPickle& pickle, TorchChildren& children, Info& info) {
+  const bool are_sound =
+      std::move(children.keys).finish(info, [&](std::size_t i) -> const std::string& {
+        return children.entries[i].key;
+      });
+  if (!are_sound) {
+    pickle.unsupported(
+        "its keys cannot be read: expected different ones, found some that are equal");
+  }
+}
+
 TensorDict node_of(const TorchPickle& pickle, TorchChildren children, NodeKind kind) {
   auto node = std::make_shared<Node>();
   node->info.kind = kind;
-  node->info.int_keys = children.int_keys;
+  set_keys(pickle, children, node->info);
   node->info.module_versions = std::move(children.versions);
   node->where = pickle.where();
   for (const std::string& key : pickle.keys) node->where += "/" + key;
@@ -66,7 +78,7 @@ Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren childre
   if (children.any_tensor || forced || !is_value) return node_of(pickle, std::move(children), kind);
   if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
     Value::Object object;
-    object.int_keys = children.int_keys;
+    set_keys(pickle, children, object);
     object.ordered = kind == NodeKind::ordered_dict;
     for (auto& [key, slot] : children.entries) {
       object.members.emplace_back(std::move(key), std::get<NonTensor>(std::move(slot)).value);

@@ -8,6 +8,7 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
+#include "core/dict_keys.hpp"
 #include "core/key_index.hpp"
 #include "core/node.hpp"
 #include "formats/torch_file_pickle.hpp"
@@ -19,12 +20,12 @@ struct TorchChildren {
   std::vector<Node::Entry> entries;
   KeyIndex positions;  ///< of a dict
   bool any_tensor = false;
-  bool has_keys = false;
-  bool int_keys = false;
+  KeyTypes keys;                  ///< of a dict
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
     std::uint32_t key;
     std::uint32_t value;
+    std::string problem;
   };
   std::vector<Pair> unreadable;  ///< of a dict: those whose keys cannot be read
 };

@@ -103,18 +103,20 @@ void TorchTreeBuilder::add_list(Children& to, const std::string& key,
 }
 
 void TorchTreeBuilder::add_unreadable_pairs(Children& to) {
-  for (const auto& [key, value] : std::exchange(to.unreadable, {})) {
-    std::string name = "<" + torch_file_opaque_name(pickle_, key) + ">";
-    const auto is_taken = [&](const Node::Entry& entry) { return entry.key == name; };
-    while (std::ranges::any_of(to.entries, is_taken)) name.insert(name.size() - 1, "'");
+  for (auto& [key, value, problem] : std::exchange(to.unreadable, {})) {
+    const std::string shown = torch_file_opaque_name(pickle_, key);
+    std::string name = "<" + shown + ">";
+    const auto position = static_cast<std::uint32_t>(to.entries.size());
+    const auto key_at = [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; };
+    for (std::size_t i = position; to.positions.insert(name, position, key_at) != KeyIndex::kNone;
+         ++i) {
+      name = "<" + shown + " " + std::to_string(i) + ">";
+    }
     pickle_.keys.push_back(name);
     Children parts;
     add(parts, "key", key);
     add(parts, "value", value);
-    Slot made = opaque_node(key, std::move(parts),
-                            "its key cannot be read: expected all keys of a dict to be str, or "
-                            "all int, found " +
-                                pickle_.describe(key));
+    Slot made = opaque_node(key, std::move(parts), std::move(problem));
     pickle_.keys.pop_back();
     to.any_tensor = true;
     to.entries.push_back({std::move(name), std::move(made)});

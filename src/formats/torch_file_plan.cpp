@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "codecs/pickle_text.hpp"
 #include "codecs/pickle_writer.hpp"
+#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/sparse.hpp"
 
@@ -73,7 +74,7 @@ class Pickler {
     const auto items = [&](bool has_keys) {
       tree.for_each([&](const std::string& name, const TensorDict::Item& item) {
         keys_.push_back(name);
-        if (has_keys) key(name, info.int_keys);
+        if (has_keys) key(name, info);
         this->item(item);
         keys_.pop_back();
       });
@@ -169,8 +170,13 @@ class Pickler {
     }
   }
 
-  void key(const std::string& name, bool is_int) {
-    if (is_int) return integer(name);
+  /// `of`: a NodeInfo or a Value::Object.
+  template <class Dict>
+  void key(const std::string& name, const Dict& of) {
+    if (of.int_keys) return integer(name);
+    if (!of.typed_keys.empty()) {
+      if (const Value* typed = find_typed_key(of.typed_keys, name)) return value(*typed);
+    }
     if (!base::is_utf8(name)) {
       refuse("a key that is no text cannot be stored: expected UTF-8, found other bytes");
     }
@@ -237,7 +243,7 @@ class Pickler {
     }
     for (const auto& [name, member] : held.members) {
       keys_.push_back(name);
-      key(name, held.int_keys);
+      key(name, held);
       value(member);
       keys_.pop_back();
     }

@@ -12,6 +12,7 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
+#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
@@ -55,12 +56,15 @@ TensorDict::Item TorchTreeBuilder::object(std::uint32_t id) {
   return std::get<TensorDict>(std::move(converted));
 }
 
+void TorchTreeBuilder::spend() {
+  if (budget_-- != 0) return;
+  is_beyond_limits_ = true;
+  pickle_.unsupported("the file names the same containers again and again: expected at most " +
+                      std::to_string(kMaxRepeats) + " repeats, found more");
+}
+
 Node::Slot TorchTreeBuilder::convert(std::uint32_t id) {
-  if (budget_-- == 0) {
-    is_beyond_limits_ = true;
-    pickle_.unsupported("the file names the same containers again and again: expected at most " +
-                        std::to_string(kMaxRepeats) + " repeats, found more");
-  }
+  spend();
   try {
     return convert_readable(id);
   } catch (const Error& error) {
@@ -329,23 +333,73 @@ void TorchTreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t v
   const PickleNode node = pickle_.at(key);
   const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
   const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
-  if (!to.has_keys) to.int_keys = is_int;
-  to.has_keys = true;
-  const bool is_readable = is_int || (is_text && has_valid_text(key));
-  if (!is_readable || is_int != to.int_keys) {
-    to.unreadable.push_back({key, value});
+  std::optional<Value> typed;
+  if (is_text ? !has_valid_text(key) : !is_int && !(typed = typed_key(key))) {
+    to.unreadable.push_back({key, value,
+                             "its key cannot be read: expected text, a number, a bool, None or a "
+                             "tuple of these, found " +
+                                 pickle_.describe(key)});
     return;
   }
   std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)
                      : is_int                         ? std::string(node.text)
-                                                      : valid_text(key);
+                     : is_text                        ? valid_text(key)
+                                                      : key_text(*typed);
   const std::uint32_t known =
       to.positions.insert(text, static_cast<std::uint32_t>(to.entries.size()),
                           [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; });
+  if (known != KeyIndex::kNone &&
+      (to.keys.is_text(known) != is_text || (typed && has_nan(*typed)))) {
+    to.unreadable.push_back({key, value,
+                             "its key is written as another key of the dict: expected keys of "
+                             "different texts, found " +
+                                 base::quote(text) + " again"});
+    return;
+  }
+  if (known == KeyIndex::kNone) {
+    if (is_int) {
+      to.keys.add_int();
+    } else if (is_text) {
+      to.keys.add_text();
+    } else {
+      to.keys.add(text, *std::move(typed));
+    }
+  }
   add(to, std::move(text), value);
   if (known == KeyIndex::kNone) return;
   to.entries[known] = std::move(to.entries.back());
   to.entries.pop_back();
+}
+
+std::optional<Value> TorchTreeBuilder::typed_key(std::uint32_t id) {
+  spend();
+  const PickleNode node = pickle_.at(id);
+  switch (node.kind) {
+    case PickleKind::none:
+      return Value();
+    case PickleKind::boolean:
+      return Value(node.integer != 0);
+    case PickleKind::integer:
+      return Value(node.integer);
+    case PickleKind::big_integer:
+      return Value(Value::BigInt{std::string(node.text)});
+    case PickleKind::number:
+      return Value(node.number);
+    case PickleKind::tuple:
+      break;
+    default:
+      return std::nullopt;
+  }
+  Value::Tuple tuple;
+  for (const std::uint32_t item : node.items) {
+    const PickleKind kind = pickle_.at(item).kind;
+    const bool is_text = kind == PickleKind::text || kind == PickleKind::old_string;
+    if (is_text && !has_valid_text(item)) return std::nullopt;
+    std::optional<Value> part = is_text ? Value(valid_text(item)) : typed_key(item);
+    if (!part) return std::nullopt;
+    tuple.items.push_back(*std::move(part));
+  }
+  return Value(std::move(tuple));
 }
 TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
                                  const std::shared_ptr<TorchStorages>& storages,

@@ -19,9 +19,9 @@ namespace tenfold {
 ///   torch.dtype, torch.device                                          text, as str() gives it
 ///
 /// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Everything
-/// else, dicts' items of other keys than all str or all int, and values that a tree cannot hold
-/// become nodes of kind opaque. Throws Error(unsupported) for what nests too deeply or repeats too
-/// often, Error(corrupt) for tensors that do not fit their storages.
+/// else, dicts' items of other keys than str, numbers, None and tuples of these, and values that a
+/// tree cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
+/// deeply or repeats too often, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
                                  const std::shared_ptr<TorchStorages>& storages,
                                  const std::string& where, const std::string& key);

@@ -39,6 +39,7 @@ TensorDict node_of_value(const Value& value, const std::string& where) {
   if (const auto* object = value.get_if<Object>()) {
     info.kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
     info.int_keys = object->int_keys;
+    info.typed_keys = object->typed_keys;
     for (const auto& [key, member] : object->members) {
       node->entries.push_back({key, NonTensor{member}});
     }
@@ -233,7 +234,8 @@ class Reader {
     for (Noted& noted : noted_) {
       NodeInfo& now = noted.node.info();
       const bool is_stack = noted.info.kind == NodeKind::lazy_stack;
-      if (now.kind != (is_stack ? NodeKind::list : NodeKind::dict) || now.int_keys) {
+      if (now.kind != (is_stack ? NodeKind::list : NodeKind::dict) || now.int_keys ||
+          !now.typed_keys.empty()) {
         stale(noted.path, is_stack ? "a list" : "a dict with keys of text");
       } else if (is_stack ? !is_stackable(noted) : !is_batch(noted)) {
         stale(noted.path,

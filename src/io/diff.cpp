@@ -54,6 +54,10 @@ std::string text_of(const NodeInfo& info) {
     text += " " + info.layout + " " + base::list_text(info.dense_shape);
   }
   if (info.int_keys) text += " of int keys";
+  if (!info.typed_keys.empty()) {
+    text += " of keys";
+    for (const auto& [key, value] : info.typed_keys) text += " " + key;
+  }
   if (info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass) {
     text += " " + base::list_text(info.batch_size);
     if (!info.names.empty()) {
@@ -137,6 +141,7 @@ class Side {
       Value::Object object;
       object.members = std::move(members);
       object.int_keys = info.int_keys;
+      object.typed_keys = info.typed_keys;
       object.ordered = info.kind == NodeKind::ordered_dict;
       return {std::move(object)};
     }

@@ -20,6 +20,8 @@ TensorDict empty_like(const TensorDict& node) {
 
 void fix_kind(TensorDict& node) {
   const NodeKind kind = node.kind();
+  std::erase_if(node.info().typed_keys,
+                [&](const auto& typed) { return !node.contains(typed.first); });
   if (kind == NodeKind::sparse) {
     for (const std::string_view part : sparse_parts(node.info().layout)) {
       if (node.contains(part)) continue;

@@ -53,6 +53,51 @@ const char* const kFull =
     R"("float32", "shape": [3, 0]}}, "files": {"x.memmap": "%clash-0"}, "unbatched": ["table"], )"
     R"("schema": {"columns": [NaN]}})";
 
+TypedKeys some_keys() {
+  return {{"(1, 'a')", Value::Tuple{{1, "a"}}}, {"0.5", 0.5}, {"None", Value()}};
+}
+
+TEST_F(NotesTest, KeysThatAreNoTextAreKept) {
+  TensorDict tree;
+  TensorDict child = node_of(NodeKind::dict);
+  child.info().typed_keys = some_keys();
+  for (const char* key : {"None", "x", "0.5", "(1, 'a')"}) child.set(key, three_zeros());
+  tree.set("d", child);
+  Value::Object object;
+  object.members = {{"x", 1}, {"None", 2}, {"0.5", 3}, {"(1, 'a')", 4}};
+  object.typed_keys = some_keys();
+  tree.set("v", Value(Value::List{{Value(object)}}));
+  const Notes notes = collect_notes(tree);
+  const std::string text = notes.to_json();
+  const std::string keys = R"__({"(1, 'a')": [1, "a"], "0.5": 0.5, "None": null})__";
+  EXPECT_NE(text.find(R"("d": {"kind": "dict", "keys": )" + keys + "}"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("keys": {"/0": )" + keys + "}"), std::string::npos) << text;
+  const Notes read = Notes::from_json(text, "n.json");
+  EXPECT_EQ(read, notes);
+  NodeInfo info;
+  apply_node_note(read, "d", child.keys(), info);
+  EXPECT_EQ(info.typed_keys, some_keys());
+  Value value = from_json(R"__([{"x": 1, "None": 2, "0.5": 3, "(1, 'a')": 4}])__", "v");
+  EXPECT_TRUE(apply_value_note(read, "v", value));
+  EXPECT_EQ(value, tree.value("v"));
+  EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(NotesTest, KeysThatAreNoLongerThereAreIgnoredWithAWarning) {
+  const Notes notes =
+      Notes::from_json(R"({"version": 1, "nodes": {"d": {"kind": "dict", "keys": {"0.5": 0.5}}}, )"
+                       R"("values": {"v": {"keys": {"": {"0.5": 0.5}}}}})",
+                       "n.json");
+  NodeInfo info;
+  apply_node_note(notes, "d", std::vector<std::string>{"0.75"}, info);
+  EXPECT_TRUE(info.typed_keys.empty());
+  Value value = from_json(R"({"0.75": 1})", "v");
+  const Value before = value;
+  EXPECT_FALSE(apply_value_note(notes, "v", value));
+  EXPECT_EQ(value, before);
+  EXPECT_EQ(warnings.size(), 2U);
+}
+
 TEST_F(NotesTest, ADocumentIsReadAndWrittenWithoutChange) {
   const Notes notes = Notes::from_json(kFull, "n.json");
   EXPECT_EQ(notes.nodes.at("o/state"), (Notes::NodeNote{NodeKind::ordered_dict, true}));
@@ -238,6 +283,19 @@ TEST_F(NotesTest, ABadDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
        "node \"a\": int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},
+      {R"({"version": 1, "nodes": {"a": {"kind": "list", "keys": {"0.5": 0.5}}}})",
+       "node \"a\": keys do not go with this kind: expected \"dict\" or \"ordered_dict\", "
+       "found \"list\""},
+      {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": []}}})",
+       "node \"a\": wrong type: expected dict, found list"},
+      {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": {"1": 1, "True": true}}}})",
+       "node \"a\": keys: expected different ones, each under its text, that are null, bool, int, "
+       "float or an array of these, found {\"1\": 1, \"True\": true}"},
+      {R"({"version": 1, "nodes": {"a": {"kind": "dict", "int_keys": true, "keys": {"1": 1}}}})",
+       "node \"a\": int_keys does not go with keys: expected one of them, found both"},
+      {R"({"version": 1, "values": {"a": {"keys": {"/b": {"x": 1}}}}})",
+       "value \"a\": keys: expected different ones, each under its text, that are null, bool, int, "
+       "float or an array of these, found {\"x\": 1}"},
       {R"({"version": 1, "nodes": {"../a": {"kind": "dict"}, "/x": {"kind": "dict"}}})",
        "node \"/x\": not a path: expected keys joined by \"/\" with \"%\" and \"/\" as %25 and "
        "%2F, found \"/x\""},

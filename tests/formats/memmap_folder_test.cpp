@@ -377,7 +377,7 @@ TEST(MemmapFolder, RefusesByKeyWhatTensordictsFilesWouldLose) {
       {"list", "key \"l\": a node of kind list", [] { return with("l", tree_of(NodeKind::list)); }},
       {"shape", "key \"shape\": a key that", [] { return with("shape", Leaf(counting({1}))); }},
       {"device", "key \"device\": a key that", [] { return with("device", NonTensor{Value(1)}); }},
-      {"ints", "key \"v\": a dict whose keys are int",
+      {"ints", "key \"v\": a dict whose keys are not all str",
        [&] { return with("v", NonTensor{int_keys}); }},
       {"unbatched", "key \"u\": an unbatched tensor", [&] { return with("u", unbatched); }},
       {"clash", "key \"x.memmap\": a key whose file", [&] { return clash; }},

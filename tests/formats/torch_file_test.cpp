@@ -227,8 +227,8 @@ TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
   };
   const std::vector<Case> cases = {
       {"conj", {"c"}, "torch._utils._rebuild_tensor_v2", "one marked \"conj\""},
-      {"keys-mixed", {"<int>"}, "int", "expected all keys of a dict to be str, or all int"},
-      {"keys-tuple", {"<tuple>"}, "tuple", "its key cannot be read"},
+      {"key", {"<__builtin__.frozenset>"}, "__builtin__.frozenset", "its key cannot be read"},
+      {"key-twice", {"<str>"}, "str", "found \"1\" again"},
       {"cycle", {"c", "0"}, "list", "it lies in itself"},
       {"surrogate", {"t"}, "str", "expected UTF-8"},
       {"storage-class", {"w"}, "torch._utils._rebuild_tensor_v2", "found \"torch.QInt8Storage\""}};
@@ -244,9 +244,27 @@ TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
     EXPECT_TRUE(kTorchFile.verify(path, {}).ok()) << c.file;
     EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { load(path); }),
                 AllOf(HasSubstr("key \"" + dotted(c.path) + "\": " + node.info().problem),
-                      HasSubstr("; keys= loads the rest")));
+                      HasSubstr("; the option keys loads the rest")));
   }
-  EXPECT_EQ(kTorchFile.open(torch_file("unreadable-keys-mixed"), {}).value("a"), Value(1));
+  EXPECT_EQ(kTorchFile.open(torch_file("unreadable-key-twice"), {}).value("1"), Value("int"));
+}
+
+TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
+  const TensorDict tree = kTorchFile.open(torch_file("keys-values"), {});
+  const TypedKeys expected = {{"(1, 'a')", Value::Tuple{{1, "a"}}},
+                              {"0.5", 0.5},
+                              {"1", 1},
+                              {"None", Value()},
+                              {"True", true}};
+  EXPECT_EQ(tree.info().typed_keys, (TypedKeys{{"7", 7}}));
+  const TensorDict node = tree["node"];
+  EXPECT_EQ(node.keys(), (std::vector<std::string>{"0.5", "None", "1", "(1, 'a')"}));
+  EXPECT_EQ(node.info().typed_keys,
+            (TypedKeys{expected[0], expected[1], expected[2], expected[3]}));
+  const Value plain = tree.value("7");
+  const auto& object = *plain.get_if<Value::List>()->items[0].get_if<Value::Object>();
+  EXPECT_EQ(object.typed_keys, (TypedKeys{expected[1], expected[4]}));
+  EXPECT_EQ(object.members[2].first, "text");
 }
 
 TEST(TorchFile, ReadsValuesThatJsonLacks) {

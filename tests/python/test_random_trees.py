@@ -15,6 +15,12 @@ IN_EVERY_FORMAT = [
 ]
 # Surrogates cannot be keys of other tools' files; their length is limited by file names.
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+short_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
+other_keys = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), short_texts),
+    lambda parts: st.lists(parts, max_size=3).map(tuple),
+    max_leaves=4,
+)
 tensors = st.builds(
     make_tensor,
     st.lists(st.integers(0, 4), max_size=3).map(tuple),
@@ -26,10 +32,15 @@ scalars = st.one_of(
 )
 
 
+def has_keys_of_different_texts(tree):
+    return len({str(key) for key in tree}) == len(tree)
+
+
 def containers(children):
     return st.one_of(
         st.dictionaries(keys, children, max_size=4),
         st.dictionaries(st.integers(), children, min_size=1, max_size=4),
+        st.dictionaries(other_keys, children, max_size=4).filter(has_keys_of_different_texts),
         st.dictionaries(keys, children, max_size=4).map(OrderedDict),
         st.lists(children, max_size=4),
         st.lists(children, max_size=4).map(tuple),

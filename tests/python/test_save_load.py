@@ -70,6 +70,60 @@ def test_int_keys_come_back_as_int(target):
     assert_same(round_trip(tree, target), tree)
 
 
+#: Dicts whose keys are not all text, nor all int.
+KEYS = {
+    "int and str": [1, "a"],
+    "str and int": ["a", -1, 2**70],
+    "float": [0.5, 0.75, float("inf"), 1e22, -0.0],
+    "bool": [True, False],
+    "none": [None],
+    "tuple": [(1, 2), (), (1,), ("a'b", None, (2.5, True))],
+    "all": ["x", 1, 0.5, None, (1, "y"), "", "a/b"],
+}
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_keys_come_back_as_what_they_were(target, keys, kind):
+    tree = {
+        "tensors": kind((key, torch.full((2,), float(i))) for i, key in enumerate(keys)),
+        "values": [{"deep": kind((key, i) for i, key in enumerate(keys))}],
+        "nested": {"x": kind((key, {"y": torch.zeros(1)}) for key in keys)},
+    }
+    tenfold.save(tree, target)
+    for loaded in (tenfold.load(target), tenfold.open(target).to_dict()):
+        assert_same(loaded, tree)
+        for part in (loaded["tensors"], loaded["values"][0]["deep"], loaded["nested"]["x"]):
+            assert [type(key) for key in part] == [type(key) for key in keys]
+            assert repr(list(part)) == repr(keys)
+    assert tenfold.verify(target).ok
+    assert tenfold.diff(target, target).same
+
+
+def test_keys_are_kept_from_format_to_format_and_in_part(target, tmp_path):
+    tree = {"t": {0.5: torch.zeros(1), None: torch.ones(1), "x": {(1, 2): 3}}, 1: torch.ones(2)}
+    tenfold.save(tree, target)
+    for name in ("folder", "m.safetensors", "m.pt", "m.tdz"):
+        tenfold.convert(target, tmp_path / name)
+        assert_same(tenfold.load(tmp_path / name), tree)
+        assert tenfold.diff(target, tmp_path / name).same
+    assert_same(tenfold.load(target, keys=["t.None"]), {"t": {None: torch.ones(1)}})
+    assert_same(tenfold.load(target, keys=[("t", "0.5")]), {"t": {0.5: torch.zeros(1)}})
+    opened = tenfold.open(target)
+    assert torch.equal(opened["t", "0.5"], torch.zeros(1))
+    tenfold.save(opened, tmp_path / "again")
+    assert_same(tenfold.load(tmp_path / "again"), tree)
+
+
+def test_diff_tells_keys_apart(tmp_path):
+    tenfold.save({"t": {0.5: torch.zeros(1)}, "v": {None: 1}}, tmp_path / "a")
+    tenfold.save({"t": {"0.5": torch.zeros(1)}, "v": {"None": 1}}, tmp_path / "b.pt")
+    assert [change.key for change in tenfold.diff(tmp_path / "a", tmp_path / "b.pt").changed] == [
+        "t",
+        "v",
+    ]
+
+
 @pytest.mark.parametrize("root", [[torch.zeros(1), 2], (torch.zeros(1),), {0: torch.zeros(1)}])
 def test_the_root_may_be_a_list_a_tuple_or_have_int_keys(target, root):
     assert_same(round_trip(root, target), root)

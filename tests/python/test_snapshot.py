@@ -303,6 +303,31 @@ def test_any_state_comes_back(tmp_path, state):
     helpers.assert_same(tenfold.load(path, verify=True), {"st/ate": state})
 
 
+def test_keys_come_back_as_what_they_were(tmp_path):
+    t = torch.ones(2)
+    state = {
+        "mixed": {1: t, "a": {"b": t, -2: 3}},
+        "values": {1: 2, "a": OrderedDict([("x", 1), (2, 3)])},
+        "other": {0.5: t, None: {(1, "y"): t + 1, True: 4}},
+        "other values": [{0.75: 0.9, None: 1}],
+    }
+    snapshot = taken(tmp_path, **state)
+    types = {path: entry.type for path, entry in snapshot.get_manifest().items()}
+    assert types["0/state/mixed"] == "dict"
+    assert types["0/state/mixed/1"] in ("Tensor", "ChunkedTensor")
+    assert types["0/state/other"] == "object"
+    helpers.assert_same(tenfold.load(tmp_path / "s")["state"], state)
+    restored = StateDict(**dict.fromkeys(state))
+    snapshot.restore({"state": restored})
+    helpers.assert_same(dict(restored), state)
+    assert tenfold.verify(tmp_path / "s").ok
+    root = {1: {"x": t}, "a": {"x": t}}
+    tenfold.save(root, tmp_path / "root", format="snapshot")
+    helpers.assert_same(tenfold.load(tmp_path / "root"), root)
+    with pytest.raises(tenfold.UnsupportedError, match=r'root: .* found "0.5"'):
+        tenfold.save({0.5: {"x": t}}, tmp_path / "no", format="snapshot")
+
+
 def test_may_have_more_pickled_objects_than_files_can_be_open(tmp_path):
     count = 600
     taken(tmp_path, **{f"k{i}": (torch.full((2,), i), "x") for i in range(count)})

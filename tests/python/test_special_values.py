@@ -97,5 +97,5 @@ def test_notes_that_python_could_not_follow_are_ignored(tmp_path, plain, kind):
     said = notes.read_text()
     text = '"values": {"v": {"types": {"": "' + kind + '"}}}'
     notes.write_text(said[:-1] + ", " + text + "}")
-    with pytest.warns(UserWarning, match="marks of tuples, int keys, ordered dicts and types"):
+    with pytest.warns(UserWarning, match="marks of tuples, keys, ordered dicts and types"):
         tenfold.load(tmp_path / "t")

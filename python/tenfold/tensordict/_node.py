@@ -17,10 +17,19 @@ NodeInfo = namedtuple(
     "more",
 )
 
-#: What only some nodes are: which container it was saved from, whether its keys were integers, the
-#: name of its tensorclass; of a root, its schema (JSON text) and its metadata (str to str); and
-#: `more`, None or layout, shape and is_coalesced of a sparse tensor and a module's versions (JSON).
+#: What only some nodes are: which container it was saved from, whether its keys were integers (or a
+#: dict of those that were no text, by the texts that stand for them), the name of its tensorclass;
+#: of a root, its schema (JSON text) and its metadata (str to str); and `more`, None or layout,
+#: shape and is_coalesced of a sparse tensor and a module's versions (JSON).
 NodeKind = namedtuple("NodeKind", "name int_keys class_name schema metadata more")
+
+
+def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
+    """What a key was in the container that a node was saved from."""
+    if isinstance(int_keys, dict):
+        return int_keys.get(key, key)
+    return int(key) if int_keys else key
+
 
 PLAIN = NodeKind("tensordict", False, "", None, {}, None)
 

@@ -20,7 +20,7 @@ from tenfold.tensordict._entry import (
     read_entry,
     rewrapped,
 )
-from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind
+from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, own_key
 from tenfold.tensordict._opened import reopen
 
 TYPE_CHECKING = False
@@ -414,7 +414,7 @@ class TensorDict(TensorDictBase):
             layout, shape, is_coalesced = kind.more[:3]
             return _special.sparse(layout, shape, is_coalesced, entries)
         if kind.int_keys:
-            entries = {int(key): value for key, value in entries.items()}
+            entries = {own_key(kind.int_keys, key): value for key, value in entries.items()}
         if kind.name == "ordered_dict":
             from collections import OrderedDict
 

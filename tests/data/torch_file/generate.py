@@ -223,8 +223,8 @@ def unreadable_files() -> dict[str, bytes]:
     cycle.append(cycle)
     return {
         "conj": saved({"c": (torch.ones(2) * 1j).conj()}),
-        "keys-mixed": saved({"a": 1, 2: 3}),
-        "keys-tuple": saved({(1, 2): 3}),
+        "key": saved({frozenset([1]): 3}),
+        "key-twice": saved({1: "int", "1": "str"}),
         "cycle": saved({"c": cycle}),
         "surrogate": saved({"t": "\ud800"}),
         "storage-class": with_pickle(good, b"FloatStorage", b"QInt8Storage"),
@@ -239,7 +239,11 @@ def special_objects() -> dict[str, object]:
             "complex": 1 - 2j,
             "size": torch.Size([2, 3]),
             "sparse": torch.eye(2).to_sparse(),
-        }
+        },
+        "keys": {
+            "node": {0.5: torch.ones(1), None: 2, 1: torch.ones(2), (1, "a"): {}},
+            7: [{0.5: 0.9, True: 1, "text": 2}],
+        },
     }
 
 

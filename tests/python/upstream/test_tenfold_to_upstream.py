@@ -226,7 +226,7 @@ def test_keys_that_need_the_same_file_are_both_kept(tmp_path):
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
 
 
-@pytest.mark.parametrize("value", [{(1, 2): "key"}, object()])
+@pytest.mark.parametrize("value", [{b"bytes": "key"}, object()])
 def test_a_value_that_tensordict_would_pickle_is_refused_by_key_and_type(value, tmp_path):
     td = TensorDict({"n": {"bad": tensordict.NonTensorData(value)}, "x": trees.numbers(2)})
     with pytest.raises((tenfold.UnsupportedError, ValueError), match=r'"n\.bad"'):
@@ -239,6 +239,17 @@ def test_int_keys_and_tuples_of_a_value_are_kept_which_tensordict_would_pickle(t
     tenfold.save(td, tmp_path / "t")
     assert tenfold.load(tmp_path / "t")["v"] == {1: (2, 3)}
     assert TensorDict.load_memmap(tmp_path / "t")["v"] == {"1": [2, 3]}
+
+
+def test_keys_that_are_no_text_are_text_to_tensordict(tmp_path):
+    tree = {"t": {0.5: torch.ones(2), None: {1: 2, "a": 3}, (1, 2): torch.zeros(1)}, "x": 1}
+    tenfold.save(tree, tmp_path / "t")
+    loaded = TensorDict.load_memmap(tmp_path / "t")["t"]
+    assert set(loaded.keys()) == {"0.5", "None", "(1, 2)"}
+    assert torch.equal(loaded["0.5"], torch.ones(2))
+    assert loaded["None"] == {"1": 2, "a": 3}
+    loaded.memmap(tmp_path / "again", copy_existing=True)
+    assert set(tenfold.load(tmp_path / "again").keys()) == {"0.5", "None", "(1, 2)"}
 
 
 def test_a_jagged_tensor_is_a_node_of_its_parts(tmp_path):

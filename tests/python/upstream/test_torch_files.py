@@ -367,6 +367,7 @@ UNREADABLE = {
     "cycle": (CYCLE, "it lies in itself"),
     "set of objects": ({numpy.str_("x")}, "a set of what a set cannot hold"),
     "key of an object": ({pathlib.PurePosixPath("a"): 1, "b": 2}, "its key cannot be read"),
+    "key of bytes": ({b"a": 1}, "its key cannot be read"),
     "key with a surrogate": ({"\ud800": 1}, "its key cannot be read"),
 }
 
@@ -381,7 +382,7 @@ def test_one_value_that_cannot_be_read_keeps_no_other_away(tmp_path, what, zippe
     with pytest.raises(tenfold.UnsupportedError, match=re.escape(problem)) as refused:
         tenfold.load(path)
     assert 'key "deep.list.1' in str(refused.value)
-    assert "; keys= loads the rest" in str(refused.value)
+    assert "; the option keys loads the rest" in str(refused.value)
     assert set(tenfold.load(path, keys=["w", "epoch"])) == {"w", "epoch"}
     assert torch.equal(tenfold.load(path, keys=["deep.list.2"])["deep"]["list"][2], torch.ones(2))
     assert "epoch" in repr(tenfold.open(path)) or tenfold.open(path)["epoch"] == 7
@@ -394,6 +395,33 @@ def test_one_value_that_cannot_be_read_keeps_no_other_away(tmp_path, what, zippe
     rest = tenfold.load(tmp_path / "some.safetensors")
     assert torch.equal(rest["w"], state["w"])
     assert rest["deep"]["list"][0] == 1
+
+
+ODD_KEYS = {
+    "mixed": {1: torch.ones(1), "a": 2, -3: {}},
+    "thresholds": {0.5: 0.9, 0.75: torch.ones(2), float("inf"): None},
+    "flags": {True: 1, False: {None: torch.zeros(1)}},
+    "edges": {(0, 1): torch.ones(1), ("a", (2.5, None)): 1, (): 2},
+    "deep": [{"classes": collections.OrderedDict([(None, 1), ("x", {(1,): 2})])}],
+    7: torch.zeros(2),
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_keys_of_dicts_are_those_that_torch_loads(tmp_path, zipped):
+    torch.save(ODD_KEYS, tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
+    assert_same(tenfold.load(tmp_path / "m.pt"), torch.load(tmp_path / "m.pt", weights_only=True))
+    tenfold.save(ODD_KEYS, tmp_path / "ours.pt")
+    assert_same(torch.load(tmp_path / "ours.pt", weights_only=True), ODD_KEYS)
+
+
+def test_a_key_with_the_text_of_another_keeps_no_other_away(tmp_path):
+    torch.save({"d": {1: 2, "1": 3, "x": 4}}, tmp_path / "m.pt")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "d\.<str>": its key is written as'):
+        tenfold.load(tmp_path / "m.pt")
+    assert tenfold.load(tmp_path / "m.pt", keys=["d.1", "d.x"]) == {"d": {1: 2, "x": 4}}
+    item = tenfold.load(tmp_path / "m.pt", allow_opaque=True)["d"]["<str>"]
+    assert item.parts == {"key": "1", "value": 3}
 
 
 def test_text_that_cannot_be_read_is_shown_by_its_bytes(tmp_path):

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/value.hpp>
+
+namespace tenfold {
+
+// Keys of a Python dict that are no text. A tree knows each by its text, str(key); what it was is
+// kept beside (TypedKeys), or, where all of a dict's keys are int, by one flag.
+
+/// True for None, bool, int, float, and tuples of these and of text.
+bool is_typed_key(const Value& key) noexcept;
+
+/// True for NaN and tuples that hold it: Python takes each for another key.
+bool has_nan(const Value& key) noexcept;
+
+/// What Python's str() writes: "None", "True", "1", "0.5", "(1, 'a')".
+std::string key_text(const Value& key);
+
+/// The integer of that text.
+Value int_key(std::string_view digits);
+
+/// Null if the key of that text is text.
+const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
+
+/// True if they are sorted, each has its own text, and no two are equal in Python, in which
+/// 1 == 1.0 == True.
+bool are_sound(const TypedKeys& keys);
+
+/// True if every one of `keys` stands for one of those texts.
+bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
+
+/// Collects what the keys of one dict are, in the order of its entries.
+class KeyTypes {
+ public:
+  void add_text() { kinds_.push_back(Kind::text); }
+  void add_int() { kinds_.push_back(Kind::integer); }
+  /// One that is neither text nor int.
+  void add(std::string text, Value key);
+
+  bool empty() const noexcept { return kinds_.empty(); }
+  /// Two keys that are no text are one if their texts are; text is never one with them.
+  bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
+
+  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object. `text_at(i)`: of entry i.
+  /// False, and nothing is set, if two keys are equal in Python.
+  template <class Info, class TextAt>
+  [[nodiscard]] bool finish(Info& info, const TextAt& text_at) && {
+    if (kinds_.empty()) return true;
+    std::size_t num_ints = 0;
+    for (const Kind kind : kinds_) num_ints += kind == Kind::integer ? 1 : 0;
+    if (num_ints == kinds_.size()) {
+      info.int_keys = true;
+      return true;
+    }
+    if (num_ints == 0 && others_.empty()) return true;
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      if (kinds_[i] == Kind::integer) others_.emplace_back(text_at(i), int_key(text_at(i)));
+    }
+    sort(others_);
+    if (!are_sound(others_)) return false;
+    info.typed_keys = std::move(others_);
+    return true;
+  }
+
+ private:
+  enum class Kind : std::uint8_t { text, integer, other };
+  static void sort(TypedKeys& keys);
+
+  std::vector<Kind> kinds_;
+  TypedKeys others_;
+};
+
+}  // namespace tenfold
