@@ -15,7 +15,7 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kElementsAtOnce = std::uint64_t{1} << 16;
+constexpr std::uint64_t kElementsPerCast = std::uint64_t{1} << 16;
 
 /// The values of one leaf in another dtype.
 class CastSource : public LeafSource {
@@ -35,8 +35,8 @@ class CastSource : public LeafSource {
     const std::uint64_t end = (end_bytes + item - 1) / item;
     std::vector<std::byte> source;
     std::vector<std::byte> cast;
-    for (std::uint64_t at = offset_bytes / item; at < end; at += kElementsAtOnce) {
-      const std::uint64_t count = std::min(kElementsAtOnce, end - at);
+    for (std::uint64_t at = offset_bytes / item; at < end; at += kElementsPerCast) {
+      const std::uint64_t count = std::min(kElementsPerCast, end - at);
       source.resize(count * inner_item);
       cast.resize(count * item);
       inner_.read(at * inner_item, source);

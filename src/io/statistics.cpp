@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 16;
 /// Elements held as double at a time: they stay in the first-level cache.
-constexpr std::uint64_t kElementsAtOnce = 2048;
+constexpr std::uint64_t kElementsPerDescription = 2048;
 
 /// Welford's figures of a run of values, which merge exactly enough (Chan et al. 1979).
 struct Partial {
@@ -75,14 +75,14 @@ Partial partial_of(std::span<const double> values) {
 Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
   const std::size_t item = itemsize(leaf.dtype());
   std::vector<std::byte> scratch(std::min<std::uint64_t>(kElementsPerRead, end - begin) * item);
-  std::vector<double> values(kElementsAtOnce * doubles_per_element(leaf.dtype()));
+  std::vector<double> values(kElementsPerDescription * doubles_per_element(leaf.dtype()));
   Partial part;
   for (std::uint64_t at = begin; at < end; at += kElementsPerRead) {
     const auto count = std::min<std::uint64_t>(kElementsPerRead, end - at);
     const std::span<std::byte> read = std::span(scratch).first(count * item);
     leaf.read(at * item, read);
-    for (std::uint64_t i = 0; i < count; i += kElementsAtOnce) {
-      const auto some = std::min<std::uint64_t>(kElementsAtOnce, count - i);
+    for (std::uint64_t i = 0; i < count; i += kElementsPerDescription) {
+      const auto some = std::min<std::uint64_t>(kElementsPerDescription, count - i);
       part.merge(partial_of(to_doubles(leaf.dtype(), read.subspan(i * item, some * item), values)));
     }
   }

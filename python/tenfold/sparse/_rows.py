@@ -141,7 +141,8 @@ class Rows:
         """
         from tenfold.sparse._batches import batches
 
-        return batches(self, batch_size, layout, options)
+        matrix: Any = self  # a SparseMatrix
+        return batches(matrix, batch_size, layout, options)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Dense rows for a stock ``DataLoader``, gathered in one call."""
