@@ -117,7 +117,7 @@ void write(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_writ
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {
-    const OpenedIndex opened = open_index(path);
+    OpenedIndex opened = open_index(path);
     for (const std::string& name : opened.index.shards) {
       const VerifyReport found = kTorchFile.verify(path.parent_path() / name, request);
       report.num_leaves += found.num_leaves;
@@ -125,7 +125,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       report.num_checksums += found.num_checksums;
       report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
     }
-    if (report.ok()) tree_of(open_index(path), path.string());
+    if (report.ok()) tree_of(std::move(opened), path.string());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
     std::string what = error.what();
