@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from tenfold._closing import Closing
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._indexing import positions_of
 from tenfold.dataset._rows_in import Columns
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 4096
 
 
-class Growing:
+class Growing(Closing):
     """The part of `Dataset` that writes. All of it needs mode ``"r+"`` and the data set itself."""
 
     _native: Any
@@ -167,12 +168,6 @@ class Growing:
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def refresh(self) -> Self:
         """Sees the rows that other processes have added since; returns itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._closing import Closing
 from tenfold.sparse import _taking_in
 
 TYPE_CHECKING = False
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Growing:
+class Growing(Closing):
     """The part of `SparseMatrix` that adds rows: to a csr matrix in a folder, in mode ``"r+"``."""
 
     _native: Any
@@ -65,12 +66,6 @@ class Growing:
         """`flush`, and lets another process append. Reading goes on; twice is fine."""
         if self._path is not None:
             self._native.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def refresh(self) -> Self:
         """Sees the rows that other processes have added since; returns itself."""

@@ -1,0 +1,21 @@
+"""What is closed at the end of a `with` block."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Closing:
+    """`with opened as x:` for a class that has `close`."""
+
+    def close(self) -> None:
+        """Ends what was opened."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
