@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/dict_keys.hpp"
+#include "core/typed_keys.hpp"
 
 namespace tenfold::python {
 

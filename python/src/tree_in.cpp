@@ -8,8 +8,8 @@
 #include "array_in.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
-#include "core/dict_keys.hpp"
 #include "core/node.hpp"
+#include "core/typed_keys.hpp"
 
 namespace tenfold::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common.hpp"
-#include "core/dict_keys.hpp"
+#include "core/typed_keys.hpp"
 
 namespace tenfold::python {
 

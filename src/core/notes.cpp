@@ -9,9 +9,9 @@
 #include "base/text.hpp"
 #include "core/aliases.hpp"
 #include "core/depth.hpp"
-#include "core/dict_keys.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
+#include "core/typed_keys.hpp"
 
 namespace tenfold {
 namespace {

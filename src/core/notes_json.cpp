@@ -7,9 +7,9 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "core/dict_keys.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
+#include "core/typed_keys.hpp"
 #include "core/value_json.hpp"
 
 namespace tenfold {

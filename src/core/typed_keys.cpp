@@ -1,4 +1,4 @@
-#include "core/dict_keys.hpp"
+#include "core/typed_keys.hpp"
 
 #include <algorithm>
 #include <charconv>

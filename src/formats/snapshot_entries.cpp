@@ -12,9 +12,9 @@
 #include "base/base64.hpp"
 #include "base/text.hpp"
 #include "core/assembled_source.hpp"
-#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
+#include "core/typed_keys.hpp"
 #include "formats/folder_verify.hpp"
 #include "formats/object_file.hpp"
 

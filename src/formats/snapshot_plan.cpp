@@ -13,10 +13,10 @@
 #include "base/checked.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
-#include "core/dict_keys.hpp"
 #include "core/leaf_bytes.hpp"
 #include "core/node.hpp"
 #include "core/sparse.hpp"
+#include "core/typed_keys.hpp"
 #include "formats/object_file.hpp"
 #include "formats/tree_notes.hpp"
 

@@ -7,8 +7,8 @@
 #include <variant>
 
 #include "base/text.hpp"
-#include "core/dict_keys.hpp"
 #include "core/node.hpp"
+#include "core/typed_keys.hpp"
 #include "formats/snapshot_entries.hpp"
 
 namespace tenfold::snapshot {

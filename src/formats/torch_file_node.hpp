@@ -8,9 +8,9 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
-#include "core/dict_keys.hpp"
 #include "core/key_index.hpp"
 #include "core/node.hpp"
+#include "core/typed_keys.hpp"
 #include "formats/torch_file_pickle.hpp"
 
 namespace tenfold {

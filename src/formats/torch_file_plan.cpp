@@ -13,9 +13,9 @@
 #include "base/text.hpp"
 #include "codecs/pickle_text.hpp"
 #include "codecs/pickle_writer.hpp"
-#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/sparse.hpp"
+#include "core/typed_keys.hpp"
 
 namespace tenfold {
 namespace {

@@ -12,11 +12,11 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
-#include "core/dict_keys.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
+#include "core/typed_keys.hpp"
 #include "formats/torch_file_builder.hpp"
 #include "formats/torch_file_node.hpp"
 #include "formats/torch_file_pickle.hpp"
