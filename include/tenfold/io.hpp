@@ -150,7 +150,9 @@ struct LoadReport {
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;
   /// In the source, without meaning in the target and without effect on any result: options of
-  /// Python's optimizers that LibTorch does not have. They do not count as differences.
+  /// Python's optimizers that LibTorch does not have, and "param_groups.<i>" for a group of an
+  /// optimizer that keeps its options, as no saved group has the same parameters. They do not count
+  /// as differences.
   std::vector<std::string> ignored{};
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };

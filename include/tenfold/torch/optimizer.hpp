@@ -80,7 +80,12 @@ class OptimizerPlan {
     const auto numbers = numbers_of(optimizer_);
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
-      if (!pairing.groups[g]) continue;
+      if (!pairing.groups[g]) {
+        // By order, a group of another size is a difference and has no states.
+        if (pairing.numbers[g].size() == numbers[g].size())
+          plan_states(pairing.numbers[g], g, numbers[g]);
+        continue;
+      }
       const SourceGroup& group = groups[*pairing.groups[g]];
       const std::string name = "param_groups." + std::to_string(g);
       if (kHasOneState<Options> && pairing.numbers[g] != group.numbers) {
@@ -139,12 +144,25 @@ class OptimizerPlan {
     for (const std::string& key : source.keys()) {
       if (!known.contains(key)) plan_foreign_option(source, key, name + '.' + key);
     }
+    plan_states(found, group, planned, numbers);
+    options_.emplace_back(&options, std::move(planned));
+  }
+
+  /// Of a group that keeps its options.
+  void plan_states(const std::vector<std::string>& found, std::size_t g,
+                   const std::vector<std::int64_t>& numbers) {
+    auto& group = optimizer_.param_groups()[g];
+    plan_states(found, group, static_cast<const Options&>(group.options()), numbers);
+  }
+
+  template <class Group>
+  void plan_states(const std::vector<std::string>& found, Group& group, const Options& options,
+                   const std::vector<std::int64_t>& numbers) {
     for (std::size_t i = 0; i < with_state(numbers.size()); ++i) {
       if (found[i].empty()) continue;
-      plan_state(group.params()[i], group.params(), planned, "state." + std::to_string(numbers[i]),
+      plan_state(group.params()[i], group.params(), options, "state." + std::to_string(numbers[i]),
                  found[i]);
     }
-    options_.emplace_back(&options, std::move(planned));
   }
 
   template <class Option>

@@ -39,15 +39,6 @@ inline std::string groups_text(const std::vector<std::size_t>& counts) {
   return text + " parameters";
 }
 
-/// "3 parameters (a, b, c)"
-inline std::string names_text(const std::vector<std::string>& names) {
-  std::string text = count_text(names.size()) + " (";
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
-    text += (i == 0 ? "" : ", ") + names[i];
-  }
-  return text + (names.size() > 3 ? ", ...)" : ")");
-}
-
 /// As Python pairs them where parameters have no names.
 inline OptimizerPairing pair_by_order(const std::vector<std::size_t>& expected,
                                       const std::vector<SourceGroup>& sources, LoadReport& report) {
@@ -83,7 +74,7 @@ inline bool are_unique(const GroupNames& names) {
 }
 
 /// As Python does: a parameter gets the state of its name, wherever that lies; a group gets the
-/// options of the group that holds most of its parameters, and both must hold the same.
+/// options of the group that holds the same parameters, and keeps its own if there is none.
 inline OptimizerPairing pair_by_name(const GroupNames& targets,
                                      const std::vector<SourceGroup>& sources,
                                      const GroupNames& source_names, LoadReport& report) {
@@ -124,15 +115,15 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
     auto best =
         static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
     if (g < votes.size() && votes[g] == votes[best]) best = g;
-    pairing.groups[g] = best;
     std::vector<std::string> found;
     for (const std::string& name : source_names[best]) {
       if (wanted.contains(name)) found.push_back(name);
     }
     if (std::unordered_set<std::string>(expected.begin(), expected.end()) !=
         std::unordered_set<std::string>(found.begin(), found.end())) {
-      report.mismatched.push_back({"param_groups." + std::to_string(g) + ".params",
-                                   names_text(expected), names_text(found)});
+      report.ignored.push_back("param_groups." + std::to_string(g));
+    } else {
+      pairing.groups[g] = best;
     }
   }
   return pairing;
