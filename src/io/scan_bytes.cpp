@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -22,6 +23,8 @@ constexpr std::uint64_t kMaxGuessBytes = std::uint64_t{1} << 20U;
 /// Archives in archives, which are inflated into memory: how deep, and how much of them.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
+/// What is deflated to more than that is not inflated.
+constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
 /// How often archives() looks whether bytes are an archive: bytes can look like many.
 constexpr std::uint64_t kMaxArchiveTries = 10'000;
 
@@ -112,6 +115,12 @@ ScanHint hint_of_name(std::string_view name) {
 void ByteScanner::enter(std::string path, std::string shown) {
   path_ = std::move(path);
   shown_ = std::move(shown);
+}
+
+codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
+  codecs::ZipLimits limits;
+  limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();  // one record at a time
+  return codecs::read_zip_directory(input, limits);
 }
 
 codecs::ZipInput ByteScanner::input_of(std::string_view bytes, const std::string& where) const {
@@ -226,7 +235,7 @@ void ByteScanner::any(std::string_view bytes, const std::string& where, ScanHint
 
 void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   const codecs::ZipInput input = input_of(bytes, where);
-  const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
+  const codecs::ZipDirectory directory = directory_of(input);
   if (depth_ == kMaxArchiveDepth) {
     add("archive in an archive, " + std::to_string(depth_) + " deep" + std::string(kNotLookedInto),
         ScanRisk::suspicious, where, 0);
@@ -242,6 +251,12 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
       if (entry.method == codecs::ZipMethod::stored) {
         const auto begin = static_cast<std::size_t>(entry.data_offset);
         any(bytes.substr(begin, static_cast<std::size_t>(entry.size_bytes)), place, hint);
+        continue;
+      }
+      if (entry.size_bytes > kMaxRecordBytes) {
+        if (hint == ScanHint::tensor) continue;
+        add("deflated record of more than 1 GiB" + std::string(kNotLookedInto),
+            ScanRisk::suspicious, place, 0);
         continue;
       }
       inflated_bytes_ += depth_ > 1 ? entry.size_bytes : 0;
@@ -272,7 +287,7 @@ std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::stri
     const std::size_t size = end + kEndBytes + (at(20) | static_cast<std::size_t>(at(21)) << 8U);
     try {
       if (size <= bytes.size()) {
-        codecs::read_zip_directory(input_of(bytes.substr(0, size), where), codecs::ZipLimits());
+        directory_of(input_of(bytes.substr(0, size), where));
         return size;
       }
     } catch (const Error& error) {

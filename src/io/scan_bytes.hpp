@@ -56,6 +56,7 @@ class ByteScanner {
   void no_archive(std::string_view bytes, const std::string& where, std::uint64_t at);
   std::uint64_t archive_bytes(std::string_view bytes, const std::string& where);
   void globals(const codecs::PickleGraph& graph, const std::string& where, std::uint64_t at);
+  static codecs::ZipDirectory directory_of(const codecs::ZipInput& input);
   codecs::ZipInput input_of(std::string_view bytes, const std::string& where) const;
 
   ScanReport report_;

@@ -318,3 +318,14 @@ def test_storages_that_begin_as_pickles_or_archives_are_numbers(tmp_path):
         data = torch.frombuffer(bytearray(start.ljust(64, b"\0")), dtype=torch.uint8)
         torch.save({"w": data}, tmp_path / "m.pt")
         assert tenfold.scan(tmp_path / "m.pt").safe
+
+
+def test_records_too_large_to_inflate_are_named_and_the_others_looked_into(tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("zeros", "w", force_zip64=True) as record:
+            for _ in range(65):
+                record.write(bytes(16 << 20))
+        archive.writestr("data.pkl", call("os.system"))
+    large, bad = tenfold.scan(tmp_path / "m.zip").findings
+    assert (large.risk, "not looked into" in large.name) == ("suspicious", True)
+    assert bad.name == "os.system"
