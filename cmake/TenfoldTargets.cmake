@@ -14,20 +14,42 @@ function(tenfold_target_defaults target)
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 endfunction()
 
-# tenfold_unity(target [file...]): compiles several files of the target as one, but the files named,
-# whose names that others have as well are theirs on purpose.
+# tenfold_unity(target [file...]): compiles several files of a folder as one, but the files named,
+# whose names that others have as well are theirs on purpose. To be called when the target has all of
+# its sources: a new file then changes what is compiled with what in its own folder alone.
+# TENFOLD_UNITY_FILES: how many (8).
 function(tenfold_unity target)
   if(NOT TENFOLD_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(NOT DEFINED TENFOLD_UNITY_FILES)
+    set(TENFOLD_UNITY_FILES 8)
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source NORMALIZE)
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(GET folder FILENAME folder)
+    if(NOT source MATCHES "[.]cpp$")
+      continue()
+    endif()
+    if(NOT DEFINED count_${folder})
+      set(count_${folder} 0)
+    endif()
+    math(EXPR number "${count_${folder}} / ${TENFOLD_UNITY_FILES}")
+    math(EXPR count_${folder} "${count_${folder}} + 1")
+    set_source_files_properties(${source}
+      TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${folder}_${number})
+  endforeach()
   # g++ takes an anonymous namespace for another file's where it is not the main file's; and g++ 12
   # sees a vector that grows as an array without items (GCC bug 105329).
   target_compile_options(${target} PRIVATE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-array-bounds>)
   foreach(file IN LISTS ARGN)
-    set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${file}
+    cmake_path(ABSOLUTE_PATH file NORMALIZE)
+    set_source_files_properties(${file}
       TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endforeach()
 endfunction()

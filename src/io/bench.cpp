@@ -22,14 +22,14 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kBytesPerTask = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBytesReadPerTask = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxRows = 4096;  ///< that are gathered
 constexpr int kColdRounds = 3;            ///< of which the best counts
 constexpr int kWarmRounds = 3;
 
 /// A run of bytes of something that can be read.
-struct Range {
+struct BenchRange {
   std::size_t source = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
@@ -40,11 +40,11 @@ using ReadPiece =
     std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
 
 /// The sources one after the other, in ranges for tasks, until `max_bytes`.
-std::vector<Range> ranges_of(const std::vector<std::uint64_t>& sizes, std::uint64_t max_bytes) {
-  std::vector<Range> ranges;
+std::vector<BenchRange> ranges_of(const std::vector<std::uint64_t>& sizes, std::uint64_t max_bytes) {
+  std::vector<BenchRange> ranges;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    for (std::uint64_t begin = 0; begin < sizes[i]; begin += kBytesPerTask) {
-      const std::uint64_t size = std::min({kBytesPerTask, sizes[i] - begin, max_bytes});
+    for (std::uint64_t begin = 0; begin < sizes[i]; begin += kBytesReadPerTask) {
+      const std::uint64_t size = std::min({kBytesReadPerTask, sizes[i] - begin, max_bytes});
       if (size == 0) return ranges;
       ranges.push_back({i, begin, size});
       max_bytes -= size;
@@ -53,9 +53,9 @@ std::vector<Range> ranges_of(const std::vector<std::uint64_t>& sizes, std::uint6
   return ranges;
 }
 
-std::uint64_t total_of(const std::vector<Range>& ranges) {
+std::uint64_t total_of(const std::vector<BenchRange>& ranges) {
   std::uint64_t total = 0;
-  for (const Range& range : ranges) total += range.size_bytes;
+  for (const BenchRange& range : ranges) total += range.size_bytes;
   return total;
 }
 
@@ -147,12 +147,12 @@ class Bench {
     for (const NamedLeaf& named : tensors_of(open(path_)))
       leaf_sizes.push_back(named.leaf.nbytes());
 
-    const std::vector<Range> tensors = ranges_of(leaf_sizes, max_bytes_);
+    const std::vector<BenchRange> tensors = ranges_of(leaf_sizes, max_bytes_);
     report.read.num_bytes = total_of(tensors);
-    const std::vector<Range> files = ranges_of(file_sizes, report.read.num_bytes);
+    const std::vector<BenchRange> files = ranges_of(file_sizes, report.read.num_bytes);
     measure(report.read, tensors, files);
 
-    const std::vector<Range> rows = rows_of(leaf_sizes);
+    const std::vector<BenchRange> rows = rows_of(leaf_sizes);
     if (rows.empty()) return report;
     report.row_bytes = rows.front().size_bytes;
     report.gather.num_bytes = total_of(rows);
@@ -170,7 +170,7 @@ class Bench {
   }
 
   /// Rows of the largest tensor that has any, chosen at random.
-  std::vector<Range> rows_of(const std::vector<std::uint64_t>& sizes) const {
+  std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -183,7 +183,7 @@ class Bench {
     const std::uint64_t row_bytes = sizes[*largest] / num_rows;
     const std::uint64_t size = std::min(row_bytes, kBytesPerRead);
     Random random;
-    std::vector<Range> rows;
+    std::vector<BenchRange> rows;
     const std::uint64_t count = std::min(kMaxRows, std::max<std::uint64_t>(max_bytes_ / size, 1));
     for (std::uint64_t i = 0; i < count; ++i) {
       rows.push_back({*largest, random.below(num_rows) * row_bytes, size});
@@ -192,12 +192,12 @@ class Bench {
   }
 
   /// As many places of the same size in the largest file.
-  static std::vector<Range> places_in_files(const std::vector<std::uint64_t>& sizes,
-                                            const std::vector<Range>& rows) {
+  static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
+                                            const std::vector<BenchRange>& rows) {
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
     Random random;
-    std::vector<Range> places;
-    for (const Range& row : rows) {
+    std::vector<BenchRange> places;
+    for (const BenchRange& row : rows) {
       const std::uint64_t size = std::min(row.size_bytes, sizes[largest]);
       places.push_back({largest, random.below(sizes[largest] - size + 1), size});
     }
@@ -205,7 +205,7 @@ class Bench {
   }
 
   /// Bytes a second of one round.
-  double round(const std::vector<Range>& ranges, const ReadPiece& read) {
+  double round(const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     // Many small ranges are one task.
@@ -219,7 +219,7 @@ class Bench {
           std::vector<std::byte> scratch(static_cast<std::size_t>(kBytesPerRead));
           const std::size_t end = std::min(ranges.size(), (task + 1) * per_task);
           for (std::size_t i = task * per_task; i < end; ++i) {
-            const Range& range = ranges[i];
+            const BenchRange& range = ranges[i];
             for (std::uint64_t at = 0; at < range.size_bytes; at += kBytesPerRead) {
               const auto size =
                   static_cast<std::size_t>(std::min(kBytesPerRead, range.size_bytes - at));
@@ -234,8 +234,8 @@ class Bench {
 
   /// Turn and turn about, the best of each: what lies below the page cache (the cache of a host,
   /// of a controller) helps whoever comes later.
-  void measure(BenchPart& part, const std::vector<Range>& ranges,
-               const std::vector<Range>& places) {
+  void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
+               const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
     const ReadPiece read_file = [this](std::size_t i, std::uint64_t begin,
                                        std::span<std::byte> into) { files_.read(i, begin, into); };
@@ -253,7 +253,7 @@ class Bench {
   }
 
   /// Metadata has been read when the pages are dropped, as by every program that reads tensors.
-  void cold_round(double& best, const std::vector<Range>& ranges, const ReadPiece& read) {
+  void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }
 

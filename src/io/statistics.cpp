@@ -15,8 +15,8 @@
 namespace tenfold {
 namespace {
 
-constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
-constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 16;
+constexpr std::uint64_t kStatElementsPerTask = std::uint64_t{1} << 20;
+constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
 /// Elements held as double at a time: they stay in the first-level cache.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
@@ -74,11 +74,11 @@ Partial partial_of(std::span<const double> values) {
 
 Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
   const std::size_t item = itemsize(leaf.dtype());
-  std::vector<std::byte> scratch(std::min<std::uint64_t>(kElementsPerRead, end - begin) * item);
+  std::vector<std::byte> scratch(std::min<std::uint64_t>(kStatElementsPerRead, end - begin) * item);
   std::vector<double> values(kElementsPerDescription * doubles_per_element(leaf.dtype()));
   Partial part;
-  for (std::uint64_t at = begin; at < end; at += kElementsPerRead) {
-    const auto count = std::min<std::uint64_t>(kElementsPerRead, end - at);
+  for (std::uint64_t at = begin; at < end; at += kStatElementsPerRead) {
+    const auto count = std::min<std::uint64_t>(kStatElementsPerRead, end - at);
     const std::span<std::byte> read = std::span(scratch).first(count * item);
     leaf.read(at * item, read);
     for (std::uint64_t i = 0; i < count; i += kElementsPerDescription) {
@@ -94,14 +94,14 @@ Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
 Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
   const std::uint64_t size_bytes = leaf.nbytes();
   const std::uint64_t num_elements = size_bytes / itemsize(leaf.dtype());
-  const std::uint64_t num_tasks = (num_elements + kElementsPerTask - 1) / kElementsPerTask;
+  const std::uint64_t num_tasks = (num_elements + kStatElementsPerTask - 1) / kStatElementsPerTask;
   std::vector<Partial> parts(static_cast<std::size_t>(num_tasks));
   Progress progress(monitor, size_bytes, "stat");
   os::parallel_for(
       parts.size(), os::num_threads_for(num_threads),
       [&](std::size_t task) {
-        const std::uint64_t begin = task * kElementsPerTask;
-        const std::uint64_t end = std::min(num_elements, begin + kElementsPerTask);
+        const std::uint64_t begin = task * kStatElementsPerTask;
+        const std::uint64_t end = std::min(num_elements, begin + kStatElementsPerTask);
         parts[task] = partial_of(leaf, begin, end);
         progress.add((end - begin) * itemsize(leaf.dtype()));
       },
