@@ -86,8 +86,31 @@ class Opaque:
 
 
 def opaque(name: str, parts: dict[str, Any]) -> Opaque:
-    """For the engine's binding."""
-    return Opaque(name, parts)
+    """For the engine's binding. A tensor of the meta device is made again: it has no bytes."""
+    made = _meta_tensor(parts) if name == _META_TENSOR else None
+    return Opaque(name, parts) if made is None else made
+
+
+_META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
+
+
+def _meta_tensor(parts: dict[str, Any]) -> Any:
+    """None without torch, and for what it cannot make."""
+    from tenfold._arrays import torch_or_none
+
+    torch = torch_or_none()
+    if torch is None:
+        return None
+    try:
+        dtype, shape, strides, requires_grad = parts["args"]
+        made = torch.empty_strided(
+            shape, strides, dtype=dtype, device="meta", requires_grad=requires_grad
+        )
+        if "parameter" in parts:
+            made = torch.nn.Parameter(made, requires_grad=parts["parameter"])
+        return made
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        return None
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:

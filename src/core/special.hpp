@@ -1,10 +1,15 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include <tenfold/value.hpp>
 
 namespace tenfold {
+
+/// What makes a tensor of torch's meta device, which has a dtype and a shape alone: the class_name
+/// of an opaque node.
+inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tensor_no_storage";
 
 /// The special value of that type that JSON writes as `plain`; nothing if there is none.
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);

@@ -102,6 +102,16 @@ class TorchTreeBuilder {
   /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
   /// indices, plain indices, values, size).
   [[gnu::noinline]] Slot sparse(const TorchPickle::Call& call);
+
+  /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
+  bool is_jagged(const TorchPickle::Call& call) const;
+  [[gnu::noinline]] Slot jagged(const TorchPickle::Call& call);
+
+  /// A Parameter of a tensor of the meta device, which is no leaf: its opaque node says
+  /// "parameter", a bool: requires_grad.
+  bool is_meta_parameter(const TorchPickle::Call& call) const;
+  [[gnu::noinline]] Slot meta_parameter(const TorchPickle::Call& call);
+
   Slot of_collections(std::uint32_t id, const TorchPickle::Call& call);
   [[gnu::noinline]] Slot counter(std::uint32_t id, const TorchPickle::Call& call);
 

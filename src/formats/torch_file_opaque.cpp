@@ -5,6 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.hpp"
+#include "core/special.hpp"
 #include "formats/torch_file_builder.hpp"
 
 // What a pickle would have made by calls that are not known, and what of known kinds cannot be
@@ -15,6 +17,23 @@ namespace tenfold {
 using codecs::PickleChange;
 using codecs::PickleKind;
 using codecs::PickleNode;
+
+namespace {
+
+/// What is wrong with tensors of torch's own that are not read; empty for another class.
+std::string problem_of(std::string_view class_name) {
+  const std::string found = "found " + base::quote(std::string(class_name));
+  if (class_name == kMetaTensor) {
+    return "a tensor on the meta device has no bytes: expected one that is in memory, " + found;
+  }
+  if (class_name == "torch._utils._rebuild_qtensor") {
+    return "a quantized tensor cannot be read: expected a plain one, " + found +
+           "; dequantize() it before it is saved";
+  }
+  return {};
+}
+
+}  // namespace
 
 Node::Slot TorchTreeBuilder::unreadable(std::uint32_t id, std::string problem) {
   const std::string prefix = pickle_.where() + ": " + pickle_.subject() + ": ";
@@ -70,7 +89,9 @@ Node::Slot TorchTreeBuilder::opaque(std::uint32_t id) {
     if (node.items.size() > 2) add(to, "kwargs", node.items[2]);
     add_history(to, id);
   });
-  std::get<TensorDict>(made).info().class_name = torch_file_opaque_name(pickle_, id);
+  NodeInfo& info = std::get<TensorDict>(made).info();
+  info.class_name = torch_file_opaque_name(pickle_, id);
+  info.problem = problem_of(info.class_name);
   return made;
 }
 

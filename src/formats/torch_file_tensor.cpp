@@ -178,7 +178,12 @@ std::optional<Leaf> TorchTensors::of_type(const TorchPickle::Call& call) {
 void TorchTensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
-  if (node.kind == PickleKind::dict && node.items.empty()) return;
+  // The compiler's notes on a tensor are none of the program's.
+  bool is_plain = node.kind == PickleKind::dict;
+  for (std::size_t i = 0; is_plain && i < node.items.size(); i += 2) {
+    is_plain = pickle_.text(node.items[i]).value_or("").starts_with("_dynamo_");
+  }
+  if (is_plain) return;
   warn(pickle_.where() + ": " + pickle_.subject() +
        ": the tensor's attributes are left out: expected none, found some");
 }

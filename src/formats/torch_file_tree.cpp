@@ -157,6 +157,8 @@ Node::Slot TorchTreeBuilder::of_call(std::uint32_t id) {
 }
 
 Node::Slot TorchTreeBuilder::of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
+  if (is_jagged(call)) return jagged(call);
+  if (is_meta_parameter(call)) return meta_parameter(call);
   if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
   if (auto made = torch_file_special(pickle_, id, call)) {
     return NonTensor{Value(*std::move(made))};
@@ -196,35 +198,6 @@ Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
   return opaque_node(id, std::move(parts),
                      "a set of what a set cannot hold: expected JSON values and tuples, found " +
                          std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
-}
-
-Node::Slot TorchTreeBuilder::sparse(const TorchPickle::Call& call) {
-  pickle_.require_arguments(call, 2, 2);
-  const auto inner = pickle_.call(call.arguments[0]);
-  const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
-  std::string_view layout = said ? std::string_view(said->text) : std::string_view();
-  if (layout.starts_with("torch.")) layout.remove_prefix(6);
-  const auto names = sparse_parts(layout);
-  const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
-  if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
-      parts.size() > names.size() + 2) {
-    pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
-                        base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
-  }
-  Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
-    for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
-  });
-  auto& node = std::get<TensorDict>(made);
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (std::holds_alternative<Leaf>(item)) return;
-    pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
-  });
-  node.info().layout = layout;
-  node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
-  if (parts.size() == names.size() + 2) {
-    node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
-  }
-  return made;
 }
 
 Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle::Call& call) {

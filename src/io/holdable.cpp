@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "core/depth.hpp"
+#include "core/special.hpp"
 
 namespace tenfold {
 namespace {
@@ -33,10 +34,12 @@ void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
 
 }  // namespace
 
-void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy) {
+void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
+                   MetaTensors meta) {
   KeyPath path;
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
     if (info.kind != NodeKind::opaque) return;
+    if (meta == MetaTensors::allowed && info.class_name == kMetaTensor) return;
     if (!info.problem.empty()) refuse(where, at, info.problem + remedy);
     refuse(where, at,
            "it is no tensor, JSON value or container of them: expected one of the classes that are "

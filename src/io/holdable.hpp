@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -9,9 +10,13 @@
 
 namespace tenfold {
 
+/// Tensors of the meta device: a program can have them, a file cannot.
+enum class MetaTensors : std::uint8_t { refused, allowed };
+
 /// Throws Error(unsupported) that starts with `where` and names the first opaque node by its key,
 /// and why it is not read. `remedy` ends the message.
-void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy);
+void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
+                   MetaTensors meta = MetaTensors::refused);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
 /// format (sparse) can hold.

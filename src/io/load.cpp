@@ -171,7 +171,8 @@ TensorDict load(const Path& path, const LoadOptions& options) {
       select_only(format.open(path, {.mode = options.mode}), options.keys, options.only_keys);
   if (!options.allow_opaque) {
     refuse_opaque(tree, path.string(),
-                  "; the option keys loads the rest, allow_opaque shows what it was made of");
+                  "; the option keys loads the rest, allow_opaque shows what it was made of",
+                  MetaTensors::allowed);
   }
   // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
   // then a copy.

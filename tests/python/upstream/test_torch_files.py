@@ -431,16 +431,62 @@ def test_text_that_cannot_be_read_is_shown_by_its_bytes(tmp_path):
     assert str(*held.args) == "a\udc80"
 
 
-def test_quantized_and_meta_tensors_are_refused_by_name(tmp_path):
+def test_quantized_tensors_are_refused_by_name(tmp_path):
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.quint8)
-    for tensor, name in (
-        (quantized, "torch._utils._rebuild_qtensor"),
-        (torch.ones(2, device="meta"), "torch._utils._rebuild_meta_tensor_no_storage"),
-    ):
-        torch.save({"q": tensor, "x": torch.ones(1)}, tmp_path / "m.pt")
-        with pytest.raises(tenfold.UnsupportedError, match=f'key "q": .*"{name}"'):
-            tenfold.load(tmp_path / "m.pt")
-        assert tenfold.load(tmp_path / "m.pt", allow_opaque=True)["q"].name == name
+    torch.save({"q": quantized, "x": torch.ones(1)}, tmp_path / "m.pt")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "q": a quantized .*_rebuild_qtensor"'):
+        tenfold.load(tmp_path / "m.pt")
+    held = tenfold.load(tmp_path / "m.pt", allow_opaque=True)
+    assert held["q"].name == "torch._utils._rebuild_qtensor"
+
+
+def test_tensors_of_the_meta_device_are_made_again_and_not_saved(tmp_path):
+    meta = torch.empty(2, 3, dtype=torch.float16, device="meta").t()
+    tree = {"a": [meta], "p": torch.nn.Parameter(meta, requires_grad=False), "x": torch.ones(1)}
+    torch.save(tree, tmp_path / "m.pt")
+    for loaded in (tenfold.load(tmp_path / "m.pt"), tenfold.open(tmp_path / "m.pt").to_dict()):
+        for made in (loaded["a"][0], loaded["p"]):
+            assert made.device.type == "meta"
+            assert (made.dtype, made.shape) == (meta.dtype, meta.shape)
+            assert made.stride() == meta.stride()
+        assert type(loaded["a"][0]) is torch.Tensor
+        assert type(loaded["p"]) is torch.nn.Parameter
+        assert not loaded["p"].requires_grad
+    assert tenfold.verify(tmp_path / "m.pt").ok
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "a\.0": a tensor on the meta device'):
+        tenfold.convert(tmp_path / "m.pt", tmp_path / "folder")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "a\.0": a tensor on the meta device'):
+        tenfold.save(tenfold.open(tmp_path / "m.pt"), tmp_path / "folder")
+
+
+@pytest.mark.filterwarnings("error")
+def test_jagged_tensors_are_read(tmp_path):
+    rows = [torch.arange(2.0), torch.arange(3.0)]
+    wide = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(1, 4)], layout=torch.jagged)
+    tree = {
+        "rows": torch.nested.nested_tensor(rows, layout=torch.jagged),
+        "wide": wide,
+        "turned": wide.transpose(1, 2),
+        "holes": torch.nested.narrow(
+            torch.arange(20.0).reshape(4, 5),
+            1,
+            torch.tensor([0, 1, 2, 0]),
+            torch.tensor([2, 3, 1, 5]),
+            layout=torch.jagged,
+        ),
+    }
+    torch.save(tree, tmp_path / "m.pt")
+    tenfold.convert(tmp_path / "m.pt", tmp_path / "folder")
+    for name in ("m.pt", "folder"):
+        loaded = tenfold.load(tmp_path / name)
+        for key, expected in tree.items():
+            found = loaded[key]
+            assert found.layout is torch.jagged, key
+            assert found.dtype == expected.dtype
+            assert found._ragged_idx == expected._ragged_idx
+            assert torch.equal(found.values(), expected.values())
+            assert torch.equal(found.offsets(), expected.offsets())
+            assert (found.lengths() is None) == (expected.lengths() is None)
 
 
 def test_averaged_models_and_scalers_load(tmp_path):
