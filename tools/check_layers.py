@@ -53,6 +53,7 @@ SHARED_FORMAT_HEADERS = {
     "verify_filter.hpp",
     "zip_archive.hpp",
     "zip_check.hpp",
+    "zip_inflate.hpp",
 }
 FORMAT_FAMILIES = (
     "consolidated",

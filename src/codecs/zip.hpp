@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,13 @@ struct ZipLimits {
   /// False: a local header may tell another CRC-32 than the directory, which is what a kill between
   /// the patches of both leaves.
   bool same_crc32s = true;
+
+  /// For those who inflate an entry when it is asked for, and then look at its size.
+  static ZipLimits one_at_a_time() noexcept {
+    ZipLimits limits;
+    limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
+    return limits;
+  }
 };
 
 enum class ZipMethod : std::uint8_t { stored, deflated };
@@ -81,8 +89,8 @@ void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std:
 /// As read_zip_entry, but for the CRC-32: for those who look at damaged archives, too.
 std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry);
 
-/// Throws Error(corrupt) if the entry's bytes do not have its CRC-32. Stored entries are read
-/// through a buffer of 1 MiB.
+/// Throws Error(corrupt) if the entry's bytes do not have its CRC-32. Needs 2 MiB at most, 64 MiB
+/// for a deflated entry.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry);
 
 /// What is wrong with a name of an entry ("is empty", "leaves the archive"): read_zip_directory

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "codecs/stream_decoder.hpp"
 #include "codecs/zip.hpp"
 #include "codecs/zip_crc.hpp"
 #include "codecs/zip_start.hpp"
@@ -66,6 +67,39 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
   } else if (!into.empty()) {
     input.read(entry.data_offset, into);
   }
+}
+
+/// Inflates piece by piece: a small file can hold more than fits memory.
+void check_inflating(const ZipInput& input, const ZipEntry& entry) {
+  const auto decoder = deflate_decoder(input.where + ": entry " + base::quote(entry.name));
+  std::vector<std::byte> deflated(kChunkBytes);
+  std::vector<std::byte> inflated(kChunkBytes);
+  std::uint64_t num_read = 0;
+  std::uint64_t num_made = 0;
+  std::uint32_t found = 0;
+  std::span<const std::byte> waiting;
+  while (true) {
+    if (waiting.empty() && num_read < entry.stored_bytes) {
+      const auto size = static_cast<std::size_t>(
+          std::min<std::uint64_t>(entry.stored_bytes - num_read, kChunkBytes));
+      input.read(entry.data_offset + num_read, std::span(deflated).first(size));
+      num_read += size;
+      waiting = std::span(deflated).first(size);
+    }
+    const StreamDecoder::Step step = decoder->decode(waiting, inflated);
+    if (step.consumed == 0 && step.produced == 0) break;
+    waiting = waiting.subspan(step.consumed);
+    found = crc32(std::span(inflated).first(step.produced), found);
+    num_made += step.produced;
+    if (num_made > entry.size_bytes) break;
+  }
+  if (num_made != entry.size_bytes || !decoder->is_whole()) {
+    fail(input, entry,
+         fmt::format("it inflates to another size than it says: expected {} bytes, found {}",
+                     entry.size_bytes,
+                     num_made > entry.size_bytes ? "more" : std::to_string(num_made)));
+  }
+  require_crc32(input, entry, found);
 }
 
 }  // namespace
@@ -140,7 +174,10 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry) {
+  // Inflating all at once is twice as fast.
+  constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
+    if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry);
     read_zip_entry(input, entry);
     return;
   }

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -12,6 +11,7 @@
 #include "core/notes.hpp"
 #include "formats/memmap_archive_refresh.hpp"
 #include "formats/memmap_keys.hpp"
+#include "formats/zip_inflate.hpp"
 #include "os/mapping.hpp"
 
 namespace tenfold::memmap_folder {
@@ -19,17 +19,13 @@ namespace {
 
 /// Where every dtype may begin.
 constexpr std::uint64_t kMapAlignment = 16;
-/// Less is inflated without a look at the memory that is free.
-constexpr std::uint64_t kLargeBytes = std::uint64_t{64} << 20;
 
 bool lies_in_place(const codecs::ZipEntry& entry) noexcept {
   return entry.method == codecs::ZipMethod::stored && entry.data_offset % kMapAlignment == 0;
 }
 
-/// An entry is inflated when it is asked for, so all of them together are bounded by who asks.
 codecs::ZipLimits limits() noexcept {
-  codecs::ZipLimits limits;
-  limits.max_inflated_bytes = std::numeric_limits<std::int64_t>::max();
+  codecs::ZipLimits limits = codecs::ZipLimits::one_at_a_time();
   limits.same_crc32s = false;
   return limits;
 }
@@ -143,24 +139,8 @@ Buffer Archive::map(std::size_t number, std::uint64_t size_bytes) {
 
 Buffer Archive::copy_of(std::size_t number) const {
   const codecs::ZipEntry& entry = entries()[number];
-  if (entry.method == codecs::ZipMethod::deflated && entry.size_bytes > kLargeBytes) {
-    const std::uint64_t free_bytes = os::available_memory_bytes();
-    if (entry.size_bytes > free_bytes) {
-      throw Error(ErrorCode::unsupported, file_.display() + "/" + entry.name +
-                                              ": inflates to more than fits memory: "
-                                              "expected at most " +
-                                              std::to_string(free_bytes) + " bytes, found " +
-                                              std::to_string(entry.size_bytes) +
-                                              "; unpack_memmap makes a folder of the archive");
-    }
-  }
-  Buffer bytes = Buffer::allocate(static_cast<std::size_t>(entry.size_bytes));
-  if (entry.method == codecs::ZipMethod::deflated) {
-    codecs::read_zip_entry(input(), entry, bytes.bytes());
-  } else {
-    file_.read_at(entry.data_offset, bytes.bytes());
-  }
-  return bytes;
+  return read_entry_into_memory(input(), entry, file_.display() + "/" + entry.name,
+                                "unpack_memmap makes a folder of the archive");
 }
 
 std::optional<Buffer> Archive::kept(std::size_t number) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -10,6 +9,7 @@
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 #include "codecs/zip_start.hpp"
+#include "formats/zip_inflate.hpp"
 #include "os/mapping.hpp"
 
 namespace tenfold {
@@ -29,13 +29,6 @@ class RefusedMember final : public LazyItem {
   std::string message_;
 };
 
-codecs::ZipLimits limits() {
-  codecs::ZipLimits limits;
-  // Nothing is inflated before it is asked for, and then one member.
-  limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
-  return limits;
-}
-
 /// The elements of an array in Fortran order, in C order.
 Buffer in_c_order(const NpyArray& array, Buffer bytes) {
   const Tensor tensor =
@@ -47,7 +40,7 @@ Buffer in_c_order(const NpyArray& array, Buffer bytes) {
 }  // namespace
 
 NpzSource::NpzSource(os::File file) : file_(std::move(file)) {
-  directory_ = codecs::read_zip_directory(input(), limits());
+  directory_ = codecs::read_zip_directory(input(), codecs::ZipLimits::one_at_a_time());
   for (const codecs::ZipEntry& entry : directory_.entries) {
     if (entry.name.ends_with(kSuffix)) continue;
     throw Error(ErrorCode::unsupported,
@@ -130,11 +123,12 @@ Buffer NpzSource::copied(std::size_t position) const {
   if (found.method == codecs::ZipMethod::stored) {
     file_.read_at(found.data_offset + array.data_offset_bytes, bytes.bytes());
   } else {
-    const std::vector<std::byte> inflated = codecs::read_zip_entry(input(), found);
+    const Buffer inflated = read_entry_into_memory(
+        input(), found, where(position), "unzip the archive, and open the .npy files in it");
     // What was inflated to read the header was the start of this.
     const NpyArray again =
-        parse_npy_array({reinterpret_cast<const char*>(inflated.data()), inflated.size()},
-                        inflated.size(), where(position));
+        parse_npy_array({reinterpret_cast<const char*>(inflated.data()), inflated.size_bytes()},
+                        inflated.size_bytes(), where(position));
     if (again.nbytes != array.nbytes || again.data_offset_bytes != array.data_offset_bytes) {
       throw Error(ErrorCode::corrupt, where(position) +
                                           ": header: expected the one that it had when it was "

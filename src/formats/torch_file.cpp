@@ -25,6 +25,7 @@
 #include "formats/torch_file_write.hpp"
 #include "formats/tree_notes.hpp"
 #include "formats/zip_check.hpp"
+#include "formats/zip_inflate.hpp"
 #include "os/file.hpp"
 #include "os/mapping.hpp"
 
@@ -150,14 +151,8 @@ class ArchiveStorages final : public TorchStorages {
     Buffer& copy = copies_[storage];
     if (copy.size_bytes() != 0) return copy;
     const codecs::ZipEntry& found = entry(storage);
-    Buffer filled = Buffer::allocate(static_cast<std::size_t>(found.size_bytes));
-    if (found.method == codecs::ZipMethod::stored) {
-      file_.file()->read_at(file_.begin + found.data_offset, filled.bytes());
-    } else {
-      const std::vector<std::byte> inflated = codecs::read_zip_entry(file_.input(), found);
-      std::memcpy(filled.data(), inflated.data(), inflated.size());
-    }
-    copy = std::move(filled);
+    copy = read_entry_into_memory(file_.input(), found, record(found),
+                                  "zip the archive's records again without compression");
     return copy;
   }
 
@@ -216,8 +211,9 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
 void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
   const codecs::ZipEntry* notes = storages.archive().find(kTorchNotesRecord);
   if (notes == nullptr) return;
-  const std::vector<std::byte> bytes = codecs::read_zip_entry(storages.file().input(), *notes);
-  apply_tree_notes({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+  const Buffer bytes = read_entry_into_memory(storages.file().input(), *notes,
+                                              storages.record(*notes), "save it again");
+  apply_tree_notes({reinterpret_cast<const char*>(bytes.data()), bytes.size_bytes()},
                    storages.file().where + ": record " + base::quote(notes->name), tree);
 }
 
@@ -251,8 +247,8 @@ bool probe(const Path& path) {
                              static_cast<std::size_t>(static_cast<unsigned char>(head[27])) << 8U;
   if (std::string_view(head).substr(kHeaderBytes, length).ends_with("/data.pkl")) return true;
   try {
-    const codecs::ZipDirectory directory =
-        codecs::read_zip_directory(ArchiveFile(std::move(file)).input(), codecs::ZipLimits());
+    const codecs::ZipDirectory directory = codecs::read_zip_directory(
+        ArchiveFile(std::move(file)).input(), codecs::ZipLimits::one_at_a_time());
     if (directory.entries.empty()) return false;
     const std::string& first = directory.entries[0].name;
     return directory.find(first.substr(0, first.find('/')) + "/data.pkl") != nullptr;
@@ -337,6 +333,16 @@ TensorDict::Item read_object_file(FileOpener file) {
 
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
   return object_in(ArchiveFile(std::move(file), begin, size_bytes));
+}
+
+std::string describe_object(const TensorDict::Item& item) {
+  if (const auto* leaf = std::get_if<Leaf>(&item)) {
+    return "a tensor of " + std::string(name(leaf->dtype())) + " " + base::list_text(leaf->shape());
+  }
+  const auto* node = std::get_if<TensorDict>(&item);
+  if (node == nullptr) return "a JSON value";
+  if (node->kind() != NodeKind::opaque) return "a container";
+  return "an object of " + base::quote(node->info().class_name);
 }
 
 const Format kTorchFile = {"pt",   kSuffixes, probe, open, check_torch_file, write_torch_file,

@@ -153,9 +153,7 @@ std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
     zip->file.read_at(offset, into);
   };
   // Entries are streamed, so nothing is too large.
-  codecs::ZipLimits limits;
-  limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
-  zip->directory = codecs::read_zip_directory(input, limits);
+  zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
   return zip;
 }
 

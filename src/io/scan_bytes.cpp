@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -118,9 +117,7 @@ void ByteScanner::enter(std::string path, std::string shown) {
 }
 
 codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
-  codecs::ZipLimits limits;
-  limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();  // one record at a time
-  return codecs::read_zip_directory(input, limits);
+  return codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
 }
 
 codecs::ZipInput ByteScanner::input_of(std::string_view bytes, const std::string& where) const {

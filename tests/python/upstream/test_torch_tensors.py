@@ -1,0 +1,218 @@
+"""Tensors of every kind in files of torch.save: parameters, sparse, jagged, of the meta device."""
+
+import collections
+import warnings
+import zipfile
+
+import numpy
+import pytest
+import torch
+from torch_files import assert_same, roundtrip
+
+import tenfold
+
+
+def test_what_torch_needs_permission_for(tmp_path):
+    obj = {
+        "f": numpy.float64(2.5),
+        "i": numpy.int32(-7),
+        "a": numpy.arange(6).reshape(2, 3).T,
+        "d": collections.defaultdict(list, x=[1]),
+        "z": [frozenset({1}), b""],
+    }
+    torch.save(obj, tmp_path / "n.pt")
+    ours = tenfold.load(tmp_path / "n.pt")
+    assert ours["f"].dtype == torch.float64
+    assert ours["f"] == 2.5
+    assert ours["i"].dtype == torch.int32
+    assert ours["i"] == -7
+    assert torch.equal(ours["a"], torch.from_numpy(obj["a"].copy()))
+    assert ours["d"] == {"x": [1]}
+    assert type(ours["d"]) is dict
+    assert ours["z"] == obj["z"]
+    assert type(ours["z"][0]) is frozenset
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            (b"abc", numpy.dtype("f8"), (5,), "C"),
+            "bytes do not fit the shape: expected 40, found 3",
+        ),
+        ((b"abcd", numpy.dtype("f4"), (1,), "A"), 'order: expected "C" or "F"'),
+        ((b"abcd", numpy.dtype("f4"), (-1,), "C"), "shape"),
+        ((b"abcd", numpy.dtype(">f4"), (1,), "C"), "big-endian"),
+        ((b"abcd", numpy.dtype("f4"), (1,)), "argument"),
+    ],
+)
+def test_arrays_of_protocol_5_that_do_not_fit_are_refused(tmp_path, arguments, words):
+    class Array:
+        def __reduce__(self):
+            return numpy.empty(0).__reduce_ex__(5)[0], arguments
+
+    torch.save({"a": Array()}, tmp_path / "m.pt", pickle_protocol=5)
+    with pytest.raises((tenfold.CorruptFileError, tenfold.UnsupportedError), match=words):
+        tenfold.load(tmp_path / "m.pt")
+
+
+def test_sparse_and_nested_tensors(tmp_path):
+    dense = torch.tensor([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 5.0]])
+    coo = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (3, 4), check_invariants=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = {
+            "coo": dense.to_sparse(),
+            "uncoalesced": coo,
+            "hybrid": torch.eye(3).reshape(3, 3, 1).to_sparse(2),
+            "csr": dense.to_sparse_csr(),
+            "batched": torch.stack([dense, dense]).to_sparse_csr(),
+            "csc": dense.to_sparse_csc(),
+            "bsr": dense.to_sparse_bsr((2, 2)),
+            "bsc": dense.to_sparse_bsc((2, 1)),
+            "empty": torch.zeros(3, 0).to_sparse(),
+            "x": [dense],
+        }
+        ours = roundtrip(tmp_path, tree)
+        for target in ("folder", "m.pt", "m.tdz", "m.td"):
+            form = "consolidated" if target == "m.td" else None
+            tenfold.convert(tmp_path / "checkpoint.pt", tmp_path / target, format=form)
+            assert_same(tenfold.load(tmp_path / target), ours)
+            assert tenfold.verify(tmp_path / target).ok
+            tenfold.save(ours, tmp_path / f"again-{target}", format=form)
+            assert_same(tenfold.load(tmp_path / f"again-{target}"), ours)
+            assert_same(tenfold.open(tmp_path / target).to_dict(), dict(ours))
+        torch.load(tmp_path / "m.pt", weights_only=True)
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "coo": format "safetensors" cannot'):
+        tenfold.convert(tmp_path / "checkpoint.pt", tmp_path / "m.safetensors")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "coo": format "safetensors" cannot'):
+        tenfold.save(ours, tmp_path / "m.safetensors")
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_indices_of_sparse_tensors_are_checked_before_torch_sees_them(tmp_path):
+    def hostile(tensor, part, value):
+        getattr(tensor, part)()[..., -1] = value
+        return tensor
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = {
+            "indices: expected 0 to 2, found 3": hostile(torch.eye(3).to_sparse(), "_indices", 3),
+            "indices: expected 0 to 2, found -1": hostile(torch.eye(3).to_sparse(), "_indices", -1),
+            "crow_indices: expected 3 last, found 9": hostile(
+                torch.eye(3).to_sparse_csr(), "crow_indices", 9
+            ),
+            "col_indices: expected 0 to 2, found 7": hostile(
+                torch.eye(3).to_sparse_csr(), "col_indices", 7
+            ),
+            "row_indices: expected 0 to 2, found 8": hostile(
+                torch.eye(3).to_sparse_csc(), "row_indices", 8
+            ),
+        }
+    for message, tensor in made.items():
+        torch.save({"a": {"s": tensor}}, tmp_path / "m.pt")
+        with pytest.raises(tenfold.CorruptFileError, match=f'key "a.s": sparse tensor: {message}'):
+            tenfold.load(tmp_path / "m.pt")
+
+
+@pytest.mark.filterwarnings("error")
+def test_jagged_tensors_are_read(tmp_path):
+    rows = [torch.arange(2.0), torch.arange(3.0)]
+    wide = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(1, 4)], layout=torch.jagged)
+    tree = {
+        "rows": torch.nested.nested_tensor(rows, layout=torch.jagged),
+        "wide": wide,
+        "turned": wide.transpose(1, 2),
+        "holes": torch.nested.narrow(
+            torch.arange(20.0).reshape(4, 5),
+            1,
+            torch.tensor([0, 1, 2, 0]),
+            torch.tensor([2, 3, 1, 5]),
+            layout=torch.jagged,
+        ),
+    }
+    torch.save(tree, tmp_path / "m.pt")
+    tenfold.convert(tmp_path / "m.pt", tmp_path / "folder")
+    for name in ("m.pt", "folder"):
+        loaded = tenfold.load(tmp_path / name)
+        for key, expected in tree.items():
+            found = loaded[key]
+            assert found.layout is torch.jagged, key
+            assert found.dtype == expected.dtype
+            assert found._ragged_idx == expected._ragged_idx
+            assert torch.equal(found.values(), expected.values())
+            assert torch.equal(found.offsets(), expected.offsets())
+            assert (found.lengths() is None) == (expected.lengths() is None)
+
+
+def test_tensors_of_the_meta_device_are_made_again_and_not_saved(tmp_path):
+    meta = torch.empty(2, 3, dtype=torch.float16, device="meta").t()
+    tree = {"a": [meta], "p": torch.nn.Parameter(meta, requires_grad=False), "x": torch.ones(1)}
+    torch.save(tree, tmp_path / "m.pt")
+    for loaded in (tenfold.load(tmp_path / "m.pt"), tenfold.open(tmp_path / "m.pt").to_dict()):
+        for made in (loaded["a"][0], loaded["p"]):
+            assert made.device.type == "meta"
+            assert (made.dtype, made.shape) == (meta.dtype, meta.shape)
+            assert made.stride() == meta.stride()
+        assert type(loaded["a"][0]) is torch.Tensor
+        assert type(loaded["p"]) is torch.nn.Parameter
+        assert not loaded["p"].requires_grad
+    assert tenfold.verify(tmp_path / "m.pt").ok
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "a\.0": a tensor on the meta device'):
+        tenfold.convert(tmp_path / "m.pt", tmp_path / "folder")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "a\.0": a tensor on the meta device'):
+        tenfold.save(tenfold.open(tmp_path / "m.pt"), tmp_path / "folder")
+
+
+def of_autograd():
+    tied = torch.nn.Parameter(torch.arange(4.0))
+    return {
+        "prompt": torch.nn.Parameter(torch.ones(2, 3)),
+        "frozen": torch.nn.Parameter(torch.arange(3), requires_grad=False),
+        "tied": [tied, tied],
+        "plain over it": tied.detach(),
+        "leaf": torch.ones(2, dtype=torch.complex64, requires_grad=True),
+        "plain": torch.zeros(2),
+    }
+
+
+def assert_same_grads(found, expected):
+    for key, value in expected.items():
+        pairs = zip(found[key], value, strict=True) if key == "tied" else [(found[key], value)]
+        for one, other in pairs:
+            assert type(one) is type(other), key
+            assert one.requires_grad == other.requires_grad, key
+            assert one.is_leaf
+            assert torch.equal(one, other), key
+    one, other = found["tied"]
+    assert one.data_ptr() == other.data_ptr() == found["plain over it"].data_ptr()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_parameters_are_parameters_again(tmp_path, legacy):
+    torch.save(of_autograd(), tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    expected = torch.load(tmp_path / "a.pt", weights_only=True)
+    found = tenfold.load(tmp_path / "a.pt")
+    assert_same_grads(found, expected)
+    assert found["tied"][0] is found["tied"][1]
+    assert_same_grads(tenfold.open(tmp_path / "a.pt").to_dict(), expected)
+    tenfold.convert(tmp_path / "a.pt", tmp_path / "b.pt")
+    tenfold.save(of_autograd(), tmp_path / "c.pt")
+    for path in (tmp_path / "b.pt", tmp_path / "c.pt"):
+        assert_same_grads(torch.load(path, weights_only=True, mmap=True), of_autograd())
+
+
+def test_a_gradient_of_integers_is_refused(tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", pickle_protocol=2)
+    with zipfile.ZipFile(tmp_path / "a.pt") as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
+        for name, record in records.items():
+            if name.endswith("data.pkl"):
+                # The only False of the pickle is requires_grad.
+                assert record.count(b"\x89") == 1
+                record = record.replace(b"\x89", b"\x88").replace(b"FloatStorage", b"IntStorage")
+            archive.writestr(name, record)
+    with pytest.raises(tenfold.CorruptFileError, match=r"requires_grad.*found int32"):
+        tenfold.load(tmp_path / "b.pt")
