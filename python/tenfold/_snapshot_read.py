@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
 from tenfold._load_into import _bare, _is_direct, _note_writes
+from tenfold._special import Opaque
 from tenfold.tensordict._node import own_key
 
 TYPE_CHECKING = False
@@ -94,6 +95,8 @@ class StateReader:
             return _tensordict(node)
         if kind == "sparse":
             return _sparse(node)
+        if kind == "opaque":
+            return _meta_tensor(node, path)
         made: list[tuple[Any, Any]] = []
         for position, key in enumerate(node.keys()):
             own: Any = position if kind in ("list", "tuple") else own_key(int_keys, key)
@@ -205,6 +208,18 @@ def _sparse(node: Any) -> Any:
     """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
     made: Any = node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
     return made if isinstance(made, dict) else made.clone()
+
+
+def _meta_tensor(node: Any, path: str) -> Any:
+    """The only opaque node that can be made: the others are objects of unknown classes."""
+    made = node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+    if isinstance(made, Opaque):
+        raise UnsupportedError(
+            f'snapshot: entry "{path}": it is no tensor, value or container of them: found an '
+            f'object of "{made.name}"; tenfold.load(path, allow_opaque=True) shows what it was '
+            "made of"
+        )
+    return made
 
 
 def _child(target: Any, key: Any) -> Any:

@@ -97,14 +97,17 @@ const Leaf& DcpSource::find(const Leaf& leaf) {
     const DcpItem& item = stored_tensor.item;
     const TensorDict::Item object =
         read_object_item(files_->opener(item), item.begin, item.size_bytes);
-    if (const auto* found = std::get_if<Leaf>(&object)) stored_tensor.leaf = *found;
+    if (const auto* found = std::get_if<Leaf>(&object))
+      stored_tensor.leaf = *found;
+    else
+      stored_tensor.found = describe_object(object);
   });
   const std::optional<Leaf>& found = stored_tensor.leaf;
   if (found && found->dtype() == leaf.dtype() && found->shape() == leaf.shape()) return *found;
   throw Error(ErrorCode::corrupt,
               where(leaf) + ": not what the metadata says: expected " +
                   text_of(leaf.dtype(), leaf.shape()) + ", found " +
-                  (found ? text_of(found->dtype(), found->shape()) : "no tensor"));
+                  (found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
 }
 
 Buffer DcpSource::map(const Leaf& leaf) {

@@ -77,6 +77,7 @@ class DcpSource final : public LeafSource {
     std::string name;
     std::once_flag looked;
     std::optional<Leaf> leaf;  ///< in the item; nothing if it holds no tensor
+    std::string found;         ///< what it holds instead
     std::mutex mutex;
     Buffer copy;
   };

@@ -184,7 +184,13 @@ TensorDict::Item Plan::read(std::uint32_t id) {
   const Branch& branch = branches_[id];
   if (branch.entry != nullptr) {
     const auto& item = std::get<DcpItem>(branch.entry->what);
-    return read_object_item(files_->opener(item), item.begin, item.size_bytes);
+    try {
+      return read_object_item(files_->opener(item), item.begin, item.size_bytes);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+      throw Error(error.code(), branches_[0].where + ": key " + base::quote(branch.entry->name) +
+                                    ": " + error.what());
+    }
   }
   auto node = std::make_shared<Node>();
   node->info = info_of(branch);

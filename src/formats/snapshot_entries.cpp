@@ -158,7 +158,8 @@ class Builder {
     const auto* found = std::get_if<Leaf>(&item);
     if (found == nullptr || found->dtype() != dtype || found->shape() != tensor.shape) {
       fail(ErrorCode::corrupt, tensor.location + ": expected a tensor of " + tensor.dtype + " " +
-                                   base::list_text(tensor.shape) + ", found another object");
+                                   base::list_text(tensor.shape) + ", found " +
+                                   describe_object(item));
     }
     return *found;
   }

@@ -104,17 +104,4 @@ std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) 
   return std::string(named.text) + "." + std::string(named.name);
 }
 
-void refuse_torch_file_opaque(const TorchPickle& pickle, const TensorDict& node) {
-  if (node.kind() == NodeKind::opaque) {
-    if (!node.info().problem.empty()) pickle.unsupported(node.info().problem);
-    const std::string& named = node.info().class_name;
-    const std::size_t dot = std::min(named.rfind('.'), named.size());
-    pickle.refuse_global(named.substr(0, dot), named.substr(std::min(dot + 1, named.size())));
-  }
-  node.for_each([&](const std::string&, const TensorDict::Item& item) {
-    if (const auto* child = std::get_if<TensorDict>(&item))
-      refuse_torch_file_opaque(pickle, *child);
-  });
-}
-
 }  // namespace tenfold

@@ -38,7 +38,4 @@ Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren childre
 /// class for Python's own values.
 std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id);
 
-/// Throws Error(unsupported), by its global, for an opaque node in a tree that must have none.
-void refuse_torch_file_opaque(const TorchPickle& pickle, const TensorDict& node);
-
 }  // namespace tenfold

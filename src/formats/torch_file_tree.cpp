@@ -49,8 +49,6 @@ TensorDict TorchTreeBuilder::root(std::uint32_t id, const std::string& key) {
 
 TensorDict::Item TorchTreeBuilder::object(std::uint32_t id) {
   Slot converted = convert(id);
-  if (const auto* tree = std::get_if<TensorDict>(&converted))
-    refuse_torch_file_opaque(pickle_, *tree);
   if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
   if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
   return std::get<TensorDict>(std::move(converted));

@@ -64,9 +64,9 @@ TensorDict dict_in(os::File shard) {
   const TensorDict::Item item = read_object_file(
       [file = std::make_shared<const os::File>(std::move(shard))] { return file; });
   const auto* dict = std::get_if<TensorDict>(&item);
-  if (dict == nullptr) {
-    throw Error(ErrorCode::corrupt,
-                where + ": not a shard: expected a dict of tensors, found no dict");
+  if (dict == nullptr || dict->kind() == NodeKind::opaque) {
+    throw Error(ErrorCode::corrupt, where + ": not a shard: expected a dict of tensors, found " +
+                                        describe_object(item));
   }
   return *dict;
 }

@@ -110,12 +110,27 @@ class Unknown:
     pass
 
 
-def test_objects_of_unknown_classes_are_refused_when_they_are_read(tmp_path):
-    path = saved({"w": torch.ones(2), "object": Unknown()}, tmp_path / "ckpt")
-    tree = tenfold.open(path)
-    assert torch.equal(tree["w"], torch.ones(2))
-    with pytest.raises(tenfold.UnsupportedError, match=r"Unknown.*nothing was imported"):
-        tree["object"]
+def test_objects_of_unknown_classes_are_refused_by_key_and_keep_no_other_away(tmp_path):
+    state = {"w": torch.ones(2), "deep": {"object": Unknown()}, "list": [1, Unknown()]}
+    path = saved(state, tmp_path / "ckpt")
+    assert torch.equal(tenfold.open(path)["w"], torch.ones(2))
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "deep\.object": .*Unknown"'):
+        tenfold.load(path)
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "deep\.object": .*Unknown"'):
+        tenfold.convert(path, tmp_path / "folder")
+    assert_same(tenfold.load(path, keys=["w"]), {"w": torch.ones(2)})
+    held = tenfold.load(path, allow_opaque=True)
+    assert held["deep"]["object"].name.endswith("test_dcp.Unknown")
+    assert held["list"][0] == 1
+    assert tenfold.verify(path).ok
+
+
+def test_damaged_objects_are_named_by_key(tmp_path):
+    path = saved({"w": torch.ones(2), "text": "x" * 100}, tmp_path / "ckpt")
+    (data,) = path.glob("*.distcp")
+    data.write_bytes(data.read_bytes().replace(b"x" * 100, b"y" * 100))
+    with pytest.raises(tenfold.CorruptFileError, match=r'key "text": .*CRC-32'):
+        tenfold.load(path, keys=["text"])
 
 
 def test_metadata_is_not_executed(tmp_path, monkeypatch):

@@ -328,6 +328,28 @@ def test_keys_come_back_as_what_they_were(tmp_path):
         tenfold.save({0.5: {"x": t}}, tmp_path / "no", format="snapshot")
 
 
+class Unknown:
+    pass
+
+
+def test_objects_of_unknown_classes_are_refused_by_key_and_keep_no_other_away(tmp_path):
+    snapshot = taken(tmp_path, deep={"pair": (1, 2)}, w=torch.ones(2))
+    location = snapshot.get_manifest()["0/state/deep/pair"].location
+    torch.save(Unknown(), tmp_path / "s" / location)
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "state\.deep\.pair": .*Unknown"'):
+        tenfold.load(tmp_path / "s")
+    assert tenfold.load(tmp_path / "s", keys=["state.w"])["state"]["w"].shape == (2,)
+    held = tenfold.load(tmp_path / "s", allow_opaque=True)
+    assert held["state"]["deep"]["pair"].name.endswith("test_snapshot.Unknown")
+    for read in (
+        lambda: snapshot.restore({"state": StateDict(deep=None)}),
+        lambda: snapshot.read_object("0/state/deep/pair"),
+    ):
+        with pytest.raises(tenfold.UnsupportedError, match=r'"0/state/deep/pair".*Unknown"'):
+            read()
+    assert snapshot.read_object("0/state/w").shape == (2,)
+
+
 def test_may_have_more_pickled_objects_than_files_can_be_open(tmp_path):
     count = 600
     taken(tmp_path, **{f"k{i}": (torch.full((2,), i), "x") for i in range(count)})

@@ -241,7 +241,7 @@ def bad_metadata(good) -> dict:
     case("other-item", CORRUPT, "not what the metadata says")(
         lambda m: store(m, **vars(stored(m, "model.plain")[1]))
     )
-    case("item-of-object", CORRUPT, "found no tensor")(
+    case("item-of-object", CORRUPT, "found a JSON value")(
         lambda m: store(m, **vars(stored(m, "step")[1]))
     )
     for name, path in {
