@@ -80,7 +80,7 @@ TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
       ++calls;
       if (i == 10) throw std::runtime_error("item 10");
       // Otherwise the others may be through before the one that throws has its turn again.
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     FAIL() << "expected an exception";
   } catch (const std::runtime_error& error) {
