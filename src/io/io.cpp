@@ -20,6 +20,7 @@ TensorDict open(const Path& path, const OpenOptions& options) {
 }
 
 Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {
+  os::keep_freed_memory();
   const Format& format = format_for_saving(path, options.format);
   if (!options.overwrite && (os::exists(path) || recover_folder(path))) {
     throw Error::io(EEXIST, path.string(),
