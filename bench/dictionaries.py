@@ -20,6 +20,10 @@ KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals are for
 IS_LARGE = KEYS > 5_000_000  # so that memory holds what is compared, and it ends in minutes
 DIMENSIONS = 32
 BATCH = 256
+# A transaction of lmdb: one of 20 M keys takes hours.
+KEYS_A_COMMIT = 1_000_000
+# As few tensors at once as make Python look for cycles seldom, which takes longer than to build.
+PAIRS_AT_ONCE = 256
 
 
 def _keys(count: int) -> list[str]:
@@ -46,17 +50,19 @@ def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDic
 
 def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Tensor]]:
     rows = torch.from_numpy(values)
-    for begin in range(0, len(keys), 4096):
-        end = begin + 4096
+    for begin in range(0, len(keys), PAIRS_AT_ONCE):
+        end = begin + PAIRS_AT_ONCE
         yield from zip(keys[begin:end], rows[begin:end].unbind(0), strict=True)
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
     shutil.rmtree(path, ignore_errors=True)
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
-    with env.begin(write=True) as txn:
-        for key, value in zip(keys, values, strict=True):
-            txn.put(key.encode(), value.tobytes())
+    for begin in range(0, len(keys), KEYS_A_COMMIT):
+        end = begin + KEYS_A_COMMIT
+        with env.begin(write=True) as txn:
+            for key, value in zip(keys[begin:end], values[begin:end], strict=True):
+                txn.put(key.encode(), value.tobytes())
     env.close()
 
 

@@ -140,18 +140,14 @@ class Dict {
   void write(nb::handle keys, std::int64_t num_rows, nb::object columns, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_from(dict_.schema(), num_rows, columns);
-    without_gil([&] {
-      if (kind == "assign") {
-        dict_.assign(wanted.some(), values);
-      } else {
-        dict_.extend(wanted.some(), values, duplicates_from(kind));
-      }
-    });
+    without_gil([&] { put(wanted.some(), values, kind); });
   }
 
   /// For items that write_spool() takes in one step, of which there may be more than fit memory.
+  /// From now on nobody else writes.
   DictSpool spool() {
     const std::string& where = dict_.handle()->state()->keys.where;
+    without_gil([&] { dict_.handle()->begin_writing(); });
     return {type_, dict_.schema(), Path(where).parent_path()};
   }
   void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, nb::object columns) {
@@ -160,7 +156,7 @@ class Dict {
     without_gil([&] { spool.add(wanted.some(), values); });
   }
   void write_spool(DictSpool& spool, const std::string& kind) {
-    without_gil([&] { dict_.extend(spool.keys(), spool.values(), duplicates_from(kind)); });
+    without_gil([&] { put(spool.keys(), spool.values(), kind); });
   }
 
   nb::object check() {
@@ -173,6 +169,14 @@ class Dict {
   }
 
  private:
+  void put(const DictKeys& keys, const Batch& values, const std::string& kind) {
+    if (kind == "assign") {
+      dict_.assign(keys, values);
+    } else {
+      dict_.extend(keys, values, duplicates_from(kind));
+    }
+  }
+
   /// One key is found sooner than the GIL is given away and taken back.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);

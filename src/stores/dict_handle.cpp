@@ -226,6 +226,11 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   is_behind_ = true;
 }
 
+void DictHandle::begin_writing() {
+  const Lock lock(mutex_);
+  writer("extend");
+}
+
 void DictHandle::flush() {
   const Lock lock(mutex_);
   writer("flush").flush();

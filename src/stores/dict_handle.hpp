@@ -61,6 +61,8 @@ class DictHandle {
     put,     ///< both
   };
   void write(const DictKeys& keys, const Batch& values, Write kind);
+  /// Keeps others from writing, as write() does, before there is anything to write.
+  void begin_writing();
   void flush();
   void close();
   /// Lets go of the folder while `replace` writes another dictionary in its place. It throws if

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     Pair = tuple[Any, Any]
 
-# Items that are made columns at once: so many, or as many as take this memory.
-_MOST_AT_ONCE = 4096
+# Items that are made columns at once: as many as are so many Python objects, or this memory. With
+# 700 objects more than before Python looks for cycles, and now and then in all there are: a list of
+# 20 million keys that the items come from takes longer to look through than to store.
+_OBJECTS_AT_ONCE = 512
 _BYTES_AT_ONCE = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
 _INT64 = range(-(2**63), 2**63)
@@ -119,9 +121,16 @@ class Items:
 
 
 def items_at_once(value: Any) -> int:
-    """How many values like this one are taken together."""
-    size = _bytes_of(value)
-    return max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE // max(size, 1)))
+    """How many items with values like this one are taken together."""
+    num_objects = 1 + _objects_of(value)  # with the pair
+    num_bytes = max(_bytes_of(value), 1)
+    return max(1, min(_OBJECTS_AT_ONCE // num_objects, _BYTES_AT_ONCE // num_bytes))
+
+
+def _objects_of(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return 2 + sum(map(_objects_of, value.values()))  # with the row that is made of it
+    return 0 if isinstance(value, (bool, int, float, str, bytes)) else 1
 
 
 def _bytes_of(value: Any) -> int:

@@ -213,18 +213,16 @@ class MappedDict(_core.MappedDict):
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
-        """``self[key] = value`` for each item of a mapping or an iterable of pairs.
+        """``self[key] = value`` for each item of a mapping or an iterable of pairs, in one step.
+
+        As many as `extend` takes.
 
         Raises:
             KeyError: Naming keys that are not there; nothing is changed then.
             ValueError, UnsupportedError, OSError: As assignment.
         """
         self._require_writer("update")
-        keys, values = _taken_apart(items)
-        for key in keys:
-            if key not in self:
-                raise KeyError(key, "extend() adds keys that are not there yet")
-        self._put(keys, values, "assign")
+        self._write_all(items, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
         """Adds keys, all of them in one step.
@@ -248,24 +246,33 @@ class MappedDict(_core.MappedDict):
         self._require_writer("extend")
         if duplicates not in ("error", "last"):
             raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
-        blocks = _blocks_of(items)
-        begin, keys, values = next(blocks, (0, [], []))
-        keys = checked_keys(keys, self.key_type, begin)
+        self._write_all(items, duplicates)
+
+    def _write_all(self, items: Any, kind: str) -> None:
+        """`kind`: "assign", or what `extend` does with keys that are there."""
+        blocks = self._checked_blocks(items, kind)
+        first = next(blocks, None)
+        if first is None:
+            return
         following = next(blocks, None)
         if following is None:
-            self._put(keys, values, duplicates)
+            self._write(*first, kind)
             return
-        self._flush()  # nobody else writes while these are gathered
-        spool = self._spool()
-        self._spool_items(spool, keys, *self._columns_of(values, begin))
-        for begin, keys, values in chain([following], blocks):
-            keys = checked_keys(keys, self.key_type, begin)
-            self._spool_items(spool, keys, *self._columns_of(values, begin))
-        self._write_spool(spool, duplicates)
+        spool = self._spool()  # nobody else writes while these are gathered
+        for block in chain([first, following], blocks):
+            self._spool_items(spool, *block)
+        self._write_spool(spool, kind)
 
-    def _put(self, keys: list[Any], values: list[Any], kind: str) -> None:
-        if keys:
-            self._write(keys, *self._columns_of(values, 0), kind)
+    def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[list[Any], int, Any]]:
+        """Keys, and values as the engine takes them: their number and their columns."""
+        for begin, keys, values in _blocks_of(items):
+            if kind == "assign":
+                for key in keys:
+                    if key not in self:
+                        raise KeyError(key, "extend() adds keys that are not there yet")
+            else:
+                keys = checked_keys(keys, self.key_type, begin)
+            yield (keys, *self._columns_of(values, begin))
 
     def _columns_of(self, values: list[Any], begin: int) -> tuple[int, Any]:
         """Their number and, as the engine takes them, their columns; `begin` items came before."""
@@ -365,16 +372,6 @@ def _check_pairs(block: list[Any], begin: int) -> None:
             raise ValueError(
                 f"item {number}: expected a pair of key and value, found {type(pair).__name__}"
             )
-
-
-def _taken_apart(items: Any) -> tuple[list[Any], list[Any]]:
-    """Keys and values of a mapping or pairs."""
-    keys: list[Any] = []
-    values: list[Any] = []
-    for _, some_keys, some_values in _blocks_of(items):
-        keys += some_keys
-        values += some_values
-    return keys, values
 
 
 class _Values(ValuesView):  # type: ignore[type-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 
 import numpy as np
 import pytest
@@ -62,6 +63,24 @@ def test_an_error_on_the_way_leaves_nothing(tmp_path):
     with pytest.raises(RuntimeError, match="enough"):
         build(pairs(), tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [lambda: 1, lambda: torch.zeros(3), lambda: {"x": torch.zeros(3), "y": [1.0], "name": "n"}],
+    ids=["scalars", "tensors", "dicts"],
+)
+def test_does_not_make_python_look_for_cycles(tmp_path, value):
+    # Which would walk through all that the program holds, such as what the items come from.
+    pairs = ((f"k{i}", value()) for i in range(20_000))
+    looks = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, info: looks.append(phase))
+    try:
+        build(pairs, tmp_path / "d")
+    finally:
+        gc.callbacks.pop()
+    assert looks.count("start") < 10
 
 
 def test_the_last_of_a_key(tmp_path):

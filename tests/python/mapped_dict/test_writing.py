@@ -117,7 +117,7 @@ def test_many_items_are_all_added_or_none(path):
             (("n5", torch.zeros(3)), "every key once"),
             (("k7", torch.zeros(3)), "not there yet"),
             ((7, torch.zeros(3)), "item 9000: key 7: expected str"),
-            (("x", torch.zeros(4)), "of the items from 8192 on: "),
+            (("x", torch.zeros(4)), "of the items from 8960 on: "),
             ("x", "item 9000: expected a pair"),
         ]:
             with pytest.raises(ValueError, match=what):
@@ -132,6 +132,32 @@ def test_many_items_are_all_added_or_none(path):
         assert list(d)[7] == "k7"
 
 
+def test_many_items_are_all_assigned_or_none(path):
+    with MappedDict(path, "r+") as d:
+        d.extend((f"n{i}", torch.zeros(3)) for i in range(9000))
+
+        def pairs(last):
+            yield from ((f"n{i % 9000}", torch.full((3,), float(i))) for i in range(12_000))
+            yield last
+
+        with pytest.raises(KeyError, match="extend"):
+            d.update(pairs(("fresh", torch.zeros(3))))
+        with pytest.raises(ValueError, match="of the items from 11776 on: "):
+            d.update(pairs(("n0", torch.zeros(4))))
+        assert d["n7"].tolist() == d["n8999"].tolist() == [0.0] * 3
+        d.update(pairs(("n0", torch.ones(3))))
+        assert [d[f"n{i}"][0].item() for i in (0, 7, 2999, 3000, 8999)] == [
+            1,
+            9007,
+            11999,
+            3000,
+            8999,
+        ]
+        assert len(d) == 9100
+        assert list(d)[100:103] == ["n0", "n1", "n2"]
+    assert tenfold.verify(path).ok
+
+
 def _raising(pairs):
     yield from pairs
     raise RuntimeError("enough")
@@ -143,7 +169,9 @@ def _own_bytes():
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 
 
-def test_many_large_items_take_little_memory(tmp_path):
+@pytest.mark.parametrize("what", ["extend", "update"])
+def test_many_large_items_take_little_memory(tmp_path, what):
+    names = ["b"] if what == "extend" else ["b", *(f"k{i}" for i in range(1000))]
     MappedDict.build({"a": torch.zeros(4096)}, tmp_path / "d")
     most, done = 0, threading.Event()
 
@@ -153,16 +181,18 @@ def test_many_large_items_take_little_memory(tmp_path):
             most = max(most, _own_bytes())
 
     with MappedDict(tmp_path / "d", "r+") as d:
-        d.extend({"b": torch.zeros(4096)})
+        d.extend({name: torch.zeros(4096) for name in names})
         before = _own_bytes()
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            d.extend((f"k{i}", torch.full((4096,), float(i))) for i in range(24_000))  # 393 MB
+            # 393 MB
+            names = (f"k{i}" if what == "extend" else f"k{i % 1000}" for i in range(24_000))
+            getattr(d, what)((name, torch.full((4096,), float(i))) for i, name in enumerate(names))
         finally:
             done.set()
             watcher.join()
-        assert d["k23999"][7] == 23999
+        assert d["k23999" if what == "extend" else "k999"][7] == 23999
     assert most - before < 150 << 20
 
 
