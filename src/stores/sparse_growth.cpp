@@ -179,12 +179,17 @@ void SparseGrowth::start() {
 }
 
 void SparseGrowth::append(const SparseMatrix& added) {
-  const Lock lock(mutex_);
-  require_writable("append_rows");
-  start();
+  {
+    const Lock lock(mutex_);
+    require_writable("append_rows");
+    start();
+  }
+  // Not under the lock: they may be the rows of this matrix.
   const SparseMatrix sorted = by_row(added);
   sorted.check();
   const auto rows = sorted.state();
+  const Lock lock(mutex_);
+  require_writable("append_rows");
   const std::shared_ptr<const SparseState> state = current();
   require_fitting(path_, *state, *rows);
   if (rows->num_rows == 0) return;

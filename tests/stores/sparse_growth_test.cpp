@@ -112,6 +112,21 @@ TEST(SparseGrowth, AMatrixWithoutRowsGrows) {
   EXPECT_EQ(whole_rows_at(folder / "m"), 7);
 }
 
+TEST(SparseGrowth, AMatrixTakesItsOwnRowsAgain) {
+  const TemporaryFolder folder;
+  rows_of(0, 5).save(folder / "m");
+  SparseMatrix m(folder / "m", Mode::write_through);
+  m.append_rows(m);
+  EXPECT_EQ(m.num_rows(), 10);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      EXPECT_EQ(*m.at(5 + i, k).data<float>(), *m.at(i, k).data<float>());
+    }
+  }
+  m.close();
+  EXPECT_TRUE(verify(folder / "m").ok());
+}
+
 TEST(SparseGrowth, WhatCannotBeAppendedIsRefused) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");

@@ -136,7 +136,10 @@ def _objects_of(value: Any) -> int:
 def _bytes_of(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(map(_bytes_of, value.values()))
-    size = getattr(value, "nbytes", 0)
+    try:
+        size = getattr(value, "nbytes", 0)
+    except RuntimeError:  # a sparse tensor, which is refused later
+        return 0
     return size if isinstance(size, int) else 0
 
 

@@ -176,6 +176,7 @@ class MappedDict(_core.MappedDict):
         return self is other
 
     __hash__ = object.__hash__
+    __reversed__ = None  # as of any Mapping
 
     def _blocks(self, with_values: bool) -> Iterator[tuple[list[Any], Any]]:
         walk = self._walk()
@@ -280,7 +281,10 @@ class MappedDict(_core.MappedDict):
             for i, value in enumerate(values, begin):
                 if form_of(value) != "columns":
                     name = type(value).__name__
-                    raise ValueError(f"item {i}: value: expected a dict of columns, found {name}")
+                    raise ValueError(
+                        f"item {i}: value: expected a dict of columns, found {name}"
+                        + self._emptiness()
+                    )
         else:
             values = [{"value": value} for value in values]
         try:
@@ -290,6 +294,11 @@ class MappedDict(_core.MappedDict):
                 raise
             raise ValueError(f"of the items from {begin} on: {error}") from None
         return size, columns
+
+    def _emptiness(self) -> str:
+        if len(self) or len(self.schema):
+            return ""
+        return "; the dictionary was built of no items, which say what values are: build() it anew"
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(

@@ -256,12 +256,15 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
 
 
 def _is_whole(part: Any) -> bool:
-    """An array, or a list of numbers; an iterable of arrays is not."""
+    """An array, or a list of numbers; an iterable of arrays or of lists is not."""
     if hasattr(part, "dtype"):
         return True
     if not isinstance(part, (list, tuple)):
         return False
-    return not any(hasattr(item, "dtype") and item.shape for item in part[:1])
+    return not any(
+        isinstance(item, (list, tuple)) or (hasattr(item, "dtype") and item.shape)
+        for item in part[:1]
+    )
 
 
 def _array(values: Any) -> Any:

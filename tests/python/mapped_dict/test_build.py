@@ -39,6 +39,7 @@ build = tenfold.MappedDict.build
         ([3], "item 0: expected a pair"),
         ([("a", 1), 3], "item 1: expected a pair"),
         ([("\ud800", 1)], "surrogate"),
+        ([("a", torch.eye(2).to_sparse())], "found Tensor"),
     ],
 )
 def test_refuses(tmp_path, items, message):
@@ -144,6 +145,11 @@ def test_holds_nothing(tmp_path):
     assert "a" not in d
     _values, found = d.get_many(["a"])
     assert found.tolist() == [False]
+    with (
+        tenfold.MappedDict(tmp_path / "d", "r+") as writer,
+        pytest.raises(ValueError, match="built of no items, which say what values are"),
+    ):
+        writer.extend({"a": torch.zeros(3)})
 
 
 def test_reports_progress(tmp_path):

@@ -103,6 +103,8 @@ def test_is_a_mapping_that_streams_in_order(words):
     assert key == "word 0"
     assert torch.equal(value, torch.zeros(4))
     assert words.keys() & {"word 1", "?"} == {"word 1"}
+    with pytest.raises(TypeError, match="not reversible"):
+        reversed(words)
     assert dict(words)["word 3"][0] == 3.0
 
 

@@ -191,6 +191,8 @@ def test_coordinates_come_in_pieces_and_as_memory_maps(tmp_path):
     )
     expected = sp.coo_matrix((values, (rows, cols)), shape=(40, 30)).toarray()
     np.testing.assert_array_equal(m[:], expected)
+    pieces = ([[3, 0], [1]], ([2, 2], [0]), [[1.0, 2.0], [4.0]])
+    assert SparseMatrix.from_coo(*pieces, (4, 4)).to_scipy().nnz == 3
     np.save(tmp_path / "rows.npy", rows.astype(np.int32))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     m = SparseMatrix.from_coo(mapped, cols.astype(np.int32), values, (40, 30))
