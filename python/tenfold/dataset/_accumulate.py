@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tenfold.dataset._ragged import Offsets
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +65,7 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The rows of a
-            batch are dimension 0 of its first tensor.
+            batch are dimension 0 of its first tensor, or those of its first list of text.
         steps: Batches a window; the last may have fewer.
 
     Raises:
@@ -103,16 +105,25 @@ def _first_length(value: Any) -> int | None:
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) > 0:
         return int(shape[0])
+    if isinstance(value, Offsets):
+        return len(value["offsets"]) - 1
+    if isinstance(value, list) and all(map(_is_text, value)):
+        return len(value)
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        if value and isinstance(value[0], (str, bytes)):
-            return len(value)
         for item in value:
             found = _first_length(item)
             if found is not None:
                 return found
     return None
+
+
+def _is_text(value: Any) -> bool:
+    """True for text, and for a row of several."""
+    if isinstance(value, list):
+        return all(map(_is_text, value))
+    return isinstance(value, (str, bytes))
 
 
 def _rows_of_all_ranks(rows: int) -> float:

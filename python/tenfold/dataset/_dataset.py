@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import os
+from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._growing import Growing
-from tenfold.dataset._indexing import Positions, positions_of
+from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples
 from tenfold.dataset._schema import Schema
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
+# That a filter looks at together.
+_FILTER_ROWS = 65_536
+
+
 class _Map:
     """One function of `Dataset.map`: of a row, or of a batch."""
 
@@ -34,6 +40,13 @@ class _Map:
     def __init__(self, function: Transform, batched: bool) -> None:
         self.function = function
         self.batched = batched
+
+
+class _Joined(NamedTuple):
+    """What `concat` (without weights) or `mix` was given, for other processes to do it again."""
+
+    datasets: tuple[Dataset, ...]
+    weights: tuple[float, ...] | None
 
 
 class Dataset(Growing):
@@ -83,6 +96,7 @@ class Dataset(Growing):
             self._native = _core.Dataset.open(_core.tree(source, "data set"))
             mode = "r"
         self._mode = mode
+        self._joined: _Joined | None = None
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._maps: tuple[_Map, ...] = ()
         if transform is not None:
@@ -92,6 +106,7 @@ class Dataset(Growing):
     def _of_native(cls, native: Any, path: str, mode: Mode) -> Dataset:
         made = object.__new__(cls)
         made._path, made._native, made._mode = path, native, mode
+        made._joined = None
         made._steps = made._maps = ()
         return made
 
@@ -261,28 +276,29 @@ class Dataset(Growing):
         positions = positions_of(indices, len(self))
         if isinstance(positions, int):
             raise TypeError("take: expected several indices, found an int")
-        values = (
-            list(range(positions.start, positions.stop))
-            if isinstance(positions, slice)
-            else positions.values
-        )
-        return self._view(("take", (values,)))
+        if isinstance(positions, slice):
+            return self.range(positions.start, positions.stop)
+        return self._view(("take", (positions.values,)))
 
     def filter(self, mask: Any) -> Dataset:
         """The rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a callable that gives it for a batch dict.
+            mask: bool ``[len(self)]``, or a callable that gives it for a batch dict, which is
+                called with some rows at a time.
 
         Raises:
             IndexError: If the mask has another length.
+            TypeError: If it holds something else than bools.
         """
-        if callable(mask):
-            parts = [
-                mask(self[begin : begin + 65536]) for begin in range(0, max(len(self), 1), 65536)
-            ]
-            mask = [bool(value) for part in parts for value in part]
-        return self.take(positions_of(mask, len(self), mask=True))
+        if not callable(mask):
+            return self.take(positions_where(mask, len(self)))
+        found = array.array("q")
+        for begin in range(0, len(self), _FILTER_ROWS):
+            end = min(begin + _FILTER_ROWS, len(self))
+            where = positions_where(mask(self[begin:end]), end - begin).values
+            found.extend(begin + position for position in _listed(where))
+        return self.take(Indices(found))
 
     def split(self, sizes: Sequence[float], seed: int | None = 0) -> list[Dataset]:
         """Disjoint parts that hold every row once.
@@ -324,6 +340,8 @@ class Dataset(Growing):
     # --- pickling ---
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._joined is not None:
+            return _rejoined, (*self._joined, self._steps, self._maps)
         if self._path is None:
             raise UnsupportedError(
                 "data set: it has no path to send to another process: expected one that was opened "
@@ -335,7 +353,22 @@ class Dataset(Growing):
 def _reopened(
     path: str, mode: Mode, steps: tuple[tuple[str, Any], ...], maps: tuple[_Map, ...]
 ) -> Dataset:
-    dataset = Dataset(path, mode)
+    return _viewed(Dataset(path, mode), steps, maps)
+
+
+def _rejoined(
+    datasets: Sequence[Dataset],
+    weights: Sequence[float] | None,
+    steps: tuple[tuple[str, Any], ...],
+    maps: tuple[_Map, ...],
+) -> Dataset:
+    joined = concat(datasets) if weights is None else mix(datasets, weights)
+    return _viewed(joined, steps, maps)
+
+
+def _viewed(
+    dataset: Dataset, steps: tuple[tuple[str, Any], ...], maps: tuple[_Map, ...]
+) -> Dataset:
     for name, arguments in steps:
         if name == "split":
             counts, seed, index = arguments
@@ -352,7 +385,8 @@ def concat(datasets: Sequence[Dataset]) -> Dataset:
     Raises:
         ValueError: If a column is not the same in all, naming it and both dtypes.
     """
-    return _joined(_core.Dataset.concat([dataset._native for dataset in datasets]), datasets)
+    native = _core.Dataset.concat([dataset._native for dataset in datasets])
+    return _join(native, _Joined(tuple(datasets), None))
 
 
 def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
@@ -365,21 +399,23 @@ def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
         ValueError: If a column is not the same in all, or the weights do not fit.
     """
     native = _core.Dataset.mix([dataset._native for dataset in datasets], list(weights))
-    return _joined(native, datasets)
+    return _join(native, _Joined(tuple(datasets), tuple(weights)))
 
 
-def _joined(native: Any, datasets: Sequence[Dataset]) -> Dataset:
-    maps = {dataset._maps for dataset in datasets}
+def _join(native: Any, parts: _Joined) -> Dataset:
+    maps = {dataset._maps for dataset in parts.datasets}
     if len(maps) > 1:
         raise ValueError(
             "concat: the parts are mapped by different functions: expected one map() after concat, "
             "found several before"
         )
     joined = object.__new__(Dataset)
-    joined.__dict__.update(datasets[0].__dict__)
     joined._native = native
     joined._path = None
     joined._mode = "r"
+    joined._steps = ()
+    (joined._maps,) = maps
+    joined._joined = parts
     return joined
 
 
@@ -431,6 +467,10 @@ def _entry(batch: Any, name: str) -> Any:
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]
     return _entry(batch[record], rest)
+
+
+def _listed(values: Any) -> list[int]:
+    return values if isinstance(values, list) else values.tolist()
 
 
 def _is_text(dtype: str) -> bool:

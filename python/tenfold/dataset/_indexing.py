@@ -30,13 +30,12 @@ else:
     Positions = object
 
 
-def positions_of(index: Any, size: int, *, mask: bool = False, what: str = "data set") -> Any:
+def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     """An int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
     Args:
         index: As ``Dataset.__getitem__`` takes it.
         size: Rows there are.
-        mask: A list of bools is a mask, as an array of bools always is.
         what: What messages call the thing that is indexed.
 
     Raises:
@@ -61,16 +60,34 @@ def positions_of(index: Any, size: int, *, mask: bool = False, what: str = "data
             )
         if index and all(isinstance(value, bool) for value in index):
             return Indices(_true_positions(index, size, what))
-        if mask and not index:
-            return Indices(_true_positions(index, size, what))
         return Indices([operator.index(value) for value in index])
     if isinstance(index, bool):
         raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
     return operator.index(index)
 
 
+def positions_where(mask: Any, size: int) -> Indices:
+    """Where a mask of bools, an array or a list, is true.
+
+    Raises:
+        IndexError: If it has another length than `size`.
+        TypeError: If it holds something else than bools.
+    """
+    is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
+    dtypes = {_dtype_of(mask)} if is_array else {_dtype_of(value) for value in mask}
+    if dtypes - {"bool"}:
+        raise TypeError(f"filter: mask: expected bools, found {', '.join(sorted(dtypes))}")
+    if is_array:
+        return _of_array(mask, size, "filter")  # type: ignore[no-any-return]
+    return Indices(_true_positions(mask, size, "filter"))
+
+
+def _dtype_of(value: Any) -> str:
+    return str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+
+
 def _of_array(index: Any, size: int, what: str) -> Any:
-    dtype = str(index.dtype).removeprefix("torch.")
+    dtype = _dtype_of(index)
     if dtype == "bool":
         if tuple(index.shape) != (size,):
             raise _wrong_mask(tuple(index.shape), size, what)

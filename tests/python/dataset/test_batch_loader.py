@@ -254,6 +254,16 @@ def test_accumulate_takes_any_iterable_of_batches() -> None:
         list(tenfold.accumulate([{"a": 1}], steps=1))
 
 
+@pytest.mark.parametrize("pad", [None, 0, "offsets"])
+def test_accumulate_counts_rows_whatever_column_comes_first(tmp_path: Path, pad: object) -> None:
+    rows = [{"tokens": [1] * (i % 4), "tags": ["a"] * (i % 3), "name": "n"} for i in range(10)]
+    data = tenfold.ingest(rows, tmp_path / "ds", progress=False)
+    for columns in (None, ["tags"], ["name"]):
+        loader = BatchLoader(data, 4, pad=pad, columns=columns)
+        windows = list(tenfold.accumulate(loader, steps=2))
+        assert [[weight for _, weight in window] for window in windows] == [[0.5, 0.5], [1.0]]
+
+
 @pytest.fixture
 def texts() -> Dataset:
     """Rows of 2, 0, 3 and 1 tokens, with a second ragged column and a name each."""

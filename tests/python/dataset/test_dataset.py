@@ -230,6 +230,49 @@ def test_a_data_set_pickles_by_its_path_with_its_views(ds: Dataset) -> None:
         pickle.dumps(Dataset({"id": torch.arange(3)}))
 
 
+def _doubled(row: dict) -> dict:
+    return {"id": row["id"] * 2}
+
+
+def test_joined_data_sets_pickle_by_the_paths_of_their_parts(ds: Dataset) -> None:
+    mapped = ds.select(["id"]).map(_doubled)
+    parts = [mapped.range(0, 100), mapped.shard(1, 3)]
+    for joined in (tenfold.concat(parts), tenfold.mix(parts, [0.7, 0.3])):
+        view = joined.range(5, 120).map(_doubled).take([100, 0])
+        again = pickle.loads(pickle.dumps(view))
+        assert ids(again) == ids(view)
+        assert ids(pickle.loads(pickle.dumps(again))) == ids(view)
+    with pytest.raises(tenfold.UnsupportedError, match="save it first"):
+        pickle.dumps(tenfold.concat([Dataset({"id": torch.arange(3)})]))
+
+
+def test_a_filter_takes_bools_only(ds: Dataset) -> None:
+    some = [i % 3 == 0 for i in range(ROWS)]
+    expected = list(range(0, ROWS, 3))
+    for mask in (some, torch.tensor(some), np.array(some), lambda batch: batch["id"] % 3 == 0):
+        assert ids(ds.filter(mask)) == expected
+    assert ids(ds.range(0, 0).filter([])) == []
+    assert ids(ds.range(0, 0).filter(lambda batch: batch["id"] > 0)) == []
+    for mask in ([0] * ROWS, torch.zeros(ROWS, dtype=torch.int64), lambda batch: batch["id"]):
+        with pytest.raises(TypeError, match="filter: mask: expected bools, found int"):
+            ds.filter(mask)
+    for mask in (some[1:], torch.tensor(some[1:]), lambda batch: [True]):
+        with pytest.raises(IndexError, match=rf"filter: mask: expected shape \({ROWS},\), found"):
+            ds.filter(mask)
+
+
+def test_a_filter_is_asked_of_some_rows_at_a_time() -> None:
+    sizes = []
+
+    def is_even(batch: dict) -> torch.Tensor:
+        sizes.append(len(batch["id"]))
+        return batch["id"] % 2 == 0
+
+    rows = 150_000
+    assert ids(Dataset({"id": torch.arange(rows)}).filter(is_even)) == list(range(0, rows, 2))
+    assert sizes == [65_536, 65_536, rows - 2 * 65_536]
+
+
 def test_any_tree_of_equally_long_tensors_is_a_data_set(tmp_path: Path) -> None:
     columns = {"x": torch.rand(7, 2), "y": torch.arange(7)}
     for name in ("a.safetensors", "folder"):
