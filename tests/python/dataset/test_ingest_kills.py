@@ -41,8 +41,8 @@ def ingest_for_ever(sources: list[Path], target: Path, start: int, report: int) 
     number = start
     while True:
         source = sources[number % SOURCES]
-        # Waiting for the device takes most of the time, in which nothing happens, and may take longer
-        # than this process lives: so it comes after an ingest that was done.
+        # Waiting for the device takes most of the time, in which nothing happens, and may take
+        # longer than this process lives: so it comes after an ingest that was done.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1
