@@ -194,17 +194,24 @@ class RowIngest {
   std::optional<RowReader> reader_;
 };
 
-/// The streams in capsules of `__arrow_c_stream__`, which are empty afterwards.
-nb::dict ingest_streams(nb::list capsules, nb::object path, const std::string& where,
-                        nb::object schema, std::vector<std::string> columns,
-                        const std::string& on_error, std::int64_t batch_rows, bool overwrite,
-                        bool durable, std::uint64_t total_bytes, nb::object progress) {
+std::vector<ArrowArrayStream*> streams_of(nb::list capsules) {
   std::vector<ArrowArrayStream*> streams;
   for (const nb::handle capsule : capsules) {
     void* pointer = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
     if (pointer == nullptr) throw nb::python_error();
     streams.push_back(static_cast<ArrowArrayStream*>(pointer));
   }
+  return streams;
+}
+
+/// The streams in capsules of `__arrow_c_stream__`, which are empty afterwards.
+nb::dict ingest_streams(nb::list capsules, nb::list again, nb::object path,
+                        const std::string& where, nb::object schema,
+                        std::vector<std::string> columns, const std::string& on_error,
+                        std::int64_t batch_rows, bool overwrite, bool durable,
+                        std::uint64_t total_bytes, nb::object progress) {
+  const std::vector<ArrowArrayStream*> streams = streams_of(capsules);
+  const std::vector<ArrowArrayStream*> once_more = streams_of(again);
   ArrowIngestOptions options;
   options.where = where;
   options.schema = selected(schema_from(schema), columns, where);
@@ -217,7 +224,7 @@ nb::dict ingest_streams(nb::list capsules, nb::object path, const std::string& w
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {
     options.table.monitor = monitor;
-    return ingest_arrow(streams, target, options);
+    return ingest_arrow(streams, once_more, target, options);
   });
   return dict_of(report);
 }
@@ -239,7 +246,7 @@ void bind_ingest_sources(nb::module_& module) {
       .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)
       .def("add_columns", &RowIngest::add_columns, "columns"_a, "begin"_a, "end"_a, "total_rows"_a)
       .def("finish", &RowIngest::finish);
-  module.def("ingest_arrow", &ingest_streams, "capsules"_a, "path"_a.none(), "where"_a,
+  module.def("ingest_arrow", &ingest_streams, "capsules"_a, "again"_a, "path"_a.none(), "where"_a,
              "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a, "overwrite"_a,
              "durable"_a, "total_bytes"_a, "progress"_a.none());
 }

@@ -16,6 +16,7 @@
 #include "ingest/arrow_plan.hpp"
 #include "ingest/arrow_value.hpp"
 #include "ingest/bad_row.hpp"
+#include "ingest/bad_row_pieces.hpp"
 #include "ingest/convert_chunk.hpp"
 #include "ingest/fit_chunk.hpp"
 
@@ -70,42 +71,36 @@ class BatchStream {
   ArrowType type_;
 };
 
+std::vector<std::unique_ptr<BatchStream>> taken(std::span<ArrowArrayStream* const> streams,
+                                                const std::string& where) {
+  std::vector<std::unique_ptr<BatchStream>> made;
+  for (ArrowArrayStream* stream : streams) {
+    made.push_back(std::make_unique<BatchStream>(*stream, where));
+  }
+  return made;
+}
+
 class ArrowIngest {
  public:
-  ArrowIngest(std::span<ArrowArrayStream* const> streams, const std::optional<Path>& path,
-              const ArrowIngestOptions& options)
+  ArrowIngest(std::span<ArrowArrayStream* const> streams, std::span<ArrowArrayStream* const> again,
+              const std::optional<Path>& path, const ArrowIngestOptions& options)
       : options_(options),
         path_(path),
-        progress_(options.table.monitor, options.total_bytes, "ingest") {
-    for (ArrowArrayStream* stream : streams) {
-      streams_.push_back(std::make_unique<BatchStream>(*stream, options_.where));
-    }
-    if (streams_.size() > 1 && options_.on_error != OnError::raise) {
-      throw Error(ErrorCode::invalid_argument,
-                  options_.where +
-                      ": rows are left out of all columns at once: expected one "
-                      "stream, found " +
-                      std::to_string(streams_.size()));
-    }
-  }
+        streams_(taken(streams, options.where)),
+        again_(taken(again, options.where)) {}
 
   SourceReport run() {
-    read_schemas();
-    if (path_) writer_.emplace(*path_, Schema(targets_), options_.table);
-    std::optional<std::size_t> first;
-    for (const std::unique_ptr<BatchStream>& stream : streams_) {
-      columns_.clear();
-      for (std::size_t i = 0; i < sources_.size(); ++i) {
-        if (sources_[i].stream == stream.get()) columns_.push_back(i);
-      }
-      if (columns_.empty()) continue;
-      const std::uint64_t num_rows = std::exchange(report_.num_rows, 0);
-      read(*stream);
-      if (first && report_.num_rows != num_rows) fail_unequal(*first, num_rows);
-      if (!first) first = columns_[0];
+    read_all();
+    if (!left_out_.empty()) {
+      std::sort(left_out_.begin(), left_out_.end());
+      left_out_.erase(std::unique(left_out_.begin(), left_out_.end()), left_out_.end());
+      start_again();
+      read_all();
+      report_.num_bad_rows = left_out_.size();
+      if (pieces_) tell_pieces();
     }
     if (writer_) writer_->commit();
-    progress_.finish();
+    progress_->finish();
     report_.schema = writer_ ? writer_->schema() : Schema(targets_);
     return std::move(report_);
   }
@@ -113,8 +108,47 @@ class ArrowIngest {
  private:
   /// What a column is read from.
   struct Source : ArrowColumn {
-    BatchStream* stream;
+    std::size_t stream;  ///< of streams_
   };
+
+  void read_all() {
+    progress_.emplace(options_.table.monitor, options_.total_bytes, "ingest");
+    read_schemas();
+    if (path_) writer_.emplace(*path_, Schema(targets_), options_.table);
+    std::vector<std::vector<std::size_t>> columns(streams_.size());
+    for (std::size_t i = 0; i < sources_.size(); ++i) columns[sources_[i].stream].push_back(i);
+    const auto wanted = std::count_if(columns.begin(), columns.end(),
+                                      [](const auto& some) { return !some.empty(); });
+    leaves_out_later_ = wanted > 1 && options_.on_error != OnError::raise;
+    if (leaves_out_later_ && !is_again_ && again_.size() != streams_.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  options_.where +
+                      ": rows are left out of all columns at once: expected the streams twice, or "
+                      "one, found " +
+                      std::to_string(streams_.size()));
+    }
+    std::optional<std::size_t> first;
+    for (std::size_t k = 0; k < streams_.size(); ++k) {
+      columns_ = std::move(columns[k]);
+      if (columns_.empty()) continue;
+      const std::uint64_t num_rows = std::exchange(report_.num_rows, 0);
+      if (pieces_) pieces_->begin_stream();
+      read(*streams_[k]);
+      if (first && report_.num_rows != num_rows) fail_unequal(*first, num_rows);
+      if (!first) first = columns_[0];
+    }
+  }
+
+  /// Now that all rows are known that are left out.
+  void start_again() {
+    writer_.reset();
+    streams_ = std::move(again_);
+    sources_.clear();
+    targets_.clear();
+    report_ = {};
+    is_again_ = true;
+    if (options_.on_error == OnError::collect && path_) pieces_.emplace(path_->parent_path());
+  }
 
   void read(BatchStream& stream) {
     position_ = 0;
@@ -124,7 +158,7 @@ class ArrowIngest {
       const std::int64_t step = options_.batch_rows > 0 ? options_.batch_rows : kBatchRows;
       for (std::int64_t begin = 0; begin < rows.size; begin += step) {
         add(rows.part(begin, std::min(step, rows.size - begin)));
-        progress_.poll();
+        progress_->poll();
       }
     }
   }
@@ -140,11 +174,11 @@ class ArrowIngest {
   void read_schemas() {
     std::vector<Source> all;
     std::vector<Column> found;
-    for (const std::unique_ptr<BatchStream>& stream : streams_) {
-      stream->read_schema();
-      for (ArrowColumn& column : arrow_columns(stream->type(), options_.where)) {
+    for (std::size_t k = 0; k < streams_.size(); ++k) {
+      streams_[k]->read_schema();
+      for (ArrowColumn& column : arrow_columns(streams_[k]->type(), options_.where)) {
         found.push_back(column.column);
-        all.push_back({std::move(column), stream.get()});
+        all.push_back({std::move(column), k});
       }
     }
     const Schema unique(found);
@@ -216,7 +250,12 @@ class ArrowIngest {
         chunks.push_back(read.chunk);
       }
     }
-    if (!bad.empty()) drop(batch, bad, chunks, fitted);
+    keep_first_of_rows(bad);
+    if (leaves_out_later_) {
+      leave_out_later(batch, bad, chunks, fitted);
+    } else if (!bad.empty()) {
+      drop(batch, bad, chunks, fitted);
+    }
     append(chunks);
     position_ += batch.size;
   }
@@ -252,14 +291,17 @@ class ArrowIngest {
     }
   }
 
-  /// Leaves out the rows that do not fit, or refuses the first of them.
-  void drop(const ArrowSlice& batch, std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
-            std::vector<OwnedChunk>& fitted) {
+  static void keep_first_of_rows(std::vector<Bad>& bad) {
     std::stable_sort(bad.begin(), bad.end(),
                      [](const Bad& a, const Bad& b) { return a.row < b.row; });
     bad.erase(std::unique(bad.begin(), bad.end(),
                           [](const Bad& a, const Bad& b) { return a.row == b.row; }),
               bad.end());
+  }
+
+  /// Leaves out the rows that do not fit, or refuses the first of them.
+  void drop(const ArrowSlice& batch, const std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
+            std::vector<OwnedChunk>& fitted) {
     std::vector<std::int64_t> dropped;
     for (const Bad& one : bad) {
       const std::int64_t row = position_ + one.row;
@@ -270,19 +312,64 @@ class ArrowIngest {
                                                      one.what);
       }
       if (options_.on_error == OnError::collect && writer_) {
-        const std::string text = to_json(arrow_value(batch, one.row), codecs::JsonStyle::python);
-        writer_->append_text(
-            memmap_folder::kBadRowsName,
-            to_json_line(
-                {.row = row, .column = column, .error = one.what, .text = shown_text(text)}));
+        tell(row, column, one.what, text_of(batch, one.row));
       }
       dropped.push_back(one.row);
     }
     report_.num_bad_rows += dropped.size();
+    drop_rows(dropped, chunks, fitted);
+  }
+
+  /// Of several streams: the first time only which rows are bad is noted, and nothing more written
+  /// if there are any; then those are left out that any stream found bad.
+  void leave_out_later(const ArrowSlice& batch, const std::vector<Bad>& bad,
+                       std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
+    if (!is_again_) {
+      for (const Bad& one : bad) left_out_.push_back(position_ + one.row);
+      if (!bad.empty()) writer_.reset();
+      return;
+    }
+    std::vector<std::int64_t> dropped;
+    auto row = std::lower_bound(left_out_.begin(), left_out_.end(), position_);
+    auto found = bad.begin();
+    for (; row != left_out_.end() && *row < position_ + batch.size; ++row) {
+      dropped.push_back(*row - position_);
+      if (!pieces_) continue;
+      BadRowPieces::Piece piece{.text = text_of(batch, dropped.back())};
+      while (found != bad.end() && found->row < dropped.back()) ++found;
+      if (found != bad.end() && found->row == dropped.back()) {
+        piece.column = targets_[found->column].name();
+        piece.error = found->what;
+      }
+      pieces_->add(piece);
+    }
+    if (!dropped.empty()) drop_rows(dropped, chunks, fitted);
+  }
+
+  void drop_rows(const std::vector<std::int64_t>& dropped, std::vector<ColumnChunk>& chunks,
+                 std::vector<OwnedChunk>& fitted) const {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       fitted[k] = without_rows(targets_[columns_[k]], chunks[k], dropped);
       chunks[k] = fitted[k].view();
     }
+  }
+
+  static std::string text_of(const ArrowSlice& batch, std::int64_t row) {
+    return to_json(arrow_value(batch, row), codecs::JsonStyle::python);
+  }
+
+  void tell(std::int64_t row, const std::string& column, const std::string& error,
+            const std::string& text) {
+    writer_->append_text(
+        memmap_folder::kBadRowsName,
+        to_json_line({.row = row, .column = column, .error = error, .text = shown_text(text)}));
+  }
+
+  void tell_pieces() {
+    auto row = left_out_.begin();
+    pieces_->tell_all(left_out_.size(), [&](const BadRowPieces::Piece& piece) {
+      tell(*row++, piece.column, piece.error, piece.text);
+    });
   }
 
   /// A chunk for each of columns_.
@@ -301,21 +388,26 @@ class ArrowIngest {
         if (writer_) writer_->change_column(i, targets_[i], {});
       }
       if (writer_) writer_->append(i, chunks[k]);
-      progress_.add(chunks[k].values.size());
+      progress_->add(chunks[k].values.size());
     }
     report_.num_rows += static_cast<std::uint64_t>(chunks[0].num_rows);
   }
 
   const ArrowIngestOptions& options_;
   std::optional<Path> path_;
-  Progress progress_;
   std::vector<std::unique_ptr<BatchStream>> streams_;
+  std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same, to be read once more
+  std::optional<Progress> progress_;
   std::vector<Source> sources_;
   std::vector<Column> targets_;
   std::optional<TableWriter> writer_;
   SourceReport report_;
   std::vector<std::size_t> columns_;  ///< of the stream that is read: which of sources_, targets_
   std::int64_t position_ = 0;         ///< rows of it that were looked at
+  bool leaves_out_later_ = false;     ///< bad rows of a stream lie in other streams, too
+  bool is_again_ = false;
+  std::vector<std::int64_t> left_out_;  ///< then: rows of the source, rising
+  std::optional<BadRowPieces> pieces_;  ///< what is to be told of them
 };
 
 }  // namespace
@@ -323,12 +415,13 @@ class ArrowIngest {
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options) {
   ArrowArrayStream* const one = &stream;
-  return ingest_arrow(std::span(&one, 1), path, options);
+  return ingest_arrow(std::span(&one, 1), {}, path, options);
 }
 
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
-                          const std::optional<Path>& path, const ArrowIngestOptions& options) {
-  return ArrowIngest(streams, path, options).run();
+                          std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
+                          const ArrowIngestOptions& options) {
+  return ArrowIngest(streams, again, path, options).run();
 }
 
 }  // namespace tenfold

@@ -35,10 +35,12 @@ SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& p
 
 /// The same of a source that gives some columns at a time, so that few of many have to be in
 /// memory: row i of the data set is row i of each stream. One is read to its end before the next
-/// one, and none that has no column that is wanted.
-/// Also throws Error(corrupt) if they have not as many rows, Error(invalid_argument) if rows are to
-/// be left out, which takes all of their columns at once.
+/// one, and none that has no column that is wanted. `again`: the same streams once more, or
+/// nothing; they are read if rows are left out, because which ones is known after the last stream
+/// only. Also throws Error(corrupt) if they have not as many rows, Error(invalid_argument) if rows
+/// are to be left out of several streams without `again`.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
-                          const std::optional<Path>& path, const ArrowIngestOptions& options);
+                          std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
+                          const ArrowIngestOptions& options);
 
 }  // namespace tenfold

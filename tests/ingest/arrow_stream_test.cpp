@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -137,7 +139,7 @@ TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
   ArrowStreamOf left(batch.root, 2);
   ArrowStreamOf right(numbers.root, 3);
   ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
-  const SourceReport report = ingest_arrow(both, folder.path() / "ds", {});
+  const SourceReport report = ingest_arrow(both, {}, folder.path() / "ds", {});
   EXPECT_TRUE(left.released() && right.released());
   EXPECT_EQ(report.num_rows, 6U);
   const Dataset ds(folder.path() / "ds");
@@ -155,7 +157,7 @@ TEST(ArrowStream, AStreamWithoutAColumnThatIsWantedIsNotRead) {
   ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
   ArrowIngestOptions options;
   options.columns = {"n"};
-  const SourceReport report = ingest_arrow(both, std::nullopt, options);
+  const SourceReport report = ingest_arrow(both, {}, std::nullopt, options);
   EXPECT_EQ(report.num_rows, 2U);
   EXPECT_EQ(report.schema.size(), 1U);
 }
@@ -168,7 +170,7 @@ TEST(ArrowStream, StreamsOfUnequalLengthAreRefusedByColumn) {
   ArrowStreamOf right(numbers.root, 2);
   ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
   try {
-    ingest_arrow(both, folder.path() / "ds", {});
+    ingest_arrow(both, {}, folder.path() / "ds", {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
@@ -178,7 +180,7 @@ TEST(ArrowStream, StreamsOfUnequalLengthAreRefusedByColumn) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "ds"));
 }
 
-TEST(ArrowStream, RowsAreLeftOutOfOneStreamOnly) {
+TEST(ArrowStream, RowsAreLeftOutOfSeveralStreamsOnlyIfTheyCanBeReadTwice) {
   Batch batch;
   Numbers numbers("n", 3);
   ArrowStreamOf left(batch.root, 1);
@@ -186,7 +188,35 @@ TEST(ArrowStream, RowsAreLeftOutOfOneStreamOnly) {
   ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
   ArrowIngestOptions options;
   options.on_error = OnError::skip;
-  EXPECT_THROW(ingest_arrow(both, std::nullopt, options), Error);
+  EXPECT_THROW(ingest_arrow(both, {}, std::nullopt, options), Error);
+}
+
+TEST(ArrowStream, ARowThatIsBadInOneStreamIsLeftOutOfAll) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  ArrowNode x("i", "n");
+  ArrowNode holes("+s");
+  x.pointer().buffer(std::vector<std::int32_t>{7, 8, 9}).rows(3);
+  holes.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(x);
+  std::vector<std::unique_ptr<ArrowStreamOf>> made;
+  std::vector<ArrowArrayStream*> streams;
+  for (int time = 0; time < 2; ++time) {
+    for (ArrowNode* root : {&batch.root, &holes}) {
+      made.push_back(std::make_unique<ArrowStreamOf>(*root, 2));
+      streams.push_back(&made.back()->stream());
+    }
+  }
+  const std::span all(streams);
+  ArrowIngestOptions options;
+  options.on_error = OnError::collect;
+  const SourceReport report =
+      ingest_arrow(all.first(2), all.last(2), folder.path() / "ds", options);
+  EXPECT_EQ(report.num_rows, 4U);
+  EXPECT_EQ(report.num_bad_rows, 2U);
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(1, 3, 1, 3));
+  EXPECT_THAT(ds.column("n").span<std::int32_t>(), ElementsAre(7, 9, 7, 9));
+  EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
 }
 
 TEST(ArrowStream, BatchesWhoseCountsOrPointersLieAreRefused) {

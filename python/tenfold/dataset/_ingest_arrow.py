@@ -12,7 +12,7 @@ from tenfold.dataset._ingest_parquet import OpenedFile, ParquetFooter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NamedTuple
 
     from tenfold.dataset._ingest_way import Way
@@ -260,16 +260,35 @@ def _batch_rows(num_bytes: int, num_rows: int) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
 
 
-def run(streams: list[Stream], way: Way) -> dict[str, Any]:
+def run_files(files: list[str], kind: str, way: Way, num_threads: int | None) -> dict[str, Any]:
+    """Hands the record batches of files to the engine.
+
+    Which rows are left out is known when all streams were read, and then they are read again.
+    """
+    streams = streams_of_files(files, kind, way, num_threads)
+    again = []
+    if len(streams) > 1 and way.on_error != "raise":
+        again = streams_of_files(files, kind, way, num_threads)
+    return run(streams, way, again)
+
+
+def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[str, Any]:
     """Hands the streams to the engine: row i of the data set is row i of each.
 
     An exception of who makes the batches arrives unchanged.
+
+    Args:
+        streams: Of some columns each.
+        way: How.
+        again: The same once more, if rows may be left out of several.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]
+    once_more = [_watched(stream.batches, raised) for stream in again]
     try:
         report: dict[str, Any] = _core.ingest_arrow(
             [stream.__arrow_c_stream__() for stream in batches],
+            [stream.__arrow_c_stream__() for stream in once_more],
             way.path,
             way.where,
             way.schema,

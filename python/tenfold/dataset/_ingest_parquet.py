@@ -82,9 +82,9 @@ class ParquetFooter:
         Those that are wanted share no group with those that are not, which are never decoded.
         """
         names = self._schema.names
-        # Names are paths to pyarrow; and of a row that is left out all columns have to be there.
+        # Names are paths to pyarrow.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
-        if way.on_error != "raise" or has_paths or not names:
+        if has_paths or not names:
             return [None]
         wanted = _wanted(names, way)
         groups: list[list[str] | None] = []

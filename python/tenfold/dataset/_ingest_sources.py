@@ -176,4 +176,4 @@ def _run_files(files: list[str], way: Way, num_threads: int | None) -> dict[str,
     way = way._replace(where=files[0])
     if kind in ("npy", "npz"):
         return _ingest_tables.run_arrays(files, kind, way)
-    return _ingest_arrow.run(_ingest_arrow.streams_of_files(files, kind, way, num_threads), way)
+    return _ingest_arrow.run_files(files, kind, way, num_threads)

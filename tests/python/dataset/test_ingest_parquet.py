@@ -1,5 +1,6 @@
 """Ingest of Parquet files, whose columns are decoded some after the others."""
 
+import json
 import subprocess
 import sys
 
@@ -105,6 +106,42 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_source(tmp_path, group_byt
     assert '"x": 2' in bad["text"]
 
 
+@pytest.mark.parametrize("on_error", ["skip", "collect"])
+def test_bad_rows_are_left_out_of_columns_that_are_decoded_apart(tmp_path, group_bytes, on_error):
+    rows = 3000
+    made = {
+        "a": list(range(rows)),
+        "b": [[None] if i % 1000 == 7 else [i] for i in range(rows)],
+        "t": [None if i % 1000 == 8 else f"t{i}" for i in range(rows)],
+        "c": [[i, None] if i % 1000 in (7, 8) else [] for i in range(rows)],
+        "d": pa.array([i / 2 for i in range(rows)], pa.float32()),
+    }
+    pq.write_table(pa.table(made), tmp_path / "a.parquet", row_group_size=700)
+    if on_error == "skip":
+        with pytest.warns(UserWarning, match="6 rows left out"):
+            ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", on_error=on_error)
+    else:
+        ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", on_error=on_error)
+    kept = [i for i in range(rows) if i % 1000 not in (7, 8)]
+    assert ds["a"].tolist() == kept
+    assert ds["d"].tolist() == [i / 2 for i in kept]
+    assert ds[:]["t"] == [f"t{i}" for i in kept]
+    assert [row["b"].tolist() for row in ds] == [[i] for i in kept]
+    # The rows without a text are among those that are left out.
+    assert not ds.schema["t"].nullable
+    assert (ds.report.num_rows, ds.report.num_bad_rows) == (len(kept), 6)
+    assert tenfold.verify(tmp_path / "ds").ok
+    if on_error == "skip":
+        assert ds.bad_rows == []
+        return
+    assert [(bad["row"], bad["column"]) for bad in ds.bad_rows] == [
+        (1000 * i + k, "b" if k == 7 else "c") for i in range(3) for k in (7, 8)
+    ]
+    assert json.loads(ds.bad_rows[3]["text"]) == {
+        "a": 1008, "b": [1008], "t": None, "c": [1008, None], "d": 504.0
+    }  # fmt: skip
+
+
 def test_names_with_dots_are_columns_of_their_own(tmp_path, group_bytes):
     made = pa.table({"a.b": [1, 2], "a": pa.array([{"b": 3}, {"b": 4}]), "c": [5, 6]})
     pq.write_table(made, tmp_path / "a.parquet")
@@ -135,13 +172,13 @@ def watch():
     while not done.wait(0.002):
         peak = max(peak, anonymous())
 
-warm, source, target = sys.argv[1:]
-tenfold.ingest(warm, target, progress=False)
+warm, source, target, on_error = sys.argv[1:]
+tenfold.ingest(warm, target, progress=False, on_error=on_error)
 done, before = threading.Event(), anonymous()
 peak = before
 watcher = threading.Thread(target=watch)
 watcher.start()
-tenfold.ingest(source, target, progress=False, durable=False)
+tenfold.ingest(source, target, progress=False, durable=False, on_error=on_error)
 done.set()
 watcher.join()
 print(peak - before)
@@ -160,11 +197,15 @@ def repeated_texts():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("make", [wide, repeated_texts])
-def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, make):
+def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, make, on_error):
     made = make()
+    if on_error == "skip":
+        bad = pa.array([[None] if i % 1000 == 0 else [] for i in range(made.num_rows)])
+        made = made.append_column("bad", bad.cast(pa.list_(pa.int64())))
     pq.write_table(made, tmp_path / "all.parquet", row_group_size=made.num_rows)
     pq.write_table(made.slice(0, 1), tmp_path / "one.parquet")
-    command = [sys.executable, "-c", PEAK, "one.parquet", "all.parquet", "ds"]
+    command = [sys.executable, "-c", PEAK, "one.parquet", "all.parquet", "ds", on_error]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     assert int(done.stdout) < 128e6 < made.nbytes
