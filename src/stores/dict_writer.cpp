@@ -26,30 +26,31 @@ std::size_t count_of(const DictKeys& keys) {
 
 }  // namespace
 
-/// What becomes of the index when rows are added.
+/// What becomes of the index when rows are added. Hashes are computed whenever they are needed, so
+/// that of many keys little is in memory.
 struct DictWriter::Change {
-  struct Row {
-    std::uint64_t hash;
-    std::uint64_t row;
-    std::int64_t old_row;  ///< -1: of a new key
-  };
-  std::vector<Row> rows;       ///< of the last row of each key
+  const DictKeys& keys;
+  std::span<const std::int64_t> old_rows;  ///< -1: of a new key
+  std::uint64_t first_row;
+  std::vector<bool> again;     ///< keys that come again behind: their rows are of no use
   std::uint64_t num_new = 0;   ///< keys that are not there yet
   std::uint64_t num_dead = 0;  ///< rows that are of no use afterwards, more than before
 
-  template <class Key>
-  Change(std::span<const Key> keys, std::span<const std::int64_t> old_rows, std::uint64_t first_row,
-         std::uint64_t seed) {
-    const std::vector<bool> again = comes_again(keys, seed);
-    rows.reserve(keys.size());
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (again[i]) {
-        ++num_dead;
-        continue;
-      }
-      rows.push_back({dict_hash(keys[i], seed), first_row + i, old_rows[i]});
-      ++(old_rows[i] < 0 ? num_new : num_dead);
-    }
+  Change(const DictKeys& of, std::span<const std::int64_t> rows, std::uint64_t first,
+         std::uint64_t seed)
+      : keys(of),
+        old_rows(rows),
+        first_row(first),
+        again(std::visit([&](const auto& some) { return comes_again(some, seed); }, of)) {
+    for (std::size_t i = 0; i < size(); ++i) ++(is_new(i) ? num_new : num_dead);
+  }
+
+  std::size_t size() const noexcept { return old_rows.size(); }
+  bool is_new(std::size_t i) const { return !again[i] && old_rows[i] < 0; }
+  bool is_assigned(std::size_t i) const { return !again[i] && old_rows[i] >= 0; }
+  std::uint64_t row(std::size_t i) const noexcept { return first_row + i; }
+  std::uint64_t hash(std::size_t i, std::uint64_t seed) const {
+    return std::visit([&](const auto& some) { return dict_hash(some[i], seed); }, keys);
   }
 };
 
@@ -157,25 +158,27 @@ bool DictWriter::insert(const Change& change) {
   if (static_cast<double>(taken) > kDictMaxLoad * static_cast<double>(index_->num_slots())) {
     return false;
   }
-  for (const Change::Row& row : change.rows) {
-    if (row.old_row >= 0) continue;
-    const auto position = index_->free_position(row.hash);
+  for (std::size_t i = 0; i < change.size(); ++i) {
+    if (!change.is_new(i)) continue;
+    const std::uint64_t hash = change.hash(i, index_->seed());
+    const auto position = index_->free_position(hash);
     if (!position) {
-      take_back();
+      take_back(change, i);
       return false;
     }
-    index_->store(*position, dict_slot(row.hash, row.row));
-    inserted_.push_back(*position);
+    index_->store(*position, dict_slot(hash, change.row(i)));
   }
   return true;
 }
 
-void DictWriter::take_back() {
+/// The slots of the first `count` keys.
+void DictWriter::take_back(const Change& change, std::size_t count) {
   // The last first: a search ends at the first bucket with room.
-  for (auto position = inserted_.rbegin(); position != inserted_.rend(); ++position) {
-    index_->store(*position, 0);
+  for (std::size_t i = count; i-- > 0;) {
+    if (!change.is_new(i)) continue;
+    const auto position = index_->position_of(change.hash(i, index_->seed()), change.row(i));
+    if (position) index_->store(*position, 0);
   }
-  inserted_.clear();
 }
 
 /// Counts once there are `num_rows` rows: the commit makes both true at once.
@@ -193,15 +196,19 @@ Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
   if (const auto* ints = std::get_if<0>(&keys)) {
     column.values = Tensor::from(*ints);
   } else {
-    std::string text;
-    std::vector<std::int64_t> offsets = {0};
-    for (const std::string_view key : std::get<1>(keys)) {
-      text += key;
-      offsets.push_back(static_cast<std::int64_t>(text.size()));
+    const auto& texts = std::get<1>(keys);
+    std::int64_t num_bytes = 0;
+    column.offsets = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(texts.size()) + 1});
+    auto* end = column.offsets.mutable_data<std::int64_t>();
+    for (const std::string_view key : texts) {
+      num_bytes += static_cast<std::int64_t>(key.size());
+      *++end = num_bytes;
     }
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
-    column.values = Tensor::from(std::span<const std::uint8_t>(bytes, text.size()));
-    column.offsets = Tensor::from(std::span<const std::int64_t>(offsets));
+    column.values = Tensor::zeros(DType::uint8, {num_bytes});
+    std::byte* into = column.values.raw_data();
+    for (const std::string_view key : texts) {
+      into = std::ranges::copy(std::as_bytes(std::span(key)), into).out;
+    }
   }
   std::vector<BatchColumn> columns = values.columns();
   columns.push_back(std::move(column));
@@ -219,14 +226,9 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
                                                  std::to_string(num_rows_ + count));
   }
   begin();
-  const auto change_of = [&] {
-    return std::visit(
-        [&](const auto& some) { return Change(some, old_rows, num_rows_, index_->seed()); }, keys);
-  };
-  Change change = change_of();
+  const Change change(keys, old_rows, num_rows_, index_->seed());
   if (!insert(change)) {
     rebuild(kDictGrownLoad, change.num_new);
-    change = change_of();
     if (!insert(change)) {
       throw Error(ErrorCode::unsupported,
                   path_.string() +
@@ -238,18 +240,18 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
   try {
     dataset_.append(rows);
   } catch (...) {
-    take_back();
+    take_back(change, count);
     set_dead(num_dead_, kDictNever);
     throw;
   }
-  inserted_.clear();
   num_rows_ += count;
   num_dead_ += change.num_dead;
   is_behind_ = true;
-  for (const Change::Row& row : change.rows) {
-    if (row.old_row < 0) continue;
-    const auto position = index_->position_of(row.hash, static_cast<std::uint64_t>(row.old_row));
-    if (position) index_->store(*position, dict_slot(row.hash, row.row));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!change.is_assigned(i)) continue;
+    const std::uint64_t hash = change.hash(i, index_->seed());
+    const auto position = index_->position_of(hash, static_cast<std::uint64_t>(old_rows[i]));
+    if (position) index_->store(*position, dict_slot(hash, change.row(i)));
   }
 }
 

@@ -47,7 +47,7 @@ class DictWriter {
   void add_checksums();
   void rebuild(double load, std::uint64_t room);
   bool insert(const Change& change);
-  void take_back();
+  void take_back(const Change& change, std::size_t count);
   void set_dead(std::uint64_t num_dead, std::uint64_t num_rows);
   Batch with_keys(const DictKeys& keys, const Batch& values) const;
   Path values_folder() const;
@@ -60,9 +60,8 @@ class DictWriter {
   bool is_behind_ = true;
   std::uint64_t num_rows_ = 0;
   std::uint64_t num_dead_ = 0;
-  std::unique_ptr<DictIndex> index_;     ///< mapped for writing
-  std::vector<std::uint64_t> inserted_;  ///< positions of slots of rows that are not committed
-  bool is_begun_ = false;                ///< the header says that somebody writes
+  std::unique_ptr<DictIndex> index_;  ///< mapped for writing
+  bool is_begun_ = false;             ///< the header says that somebody writes
 };
 
 }  // namespace tenfold
