@@ -26,8 +26,6 @@ struct Entry {
 /// Parts by the first bits of the hash, which are in the order of the buckets.
 constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
-/// Of all parts together, before they go to a file.
-constexpr std::size_t kMostEntries = std::size_t{4} << 20;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
 /// Tables that are tried before they get larger, and how often that is done: keys that collide
@@ -39,22 +37,12 @@ constexpr const char* kSpillName = "%index-spill";
 /// Entries by part, in memory or in a file.
 class Parts {
  public:
-  explicit Parts(os::Directory* folder) : folder_(folder) {}
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-  ~Parts() {
-    if (!file_.valid()) return;
-    try {
-      file_.close();
-      folder_->remove_file(kSpillName);
-    } catch (const Error&) {
-      // The folder is removed whole, or the file with the next index.
-    }
-  }
+  Parts(os::Directory* folder, std::size_t most_in_memory)
+      : folder_(folder), most_in_memory_(most_in_memory) {}
 
   void add(std::uint64_t hash, std::uint64_t row) {
     parts_[hash >> (64 - kPartBits)].waiting.push_back({hash, row});
-    if (++num_waiting_ >= kMostEntries && folder_ != nullptr) spill();
+    if (++num_waiting_ >= most_in_memory_ && folder_ != nullptr) spill();
   }
 
   /// The entries of a part, sorted. It is empty afterwards.
@@ -89,6 +77,8 @@ class Parts {
     if (!file_.valid()) {
       folder_->remove_tree(kSpillName);
       file_ = os::File::create_at(*folder_, kSpillName);
+      // It lives as long as it is open, and is gone whatever happens.
+      folder_->remove_file(kSpillName);
     }
     for (Part& part : parts_) {
       if (part.waiting.empty()) continue;
@@ -102,6 +92,7 @@ class Parts {
   }
 
   os::Directory* folder_;
+  std::size_t most_in_memory_;
   os::File file_;
   std::uint64_t end_ = 0;
   std::size_t num_waiting_ = 0;
@@ -138,7 +129,11 @@ class Build {
  public:
   Build(const StoredKeys& keys, const DictBuildOptions& options, std::uint64_t seed,
         std::uint64_t num_home)
-      : keys_(keys), options_(options), seed_(seed), num_home_(num_home), parts_(options.spill) {}
+      : keys_(keys),
+        options_(options),
+        seed_(seed),
+        num_home_(num_home),
+        parts_(options.spill, options.most_in_memory) {}
 
   /// False if an entry would be too far from home.
   bool run(const DictSink& sink) {

@@ -17,9 +17,10 @@ struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
   double load = kDictBuiltLoad;
   std::uint64_t room = 0;  ///< for keys to come
-  /// Where what does not fit into some MiB of memory lies meanwhile, as a file that goes again;
-  /// null: it stays in memory.
+  /// Where what does not fit into memory lies meanwhile, in a file without a name; null: it stays
+  /// in memory.
   os::Directory* spill = nullptr;
+  std::size_t most_in_memory = std::size_t{4} << 20;  ///< keys, 16 bytes each
   Monitor* monitor = nullptr;
 };
 

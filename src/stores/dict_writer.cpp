@@ -135,7 +135,9 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const Path file = values_folder() / now.place.file;
   FileReplacement replacement(file);
   std::uint64_t size_bytes = 0;
-  const DictBuildOptions options{.duplicates = DuplicateKeys::last, .load = load, .room = room};
+  os::Directory values = os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
+  const DictBuildOptions options{
+      .duplicates = DuplicateKeys::last, .load = load, .room = room, .spill = &values};
   num_dead_ = build_dict_index(now.keys, options, [&](std::uint64_t offset_bytes, auto bytes) {
     replacement.file().write_at(offset_bytes, bytes);
     size_bytes = offset_bytes + bytes.size();
