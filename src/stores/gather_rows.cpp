@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace {
 
 /// Memory answers after about 100 ns, in which a core copies a few KiB.
 constexpr std::size_t kAheadBytes = 4096;
+constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
+/// So much is not in the second cache any more when it is read, and would drive out of the third
+/// what is to be read next.
+constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
 /// Of the widest column: two blocks and what is copied fit into the second cache of any processor.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
@@ -141,22 +146,39 @@ class RowBlock {
   std::byte* out_ = nullptr;
 };
 
-/// Rows of more than kAheadBytes. With each line that is copied one is asked for, so much further
-/// on in what will be copied: so a few are always under way, and never more than the processor can
-/// have. Asking for whole rows at a time was three times slower.
+/// Rows of more than kAheadBytes, two at a time: each waits for other places of memory. With each
+/// line that is copied one is asked for, so much further on in what will be copied: so a few are
+/// always under way, and never more than the processor can have. Asking for whole rows at a time
+/// was three times slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
-  const std::byte* from = chosen.address(column, 0);
-  for (std::size_t at = 0; at < kAheadBytes; at += kCacheLineBytes) __builtin_prefetch(from + at);
-  const CopyLines copy_lines = line_copiers().from_memory;
-  const std::size_t within = (row_bytes - kAheadBytes) / kCacheLineBytes * kCacheLineBytes;
+  const std::size_t count = chosen.rows.size();
+  const LineCopiers& copiers = line_copiers();
+  const bool has_whole_lines = row_bytes % kCacheLineBytes == 0 &&
+                               reinterpret_cast<std::uintptr_t>(column.out) % kCacheLineBytes == 0;
+  const bool streams = has_whole_lines && row_bytes * count >= kStreamedBytes;
+  const CopyTwoLines copy_two = streams ? copiers.two_past_caches : copiers.two_from_memory;
+  const auto two_from = [&](std::size_t i) -> TwoPlaces {
+    return {chosen.address(column, std::min(i, count - 1)),
+            chosen.address(column, std::min(i + 1, count - 1))};
+  };
+  TwoPlaces from = two_from(0);
+  for (std::size_t at = 0; at < kAheadOfEachBytes; at += kCacheLineBytes) {
+    __builtin_prefetch(from.first + at, 0, 2);
+    __builtin_prefetch(from.second + at, 0, 2);
+  }
+  const std::size_t within = (row_bytes - kAheadOfEachBytes) / kCacheLineBytes * kCacheLineBytes;
   std::byte* out = column.out;
-  for (std::size_t i = 0; i < chosen.rows.size(); ++i, out += row_bytes) {
-    const std::byte* coming = i + 1 < chosen.rows.size() ? chosen.address(column, i + 1) : from;
-    if (within > 0) copy_lines(from + kAheadBytes, from, within, out);
-    copy_lines(coming, from + within, row_bytes - within, out + within);
+  for (std::size_t i = 0; i + 1 < count; i += 2, out += 2 * row_bytes) {
+    const TwoPlaces coming = two_from(i + 2);
+    copy_two({from.first + kAheadOfEachBytes, from.second + kAheadOfEachBytes}, from, within, out,
+             row_bytes);
+    copy_two(coming, {from.first + within, from.second + within}, row_bytes - within, out + within,
+             row_bytes);
     from = coming;
   }
+  if (count % 2 == 1) copiers.from_memory(from.first, from.first, row_bytes, out);
+  if (streams) end_streaming();
 }
 
 /// The blocks of the columns whose rows are not wide: the first rows of each column, then the ones

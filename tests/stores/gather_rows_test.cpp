@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <span>
@@ -139,6 +141,51 @@ TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
       std::vector<std::byte> expected(begin, begin + static_cast<std::ptrdiff_t>(size));
       expected.emplace_back();
       ASSERT_EQ(out, expected) << size;
+    }
+  }
+}
+
+TEST(CopyLines, OfEveryProcessorCopyTwoRowsAtOnce) {
+  constexpr std::size_t kApart = 512;
+  const std::vector<std::byte> from = numbered(10'000);
+  const TwoPlaces rows{from.data() + 7, from.data() + 3001};
+  const TwoPlaces coming{from.data() + 9000, from.data() + 5};
+  const auto copied = [&](CopyTwoLines copy, std::size_t size) {
+    // Lines of memory are whole for those that write past the caches.
+    alignas(kCacheLineBytes) static std::array<std::byte, 2 * kApart> out;
+    out.fill(std::byte{0xA5});
+    copy(coming, rows, size, out.data(), kApart);
+    return std::vector<std::byte>(out.begin(), out.end());
+  };
+  const LineCopiers plain = plain_line_copiers();
+  for (std::size_t size = kCacheLineBytes; size <= 400; ++size) {
+    std::vector<std::byte> expected(2 * kApart, std::byte{0xA5});
+    std::memcpy(expected.data(), rows.first, size);
+    std::memcpy(expected.data() + kApart, rows.second, size);
+    ASSERT_EQ(copied(plain.two_from_memory, size), expected) << size;
+    ASSERT_EQ(copied(line_copiers().two_from_memory, size), expected) << size;
+    if (size % kCacheLineBytes != 0) continue;
+    ASSERT_EQ(copied(plain.two_past_caches, size), expected) << size;
+    ASSERT_EQ(copied(line_copiers().two_past_caches, size), expected) << size;
+    end_streaming();
+  }
+}
+
+TEST(GatherRows, CopiesRowsThatAreWrittenPastTheCaches) {
+  constexpr std::size_t kRowBytes = 8192;
+  const std::vector<std::byte> from = numbered(9 * kRowBytes + 1);
+  for (const std::size_t num_rows : {600U, 601U}) {
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; i < num_rows; ++i) rows.push_back(static_cast<std::int64_t>(i * i % 9));
+    std::vector<std::byte> memory(num_rows * kRowBytes + 2 * kCacheLineBytes);
+    for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+      std::byte* out = memory.data() + (kCacheLineBytes - address % kCacheLineBytes) + shift;
+      gather_rows({from.data() + 1, kRowBytes}, kRowBytes, rows, out);
+      for (std::size_t i = 0; i < num_rows; ++i) {
+        const std::byte* row = from.data() + 1 + static_cast<std::size_t>(rows[i]) * kRowBytes;
+        ASSERT_EQ(std::memcmp(out + i * kRowBytes, row, kRowBytes), 0) << i << " of " << num_rows;
+      }
     }
   }
 }
