@@ -216,3 +216,52 @@ def test_a_gradient_of_integers_is_refused(tmp_path):
             archive.writestr(name, record)
     with pytest.raises(tenfold.CorruptFileError, match=r"requires_grad.*found int32"):
         tenfold.load(tmp_path / "b.pt")
+
+
+class Jagged:
+    """Pickled as a jagged tensor of these parts, which need not fit each other."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        from torch.nested._internal import nested_tensor
+
+        arguments = (nested_tensor._rebuild_njt, nested_tensor.NestedTensor, self.parts, None)
+        return torch._tensor._rebuild_from_type_v2, arguments
+
+
+WHOLE = {"values": torch.arange(5.0), "offsets": torch.tensor([0, 2, 5]), "_ragged_idx": 1}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (([1, 2],), "expected a dict of its parts"),
+        ((WHOLE, WHOLE), "expected a dict of its parts"),
+        (({},), "values: expected a tensor"),
+        (({**WHOLE, "values": 3},), "values: expected a tensor"),
+        (({**WHOLE, "offsets": None},), "offsets: expected a tensor"),
+        (({**WHOLE, "lengths": "x"},), "lengths: expected a tensor"),
+        (({**WHOLE, "offsets": torch.zeros(2, 2, dtype=torch.int64)},), r"expected offsets \[n"),
+        (({**WHOLE, "_ragged_idx": 2},), "a dimension of the values"),
+        (({**WHOLE, "_ragged_idx": 0},), "a dimension of the values"),
+        (({**WHOLE, "_ragged_idx": -1},), "ragged dimension"),
+        (({**WHOLE, "offsets": torch.tensor([0, 2, 6])},), "offsets"),
+        (({**WHOLE, "offsets": torch.tensor([0, 4, 3])},), "offsets"),
+        (({**WHOLE, "offsets": torch.tensor([0.0, 2.0])},), "offsets"),
+        (({**WHOLE, "lengths": torch.tensor([9, 1])},), "lengths"),
+    ],
+)
+def test_jagged_tensors_whose_parts_do_not_fit_are_refused(tmp_path, parts, message):
+    torch.save({"x": Jagged(WHOLE), "bad": Jagged(*parts)}, tmp_path / "m.pt")
+    with pytest.raises(tenfold.CorruptFileError, match=message):
+        tenfold.load(tmp_path / "m.pt")
+
+
+def test_a_jagged_tensor_of_parts_that_fit_is_read(tmp_path):
+    torch.save({"x": Jagged(WHOLE)}, tmp_path / "m.pt")
+    assert [row.tolist() for row in tenfold.load(tmp_path / "m.pt")["x"].unbind()] == [
+        [0.0, 1.0],
+        [2.0, 3.0, 4.0],
+    ]
