@@ -293,6 +293,15 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
         for _ in range(count):
             upstream[torch.randint(0, FRAMES, (BATCH,))]
 
+    raw = load_raw()
+    pixels = str(path / "pixels.memmap").encode()
+    frame_bytes = 84 * 84 * 4
+
+    def bare() -> None:
+        raw.raw_read_blocks(
+            pixels, ctypes.c_size_t(count * BATCH), ctypes.c_size_t(frame_bytes), 64
+        )
+
     return compare(
         "frames_cold",
         f"{count} batches of 256 shuffled frames of 28 KB, page cache dropped before each",
@@ -300,10 +309,12 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
             "BatchLoader": Contender(ours, cold),
             "DataLoader over rows, 2 workers": Contender(workers, cold),
             "tensordict td[index]": Contender(index, cold),
+            "rows by pread, 64 under way": Contender(bare, cold),
         },
         [
             Goal("BatchLoader", "DataLoader over rows, 2 workers", 3),
             Goal("BatchLoader", "tensordict td[index]", 3),
+            Goal("BatchLoader", "rows by pread, 64 under way", 0.85),
         ],
         max(3, repetitions // 2),
     )

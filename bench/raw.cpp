@@ -187,8 +187,31 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
-// The same by io_uring, `depth` requests under way at a time. 0 where the kernel has or allows
-// none.
+// Reads `count` blocks at random places through the page cache, without reading ahead, with so many
+// under way at a time as there are threads. Returns how many were read.
+std::uint64_t raw_read_blocks(const char* path, std::size_t count, std::size_t block_bytes,
+                              int num_threads) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+  const auto blocks = static_cast<std::size_t>(lseek(fd, 0, SEEK_END)) / block_bytes;
+  std::atomic<std::uint64_t> num_read{0};
+  on_threads(num_threads, count, [&](std::size_t i) {
+    thread_local std::vector<char> block;
+    block.resize(block_bytes);
+    const auto offset = static_cast<off_t>(place_of(i) % blocks * block_bytes);
+    if (pread(fd, block.data(), block_bytes, offset) != static_cast<ssize_t>(block_bytes)) {
+      return false;
+    }
+    ++num_read;
+    return true;
+  });
+  close(fd);
+  return num_read;
+}
+
+// The same as raw_read_pages by io_uring, `depth` requests under way at a time. 0 where the kernel
+// has or allows none.
 std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned depth) {
   constexpr std::size_t kPageBytes = 4096;
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);

@@ -94,11 +94,11 @@ void consolidate_tree(const NodeHandle& tree, nb::object path, int num_threads, 
   });
 }
 
-bool was_locked(nb::object path) {
+nb::tuple open_one_file(nb::object path) {
   const Path where = path_from(path);
   bool locked = false;
-  without_gil([&] { open_consolidated(where, locked); });
-  return locked;
+  NodeHandle node{without_gil([&] { return open_consolidated(where, locked); })};
+  return nb::make_tuple(std::move(node), locked);
 }
 
 std::string probe_path(nb::object path) {
@@ -240,7 +240,9 @@ void bind_io(nb::module_& module) {
   module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
   module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);
-  module.def("was_locked", &was_locked, "path"_a, "Of a consolidated file.");
+  module.def("open_consolidated", &open_one_file, "path"_a,
+             nb::sig("def open_consolidated(path: object) -> tuple[Node, bool]"),
+             "Mode \"c\"; the second is true if it was locked.");
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
              "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,

@@ -23,6 +23,7 @@
 #include "formats/leaf_writer.hpp"
 #include "formats/progress.hpp"
 #include "os/file.hpp"
+#include "os/freed_memory.hpp"
 #include "os/mapping.hpp"
 
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
@@ -301,6 +302,7 @@ void write_consolidated(const TensorDict& tree, const Path& path, const WriteReq
 }
 
 TensorDict open_consolidated(const Path& path, bool& locked) {
+  os::keep_freed_memory();
   OpenedFile opened = open_file(os::File::open_read(path));
   locked = opened.locked;
   return opened.tree;

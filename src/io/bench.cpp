@@ -40,7 +40,8 @@ using ReadPiece =
     std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
 
 /// The sources one after the other, in ranges for tasks, until `max_bytes`.
-std::vector<BenchRange> ranges_of(const std::vector<std::uint64_t>& sizes, std::uint64_t max_bytes) {
+std::vector<BenchRange> ranges_of(const std::vector<std::uint64_t>& sizes,
+                                  std::uint64_t max_bytes) {
   std::vector<BenchRange> ranges;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (std::uint64_t begin = 0; begin < sizes[i]; begin += kBytesReadPerTask) {
@@ -193,7 +194,7 @@ class Bench {
 
   /// As many places of the same size in the largest file.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
-                                            const std::vector<BenchRange>& rows) {
+                                                 const std::vector<BenchRange>& rows) {
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
     Random random;
     std::vector<BenchRange> places;

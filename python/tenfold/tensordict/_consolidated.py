@@ -109,10 +109,14 @@ class ConsolidatedMethods(Primitives):
             >>> TensorDict.from_consolidated("one.bin").is_consolidated()
             True
         """
-        from tenfold import _core, _io
+        from tenfold import _core
+        from tenfold.tensordict._opened import Opened
+        from tenfold.tensordict._tensordict import TensorDict
 
-        made = _io.open(filename, mode="c", format="consolidated")
-        if _core.was_locked(filename):
+        native, was_locked = _core.open_consolidated(filename)
+        opened = Opened(os.fsdecode(filename), "c", "consolidated", keeps_parts=True)
+        made: TensorDict = TensorDict._from_native(native, opened)
+        if was_locked:
             made.lock_()
         return made
 
