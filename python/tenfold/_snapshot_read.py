@@ -206,13 +206,17 @@ def _tensordict(node: Any) -> Any:
 
 def _sparse(node: Any) -> Any:
     """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
-    made: Any = node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+    made = _contained(node)
     return made if isinstance(made, dict) else made.clone()
+
+
+def _contained(node: Any) -> Any:
+    return node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
 
 
 def _meta_tensor(node: Any, path: str) -> Any:
     """The only opaque node that can be made: the others are objects of unknown classes."""
-    made = node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+    made = _contained(node)
     if isinstance(made, Opaque):
         raise UnsupportedError(
             f'snapshot: entry "{path}": it is no tensor, value or container of them: found an '

@@ -29,19 +29,13 @@ ZipInput zip_input(std::string where, std::span<const std::byte> bytes);
 struct ZipLimits {
   std::uint64_t max_entries = 1'000'000;
   std::uint64_t max_directory_bytes = 256U << 20U;
-  /// Of all deflated entries together. Stored ones cost nothing that the file does not hold.
-  std::uint64_t max_inflated_bytes = std::uint64_t{1} << 30U;
+  /// Of all deflated entries together. Stored ones cost nothing that the file does not hold. Who
+  /// inflates an entry when it is asked for looks at its size then, and needs no limit of all.
+  std::uint64_t max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_ratio = 1100;  ///< inflated to deflated bytes, of any one entry
   /// False: a local header may tell another CRC-32 than the directory, which is what a kill between
   /// the patches of both leaves.
   bool same_crc32s = true;
-
-  /// For those who inflate an entry when it is asked for, and then look at its size.
-  static ZipLimits one_at_a_time() noexcept {
-    ZipLimits limits;
-    limits.max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
-    return limits;
-  }
 };
 
 enum class ZipMethod : std::uint8_t { stored, deflated };

@@ -134,8 +134,7 @@ std::uint64_t check_item(DcpFiles& files, const DcpItem& item) {
   input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
     file->read_at(item.begin + offset, into);
   };
-  const codecs::ZipDirectory directory =
-      codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
+  const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);
   return directory.entries.size();
 }

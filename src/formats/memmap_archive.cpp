@@ -25,7 +25,7 @@ bool lies_in_place(const codecs::ZipEntry& entry) noexcept {
 }
 
 codecs::ZipLimits limits() noexcept {
-  codecs::ZipLimits limits = codecs::ZipLimits::one_at_a_time();
+  codecs::ZipLimits limits;
   limits.same_crc32s = false;
   return limits;
 }

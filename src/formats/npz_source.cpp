@@ -40,7 +40,7 @@ Buffer in_c_order(const NpyArray& array, Buffer bytes) {
 }  // namespace
 
 NpzSource::NpzSource(os::File file) : file_(std::move(file)) {
-  directory_ = codecs::read_zip_directory(input(), codecs::ZipLimits::one_at_a_time());
+  directory_ = codecs::read_zip_directory(input(), codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory_.entries) {
     if (entry.name.ends_with(kSuffix)) continue;
     throw Error(ErrorCode::unsupported,

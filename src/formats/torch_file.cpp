@@ -247,8 +247,8 @@ bool probe(const Path& path) {
                              static_cast<std::size_t>(static_cast<unsigned char>(head[27])) << 8U;
   if (std::string_view(head).substr(kHeaderBytes, length).ends_with("/data.pkl")) return true;
   try {
-    const codecs::ZipDirectory directory = codecs::read_zip_directory(
-        ArchiveFile(std::move(file)).input(), codecs::ZipLimits::one_at_a_time());
+    const codecs::ZipDirectory directory =
+        codecs::read_zip_directory(ArchiveFile(std::move(file)).input(), codecs::ZipLimits());
     if (directory.entries.empty()) return false;
     const std::string& first = directory.entries[0].name;
     return directory.find(first.substr(0, first.find('/')) + "/data.pkl") != nullptr;

@@ -69,7 +69,7 @@ const codecs::ZipEntry* TorchArchive::find(std::string_view name) const {
 
 TorchArchive read_torch_archive(const codecs::ZipInput& input) {
   TorchArchive archive;
-  archive.directory = codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
+  archive.directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   const auto& entries = archive.directory.entries;
   if (!entries.empty()) {
     archive.root = entries[0].name.substr(0, entries[0].name.find('/'));

@@ -153,7 +153,7 @@ std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
     zip->file.read_at(offset, into);
   };
   // Entries are streamed, so nothing is too large.
-  zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
+  zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   return zip;
 }
 

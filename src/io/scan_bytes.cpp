@@ -117,7 +117,7 @@ void ByteScanner::enter(std::string path, std::string shown) {
 }
 
 codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
-  return codecs::read_zip_directory(input, codecs::ZipLimits::one_at_a_time());
+  return codecs::read_zip_directory(input, codecs::ZipLimits());
 }
 
 codecs::ZipInput ByteScanner::input_of(std::string_view bytes, const std::string& where) const {

@@ -82,8 +82,11 @@ class OptimizerPlan {
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
         // By order, a group of another size is a difference and has no states.
-        if (pairing.numbers[g].size() == numbers[g].size())
-          plan_states(pairing.numbers[g], g, numbers[g]);
+        if (pairing.numbers[g].size() == numbers[g].size()) {
+          auto& kept = optimizer_.param_groups()[g];
+          plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
+                      numbers[g]);
+        }
         continue;
       }
       const SourceGroup& group = groups[*pairing.groups[g]];
@@ -146,13 +149,6 @@ class OptimizerPlan {
     }
     plan_states(found, group, planned, numbers);
     options_.emplace_back(&options, std::move(planned));
-  }
-
-  /// Of a group that keeps its options.
-  void plan_states(const std::vector<std::string>& found, std::size_t g,
-                   const std::vector<std::int64_t>& numbers) {
-    auto& group = optimizer_.param_groups()[g];
-    plan_states(found, group, static_cast<const Options&>(group.options()), numbers);
   }
 
   template <class Group>
