@@ -17,6 +17,7 @@ from harness import (
     Goal,
     Result,
     Timing,
+    bare_copies,
     cold,
     compare,
     drop_caches,
@@ -80,33 +81,6 @@ def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
         yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
 
 
-def _bare_copies(columns: dict[str, torch.Tensor], count: int) -> Callable[[], None]:
-    """Copies `count` batches of rows that were chosen before, and does nothing else."""
-    raw = load_raw()
-    rows = torch.randint(0, len(next(iter(columns.values()))), (count, BATCH))
-    outputs = [
-        torch.empty(BATCH, *column.shape[1:], dtype=column.dtype) for column in columns.values()
-    ]
-    pointers = ctypes.c_void_p * len(columns)
-    sources = pointers(*[column.data_ptr() for column in columns.values()])
-    targets = pointers(*[output.data_ptr() for output in outputs])
-    sizes = (ctypes.c_size_t * len(columns))(*[output[0].nbytes for output in outputs])
-
-    def copy() -> None:
-        for chosen in rows:
-            raw.raw_gather_rows(
-                ctypes.c_size_t(BATCH),
-                ctypes.c_void_p(chosen.data_ptr()),
-                ctypes.c_size_t(len(columns)),
-                sources,
-                sizes,
-                targets,
-            )
-        outputs[0].sum()  # they live as long
-
-    return copy
-
-
 class _Rows(torch.utils.data.Dataset):
     """A data set as people write it: a dict of tensors a row."""
 
@@ -142,7 +116,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
         return _endless(tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=num_threads))
 
     count = 400
-    bare = _bare_copies(columns, count)
+    bare = bare_copies(list(columns.values()), count, BATCH)
     single, several = loader(1), loader(2)
     ours_stock = _shuffled_loader(dataset, ROWS, collate_fn=tenfold.collate)
     rows_stock = _shuffled_loader(_Rows(columns), ROWS)

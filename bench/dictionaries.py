@@ -12,7 +12,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 import torch
-from harness import Contender, Goal, Result, bytes_of, compare, drop_caches, remove
+from harness import Contender, Goal, Result, bare_copies, bytes_of, compare, drop_caches, remove
 
 import tenfold
 
@@ -72,6 +72,16 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
         "values": torch.frombuffer(bytearray(b"".join(raw)), dtype=torch.uint8),
         "offsets": torch.tensor([0, *np.cumsum([len(key) for key in raw])]),
     }
+
+
+def _parts(path: Path) -> list[torch.Tensor]:
+    """Each file of a dictionary as rows, as many as there are keys: what of it belongs to a key."""
+    files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
+    sizes = [file.stat().st_size // KEYS for file in files]
+    return [
+        torch.from_file(str(file), size=KEYS * size, dtype=torch.uint8).view(KEYS, size)
+        for file, size in zip(files, sizes, strict=True)
+    ]
 
 
 def dict_build(work: Path, repetitions: int) -> Result:
@@ -167,6 +177,9 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
             "Python dict, itemgetter and index_select, in memory": Contender(memory_batches),
             "MappedDict, one by one": Contender(ours_one),
             "lmdb, one by one": Contender(lmdb_one),
+            "bare copies from the same files, rows known": Contender(
+                bare_copies(_parts(work / "plain"), num_batches, BATCH)
+            ),
             "open": Contender(lambda: [tenfold.MappedDict(work / "plain") for _ in range(100)]),
         },
         [

@@ -198,6 +198,31 @@ class Blocks:
         self.sizes = (ctypes.c_size_t * len(tensors))(*[t.nbytes for t in tensors])
 
 
+def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable[[], None]:
+    """Copies `count` batches of rows that were chosen before, and does nothing else."""
+    raw = load_raw()
+    rows = torch.randint(0, len(columns[0]), (count, batch))
+    outputs = [torch.empty(batch, *column.shape[1:], dtype=column.dtype) for column in columns]
+    pointers = ctypes.c_void_p * len(columns)
+    sources = pointers(*[column.data_ptr() for column in columns])
+    targets = pointers(*[output.data_ptr() for output in outputs])
+    sizes = (ctypes.c_size_t * len(columns))(*[output[0].nbytes for output in outputs])
+
+    def copy() -> None:
+        for chosen in rows:
+            raw.raw_gather_rows(
+                ctypes.c_size_t(batch),
+                ctypes.c_void_p(chosen.data_ptr()),
+                ctypes.c_size_t(len(columns)),
+                sources,
+                sizes,
+                targets,
+            )
+        _ = columns, outputs  # they live as long
+
+    return copy
+
+
 def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

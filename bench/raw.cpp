@@ -295,7 +295,7 @@ void raw_gather_rows(std::size_t num_rows, const std::int64_t* rows, std::size_t
       return from[c] + static_cast<std::size_t>(rows[std::min(i, num_rows - 1)]) * size;
     };
     for (std::size_t i = 0; i < num_rows; ++i) {
-      for (std::size_t at = 0; at < size; at += 64) __builtin_prefetch(row(i + kAhead) + at);
+      for (std::size_t at = 0; at < size; at += 64) __builtin_prefetch(row(i + kAhead) + at, 0, 2);
       std::memcpy(to[c] + i * size, row(i), size);
     }
   }
