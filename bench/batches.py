@@ -28,7 +28,7 @@ from harness import (
 import tenfold
 
 ROWS = 2_000_000
-FRAMES = 20_000
+FRAMES = 50_000
 DOCUMENTS = 200_000
 BATCH = 256
 
@@ -253,7 +253,8 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
         print("frames_cold: left out, dropping the page cache needs root")
         return None
     path = frames(work)
-    count = 20
+    # Few of those there are: what peers read beside each frame would soon be the whole file.
+    count = 30
 
     def ours() -> None:
         _take(iter(tenfold.BatchLoader(tenfold.Dataset(path), BATCH, shuffle=True)), count)
@@ -264,16 +265,21 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
 
     def index() -> None:
         upstream = tensordict.TensorDict.load_memmap(path)
-        for _ in range(count):
-            upstream[torch.randint(0, FRAMES, (BATCH,))]
+        for rows in torch.randperm(FRAMES).split(BATCH)[:count]:
+            upstream[rows]
 
     raw = load_raw()
     pixels = str(path / "pixels.memmap").encode()
     frame_bytes = 84 * 84 * 4
 
     def bare() -> None:
+        rows = torch.randperm(FRAMES)
         raw.raw_read_blocks(
-            pixels, ctypes.c_size_t(count * BATCH), ctypes.c_size_t(frame_bytes), 64
+            pixels,
+            ctypes.c_size_t(count * BATCH),
+            ctypes.c_void_p(rows.data_ptr()),
+            ctypes.c_size_t(frame_bytes),
+            64,
         )
 
     return compare(

@@ -187,19 +187,18 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
-// Reads `count` blocks at random places through the page cache, without reading ahead, with so many
-// under way at a time as there are threads. Returns how many were read.
-std::uint64_t raw_read_blocks(const char* path, std::size_t count, std::size_t block_bytes,
-                              int num_threads) {
+// Reads these blocks through the page cache, without reading ahead, with so many under way at a time
+// as there are threads. Returns how many were read.
+std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::int64_t* blocks,
+                              std::size_t block_bytes, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-  const auto blocks = static_cast<std::size_t>(lseek(fd, 0, SEEK_END)) / block_bytes;
   std::atomic<std::uint64_t> num_read{0};
   on_threads(num_threads, count, [&](std::size_t i) {
     thread_local std::vector<char> block;
     block.resize(block_bytes);
-    const auto offset = static_cast<off_t>(place_of(i) % blocks * block_bytes);
+    const auto offset = static_cast<off_t>(static_cast<std::size_t>(blocks[i]) * block_bytes);
     if (pread(fd, block.data(), block_bytes, offset) != static_cast<ssize_t>(block_bytes)) {
       return false;
     }
