@@ -121,11 +121,13 @@ class Result:
         }
 
 
-def run_once(contender: Contender) -> tuple[float, int]:
-    """Seconds, and the MiB that the machine gave back to its host meanwhile."""
+def run_once(contender: Contender, collects: bool = True) -> tuple[float, int]:
+    """Seconds, and the MiB that the machine gave back to its host meanwhile.
+    `collects`: garbage, before it begins."""
     contender.before()
     before = given_back_mib()
-    gc.collect()
+    if collects:
+        gc.collect()
     gc.disable()
     if contender.twice:
         contender.run()
@@ -148,7 +150,8 @@ def compare(
     warm_up: bool = True,
 ) -> Result:
     """Of `slices` runs in turn of all contenders each repetition counts the sum: what disturbs the
-    machine for longer than a run then disturbs all of them alike.
+    machine for longer than a run then disturbs all of them alike. Garbage is collected in the first
+    turn only: that takes longer than what is short enough to have many turns.
     `warm_up`: a first round is not counted."""
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
@@ -158,7 +161,7 @@ def compare(
             turn = (repetition + part) % len(keys)
             for key in keys[turn:] + keys[:turn]:
                 for _ in range(MOST_ATTEMPTS):
-                    seconds, given_back = run_once(contenders[key])
+                    seconds, given_back = run_once(contenders[key], collects=part == 0)
                     if given_back < DISTURBING_MIB * max(1, seconds):
                         break
                 sums[key] += seconds
