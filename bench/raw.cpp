@@ -187,8 +187,8 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
-// Reads these blocks through the page cache, without reading ahead, with so many under way at a time
-// as there are threads. Returns how many were read.
+// Reads these blocks through the page cache, without reading ahead, with so many under way at a
+// time as there are threads. Returns how many were read.
 std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::int64_t* blocks,
                               std::size_t block_bytes, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);

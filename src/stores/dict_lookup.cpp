@@ -28,10 +28,9 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
-/// The search for some keys of one type: a pipeline of steps, each kDistance keys behind the one
-/// before it, so that what a step asks memory for is there when the next step comes to the key.
-/// Key by key, because a core waits for some ten lines at a time: asked for by steps of many keys
-/// at once, they took half as long again.
+/// The search for some keys of one type: each step for many of them before the next one, so that
+/// what a step asks memory for is there when the next one comes to it. What is asked for goes to
+/// the second cache, which waits for as many lines; into the first, key by key was better.
 template <class Key>
 class Search {
  public:
@@ -42,23 +41,20 @@ class Search {
 
   void run() {
     if (keys_.size() == 1) return run_alone();
-    constexpr std::size_t kStepsAfter = kIsText ? 3 : 2;
-    for (std::size_t i = 0; i < keys_.size() + kStepsAfter * kDistance; ++i) {
-      // What is before the first key wraps around to a number beyond the last one.
-      if (i < keys_.size()) hash(i);
-      if (const std::size_t k = i - kDistance; k < keys_.size()) look_into_index(k);
+    for (std::size_t first = 0; first < keys_.size(); first += kAtOnce) {
+      const std::size_t end = std::min(first + kAtOnce, keys_.size());
+      for (std::size_t i = first; i < end; ++i) hash(i);
+      for (std::size_t i = first; i < end; ++i) look_into_index(i);
       if constexpr (kIsText) {
-        if (const std::size_t k = i - 2 * kDistance; k < keys_.size()) prefetch_text(rows_[k]);
+        for (std::size_t i = first; i < end; ++i) prefetch_text(rows_[i]);
       }
-      if (const std::size_t k = i - kStepsAfter * kDistance; k < keys_.size()) compare(k);
+      for (std::size_t i = first; i < end; ++i) compare(i);
     }
   }
 
  private:
   static constexpr bool kIsText = std::is_same_v<Key, std::string_view>;
-  static constexpr std::size_t kDistance = 8;
-  /// Keys between the first step and the last.
-  static constexpr std::size_t kUnderWay = 4 * kDistance;
+  static constexpr std::size_t kAtOnce = 128;
 
   /// A key alone waits for one place of memory after the other; the value, which is asked for as
   /// soon as its row is guessed, comes meanwhile.
@@ -70,13 +66,13 @@ class Search {
   }
 
   void hash(std::size_t i) {
-    hashes_[i % kUnderWay] = dict_hash(keys_[i], index_.seed());
-    index_.prefetch(hashes_[i % kUnderWay]);
+    hashes_[i % kAtOnce] = dict_hash(keys_[i], index_.seed());
+    index_.prefetch(hashes_[i % kAtOnce]);
   }
 
   void look_into_index(std::size_t i) {
-    DictIndex::Cursor& cursor = cursors_[i % kUnderWay];
-    cursor = index_.find(hashes_[i % kUnderWay]);
+    DictIndex::Cursor& cursor = cursors_[i % kAtOnce];
+    cursor = index_.find(hashes_[i % kAtOnce]);
     rows_[i] = next(cursor);
     if (rows_[i] >= 0) stored_.prefetch_place(rows_[i]);
   }
@@ -87,7 +83,7 @@ class Search {
 
   void compare(std::size_t i) {
     while (rows_[i] >= 0 && !stored_.is(rows_[i], keys_[i])) {
-      rows_[i] = next(cursors_[i % kUnderWay]);
+      rows_[i] = next(cursors_[i % kAtOnce]);
     }
   }
 
@@ -107,8 +103,8 @@ class Search {
   const DictIndex& index_;
   std::span<const Key> keys_;
   std::span<std::int64_t> rows_;
-  std::array<std::uint64_t, kUnderWay> hashes_;
-  std::array<DictIndex::Cursor, kUnderWay> cursors_;
+  std::array<std::uint64_t, kAtOnce> hashes_;
+  std::array<DictIndex::Cursor, kAtOnce> cursors_;
   bool saw_newer_ = false;
 };
 
