@@ -58,6 +58,7 @@ class Value {
       dtype,      ///< text: "torch.float32"
       device,     ///< text: "cuda:0"
       layout,     ///< text: "torch.strided"
+      qscheme,    ///< text: "torch.per_tensor_affine"
     };
     Type type = Type::bytes;
     std::string text;

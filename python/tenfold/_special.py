@@ -44,7 +44,7 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
             return text
     # Not getattr: torch imports modules by name when it is asked for an attribute it lacks.
     found = vars(torch).get(text.removeprefix("torch."))
-    wanted = torch.dtype if name == "torch.dtype" else torch.layout
+    wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
     return found if isinstance(found, wanted) else text
 
 
@@ -182,8 +182,8 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    for name, cls in (("dtype", torch.dtype), ("device", torch.device), ("layout", torch.layout)):
-        if type(obj) is cls:
+    for name in ("dtype", "device", "layout", "qscheme"):
+        if type(obj) is getattr(torch, name):
             return f"torch.{name}", str(obj), []
     if type(obj) is torch.Size:
         return "torch.Size", "", [int(length) for length in obj]

@@ -42,6 +42,7 @@ std::optional<Special> special_from_json(Special::Type type, const Value& plain)
     case dtype:
     case device:
     case layout:
+    case qscheme:
       if (text == nullptr) return std::nullopt;
       special.text = *text;
       return special;

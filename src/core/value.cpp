@@ -75,6 +75,7 @@ void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
     case dtype:
     case device:
     case layout:
+    case qscheme:
       return writer.string(special.text);
     case counter:
       return write_json(special.items.front(), writer);
@@ -87,9 +88,9 @@ void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
 }
 
 /// In the order of the enumeration.
-constexpr std::array<std::string_view, 10> kSpecialNames = {
-    "bytes",   "bytearray",  "complex",     "set",          "frozenset",
-    "Counter", "torch.Size", "torch.dtype", "torch.device", "torch.layout"};
+constexpr std::array<std::string_view, 11> kSpecialNames = {
+    "bytes",      "bytearray",   "complex",      "set",          "frozenset",    "Counter",
+    "torch.Size", "torch.dtype", "torch.device", "torch.layout", "torch.qscheme"};
 
 }  // namespace
 

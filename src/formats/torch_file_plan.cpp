@@ -15,6 +15,7 @@
 #include "codecs/pickle_writer.hpp"
 #include "core/node.hpp"
 #include "core/sparse.hpp"
+#include "core/torch_names.hpp"
 #include "core/typed_keys.hpp"
 
 namespace tenfold {
@@ -278,7 +279,9 @@ class Pickler {
           to_.end_tuple();
         });
       case dtype:
-        return torch_dtype(held.text);
+        return torch_constant(held.text, "dtype", is_torch_dtype);
+      case qscheme:
+        return torch_constant(held.text, "qscheme", is_torch_qscheme);
       case device:
         return call("torch", "device", [&] { text(held.text); });
       case layout:
@@ -286,13 +289,13 @@ class Pickler {
     }
   }
 
-  void torch_dtype(std::string_view text) {
-    const bool of_torch = text.starts_with(kTorchDot);
-    const auto known = of_torch ? dtype_from_name(text.substr(kTorchDot.size())) : std::nullopt;
-    if (!known) {
-      refuse("a dtype cannot be stored: expected one of torch, found " + base::quote(text));
+  /// What torch.load finds by its name.
+  void torch_constant(std::string_view text, const std::string& what,
+                      bool (*is_known)(std::string_view) noexcept) {
+    if (!text.starts_with(kTorchDot) || !is_known(text.substr(kTorchDot.size()))) {
+      refuse("a " + what + " cannot be stored: expected one of torch, found " + base::quote(text));
     }
-    to_.global("torch", name(*known));
+    to_.global("torch", text.substr(kTorchDot.size()));
   }
 
   /// As Python does in protocol 2, in which bytes have no opcode.

@@ -16,6 +16,7 @@
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
 #include "core/special.hpp"
+#include "core/torch_names.hpp"
 #include "core/typed_keys.hpp"
 #include "formats/torch_file_builder.hpp"
 #include "formats/torch_file_node.hpp"
@@ -142,8 +143,12 @@ std::string TorchTreeBuilder::valid_text(std::uint32_t id) const {
 
 Node::Slot TorchTreeBuilder::of_global(std::uint32_t id) {
   const PickleNode node = pickle_.at(id);
-  if (node.text == "torch" && dtype_from_name(node.name)) {
+  if (node.text != "torch") return opaque(id);
+  if (is_torch_dtype(node.name)) {
     return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
+  }
+  if (is_torch_qscheme(node.name)) {
+    return special(Value::Special::Type::qscheme, "torch." + std::string(node.name));
   }
   return opaque(id);
 }

@@ -16,7 +16,7 @@ namespace tenfold {
 ///   dict, OrderedDict, defaultdict, Counter, list, tuple, torch.Size   containers of that kind
 ///   None, bool, int, float, str                                        JSON values
 ///   tensors, parameters, numpy scalars and arrays                      leaves
-///   torch.dtype, torch.device                                          text, as str() gives it
+///   torch.dtype, torch.device, torch.layout, torch.qscheme             text, as str() gives it
 ///
 /// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Everything
 /// else, dicts' items of other keys than str, numbers, None and tuples of these, and values that a

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <tenfold/dtype.hpp>
+#include "core/torch_names.hpp"
 
 // Which globals are what. A module stands for all that is in it and below it.
 
@@ -224,11 +224,6 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "torch.device",
     "torch.Tensor",
     "torch.strided",
-    "torch.per_tensor_affine",
-    "torch.per_tensor_symmetric",
-    "torch.per_channel_affine",
-    "torch.per_channel_symmetric",
-    "torch.per_channel_affine_float_qparams",
     "torch.serialization._get_layout",
     "torch.nn.parameter.Parameter",
     "torch.nn.parameter.Buffer",
@@ -301,7 +296,7 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
     return among(kPlainBuiltins, name) ? ScanRisk::safe : ScanRisk::dangerous;
   }
   if (among(kSafe, global)) return ScanRisk::safe;
-  if (module == "torch" && dtype_from_name(name)) return ScanRisk::safe;
+  if (module == "torch" && (is_torch_dtype(name) || is_torch_qscheme(name))) return ScanRisk::safe;
   if (is_typed_class(module, name)) return ScanRisk::safe;
   if (module == "numpy.dtypes" && name.ends_with("DType")) return ScanRisk::safe;
   if (lies_in(kDangerousModules, global) || lies_in(kDangerousParts, global)) {

@@ -30,7 +30,15 @@ special = st.one_of(
     st.dictionaries(st.text("ab~/", max_size=3), st.integers(0, 9)).map(collections.Counter),
     st.dictionaries(st.integers(), st.integers(0, 9), min_size=1).map(collections.Counter),
     st.lists(st.integers(0, 2**40), max_size=3).map(torch.Size),
-    st.sampled_from([torch.float32, torch.bool, torch.device("cuda:3"), torch.sparse_coo]),
+    st.sampled_from(
+        [
+            torch.float32,
+            torch.bool,
+            torch.device("cuda:3"),
+            torch.sparse_coo,
+            torch.per_tensor_affine,
+        ]
+    ),
 )
 keys = st.text("ab~/%", max_size=3)
 values = st.recursive(

@@ -39,7 +39,16 @@ values = st.one_of(
     st.sets(hashables, max_size=3),
     st.dictionaries(texts, st.integers(), max_size=3).map(collections.Counter),
     st.lists(st.integers(0, 2**40), max_size=3).map(torch.Size),
-    st.sampled_from([*DTYPES, torch.device("cpu"), torch.device("cuda", 3), torch.sparse_csr]),
+    st.sampled_from(
+        [
+            *DTYPES,
+            torch.device("cpu"),
+            torch.device("cuda", 3),
+            torch.sparse_csr,
+            torch.bits2x4,
+            torch.per_tensor_affine,
+        ]
+    ),
 )
 
 

@@ -143,6 +143,7 @@ def test_values(tmp_path):
             "ints": {0: "a", -5: {2**70: 1}},
             "ordered": collections.OrderedDict(b=1, a=collections.OrderedDict()),
             "torch": [torch.float8_e4m3fn, torch.device("cuda", 1), torch.sparse_csr],
+            "no tensor here": [torch.bits8, torch.int4, torch.quint8, torch.per_channel_affine],
             "bytes": [b"\x00\xff", bytearray(b"\x80"), bytearray()],
             "sets": [{1, "a", (2, None)}, set(), {b"x"}],
             "numbers": [1 - 2j, collections.Counter(a=2, b=1)],

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string_view>
+
+namespace tenfold {
+
+/// torch's own constants that a pickle names without a call, by their names without "torch.". They
+/// are kept as values; tensors of those that are no DType are another matter.
+
+/// "float32", and the dtypes of torch that no tensor here has: "bits8", "int4", "quint8", ...
+bool is_torch_dtype(std::string_view name) noexcept;
+/// "per_tensor_affine", ...
+bool is_torch_qscheme(std::string_view name) noexcept;
+
+}  // namespace tenfold
