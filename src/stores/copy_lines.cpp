@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/prefetch.hpp"
+
 #ifdef TENFOLD_X86_64_KERNELS
 #include <immintrin.h>
 #endif
@@ -9,19 +11,15 @@
 namespace tenfold {
 namespace {
 
-/// Of __builtin_prefetch.
-constexpr int kFirstCache = 3;
-constexpr int kSecondCache = 2;
-
 template <int kInto>
 void copy_plain(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                 std::byte* out) noexcept {
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
-    __builtin_prefetch(coming + at, 0, kInto);
+    base::prefetch<kInto>(coming + at);
     std::memcpy(out + at, from + at, kCacheLineBytes);
   }
-  __builtin_prefetch(coming + size_bytes - 1, 0, kInto);
+  base::prefetch<kInto>(coming + size_bytes - 1);
   std::memcpy(out + last, from + last, kCacheLineBytes);
 }
 
@@ -33,12 +31,12 @@ void copy_two_plain(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, st
   };
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
-    __builtin_prefetch(coming.first + at, 0, kSecondCache);
-    __builtin_prefetch(coming.second + at, 0, kSecondCache);
+    base::prefetch(coming.first + at);
+    base::prefetch(coming.second + at);
     copy_line(at);
   }
-  __builtin_prefetch(coming.first + size_bytes - 1, 0, kSecondCache);
-  __builtin_prefetch(coming.second + size_bytes - 1, 0, kSecondCache);
+  base::prefetch(coming.first + size_bytes - 1);
+  base::prefetch(coming.second + size_bytes - 1);
   copy_line(last);
 }
 
@@ -52,8 +50,8 @@ void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, s
     }
   };
   for (std::size_t at = 0; at < size_bytes; at += kCacheLineBytes) {
-    __builtin_prefetch(coming.first + at, 0, kSecondCache);
-    __builtin_prefetch(coming.second + at, 0, kSecondCache);
+    base::prefetch(coming.first + at);
+    base::prefetch(coming.second + at);
     stream_line(out + at, from.first + at);
     stream_line(out + apart_bytes + at, from.second + at);
   }
@@ -64,13 +62,13 @@ void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, s
                                                 std::size_t apart_bytes) noexcept {
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
-    __builtin_prefetch(coming.first + at, 0, kSecondCache);
-    __builtin_prefetch(coming.second + at, 0, kSecondCache);
+    base::prefetch(coming.first + at);
+    base::prefetch(coming.second + at);
     _mm512_storeu_si512(out + at, _mm512_loadu_si512(from.first + at));
     _mm512_storeu_si512(out + apart_bytes + at, _mm512_loadu_si512(from.second + at));
   }
-  __builtin_prefetch(coming.first + size_bytes - 1, 0, kSecondCache);
-  __builtin_prefetch(coming.second + size_bytes - 1, 0, kSecondCache);
+  base::prefetch(coming.first + size_bytes - 1);
+  base::prefetch(coming.second + size_bytes - 1);
   _mm512_storeu_si512(out + last, _mm512_loadu_si512(from.first + last));
   _mm512_storeu_si512(out + apart_bytes + last, _mm512_loadu_si512(from.second + last));
 }
@@ -79,8 +77,8 @@ void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, s
                                                   std::size_t size_bytes, std::byte* out,
                                                   std::size_t apart_bytes) noexcept {
   for (std::size_t at = 0; at < size_bytes; at += kCacheLineBytes) {
-    __builtin_prefetch(coming.first + at, 0, kSecondCache);
-    __builtin_prefetch(coming.second + at, 0, kSecondCache);
+    base::prefetch(coming.first + at);
+    base::prefetch(coming.second + at);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(out + at), _mm512_loadu_si512(from.first + at));
     _mm512_stream_si512(reinterpret_cast<__m512i*>(out + apart_bytes + at),
                         _mm512_loadu_si512(from.second + at));
@@ -93,10 +91,10 @@ template <int kInto>
                                             std::size_t size_bytes, std::byte* out) noexcept {
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
-    __builtin_prefetch(coming + at, 0, kInto);
+    base::prefetch<kInto>(coming + at);
     _mm512_storeu_si512(out + at, _mm512_loadu_si512(from + at));
   }
-  __builtin_prefetch(coming + size_bytes - 1, 0, kInto);
+  base::prefetch<kInto>(coming + size_bytes - 1);
   _mm512_storeu_si512(out + last, _mm512_loadu_si512(from + last));
 }
 #endif
@@ -105,7 +103,7 @@ LineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   // Processors before those that have this slow down for vectors of 512 bits.
   if (__builtin_cpu_supports("avx512vbmi2")) {
-    return {copy_avx512<kSecondCache>, copy_avx512<kFirstCache>, copy_two_avx512,
+    return {copy_avx512<base::kSecondCache>, copy_avx512<base::kFirstCache>, copy_two_avx512,
             stream_two_avx512};
   }
 #endif
@@ -116,9 +114,11 @@ LineCopiers choose_line_copiers() noexcept {
 
 LineCopiers plain_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  return {copy_plain<kSecondCache>, copy_plain<kFirstCache>, copy_two_plain, stream_two_sse2};
+  return {copy_plain<base::kSecondCache>, copy_plain<base::kFirstCache>, copy_two_plain,
+          stream_two_sse2};
 #else
-  return {copy_plain<kSecondCache>, copy_plain<kFirstCache>, copy_two_plain, copy_two_plain};
+  return {copy_plain<base::kSecondCache>, copy_plain<base::kFirstCache>, copy_two_plain,
+          copy_two_plain};
 #endif
 }
 

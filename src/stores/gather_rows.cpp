@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.hpp"
 #include "stores/copy_lines.hpp"
 
 namespace tenfold {
@@ -114,9 +115,9 @@ class RowBlock {
   void ask_for(std::size_t i) const noexcept {
     const std::byte* row = addresses_[i];
     for (std::size_t at = 0; at < last_byte_; at += kCacheLineBytes) {
-      __builtin_prefetch(row + at, 0, 2);
+      base::prefetch(row + at);
     }
-    __builtin_prefetch(row + last_byte_, 0, 2);
+    base::prefetch(row + last_byte_);
   }
 
   template <class CopyRow>
@@ -164,8 +165,8 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   };
   TwoPlaces from = two_from(0);
   for (std::size_t at = 0; at < kAheadOfEachBytes; at += kCacheLineBytes) {
-    __builtin_prefetch(from.first + at, 0, 2);
-    __builtin_prefetch(from.second + at, 0, 2);
+    base::prefetch(from.first + at);
+    base::prefetch(from.second + at);
   }
   const std::size_t within = (row_bytes - kAheadOfEachBytes) / kCacheLineBytes * kCacheLineBytes;
   std::byte* out = column.out;
@@ -228,7 +229,7 @@ void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t
   if (size_bytes >= kCacheLineBytes) {
     return line_copiers().from_memory(coming, from, size_bytes, out);
   }
-  __builtin_prefetch(coming);
+  base::prefetch<base::kFirstCache>(coming);
   std::memcpy(out, from, size_bytes);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/prefetch.hpp"
 #include "os/pages.hpp"
 #include "stores/part_of.hpp"
 
@@ -68,7 +69,7 @@ class Taken final : public RowOrder {
     // First all are asked for: into the second cache, which waits for more lines at a time.
     for (std::size_t first = 0; first < positions.size(); first += kAskedAtOnce) {
       const auto some = positions.subspan(first, std::min(kAskedAtOnce, positions.size() - first));
-      for (const std::int64_t position : some) __builtin_prefetch(taken + position, 0, 2);
+      for (const std::int64_t position : some) base::prefetch(taken + position);
       for (std::int64_t& position : some) position = std::int64_t{taken[position]};
     }
     base_->map(positions);

@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/prefetch.hpp"
 #include "base/zero_fill.hpp"
 #include "os/mapping.hpp"
 #include "os/paging.hpp"
@@ -51,7 +52,7 @@ std::vector<LineExtent> extents_in_ends(const SparseState& state,
   std::vector<LineExtent> extents(lines.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::int64_t coming = lines[std::min(i + kAheadEnds, lines.size() - 1)];
-    __builtin_prefetch(ends + coming);
+    base::prefetch<base::kFirstCache>(ends + coming);
     const std::int64_t begin = ends[lines[i]];
     const std::int64_t end = ends[lines[i] + 1];
     if (begin < 0 || begin > end || end > state.nnz) {
