@@ -1,16 +1,12 @@
 // Every writer of the library, killed at every call, refused every call, and robbed of its power at
 // every moment. A new writer joins by one row.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <span>
 #include <string>
@@ -26,6 +22,7 @@
 #include "ingest/table_writer.hpp"
 #include "os/fault.hpp"
 #include "stores/dict_of.hpp"
+#include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -33,41 +30,6 @@ namespace tenfold::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Three sectors and a bit, each unlike the next.
-std::string content(char version, std::size_t size = 1700) {
-  std::string bytes;
-  while (bytes.size() < size) bytes += version + std::to_string(bytes.size()) + "/";
-  bytes.resize(size);
-  return bytes;
-}
-
-void write_all(os::File& file, const std::string& bytes) {
-  // In two writes, the later part first.
-  const auto all = std::as_bytes(std::span(bytes));
-  const std::size_t middle = bytes.size() / 2;
-  file.write_at(middle, all.subspan(middle));
-  file.write_at(0, all.first(middle));
-}
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void save_file(const fs::path& path, char version, bool durable) {
-  FileReplacement replacement(path);
-  write_all(replacement.file(), content(version));
-  replacement.publish(durable);
-}
-
-Found which_file(const fs::path& path) {
-  if (!fs::exists(path)) return Found::absent;
-  const std::string bytes = read_file(path);
-  if (bytes == content('o')) return Found::old_version;
-  if (bytes == content('n')) return Found::new_version;
-  return Found::neither;
-}
 
 using Files = std::map<std::string, std::string>;
 
@@ -286,9 +248,6 @@ class WithoutExchange {
   bool before_;
 };
 
-/// Losses tried at each moment.
-constexpr int kTrials = 48;
-
 /// Version 'n' has a key more, and other values.
 void build_dict(const fs::path& path, char version, bool durable) {
   std::vector<std::string_view> keys = {"a", "b"};
@@ -409,7 +368,7 @@ TEST_P(EveryWriter, SurvivesAFailingDiskAtEveryChange) {
 
 TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
   for (const bool with_old : {true, false}) {
-    expect_survives_power_loss(GetParam(), with_old, kTrials, 20260);
+    expect_survives_power_loss(GetParam(), with_old, kCrashTrials, 20260);
   }
 }
 
@@ -458,98 +417,6 @@ TEST(AppendMemmap, SurvivesAKillAndAFailureAtEveryChange) {
 
 INSTANTIATE_TEST_SUITE_P(Writers, EveryWriter, ::testing::ValuesIn(crash_cases()),
                          [](const auto& row) { return row.param.name; });
-
-/// Writers that forget one step each: the proof is worth something only if it finds them.
-os::File create_new(os::Directory& parent) {
-  parent.remove_tree("new");
-  os::File file = os::File::create_at(parent, "new");
-  write_all(file, content('n'));
-  return file;
-}
-
-void rename_without_sync(const Path& path) {
-  os::Parent parent = os::open_parent(path, false);
-  create_new(parent.directory);
-  parent.directory.rename("new", parent.name);
-  parent.directory.sync();
-}
-
-void sync_after_the_rename(const Path& path) {
-  os::Parent parent = os::open_parent(path, false);
-  os::File file = create_new(parent.directory);
-  parent.directory.rename("new", parent.name);
-  file.sync();
-  parent.directory.sync();
-}
-
-void forget_the_parent(const Path& path) {
-  os::Parent parent = os::open_parent(path, false);
-  create_new(parent.directory).sync();
-  parent.directory.rename("new", parent.name);
-}
-
-void write_in_place(const Path& path) {
-  os::File file = os::File::open_read_write(path);
-  write_all(file, content('n'));
-  file.sync();
-}
-
-void leave_the_old_name_empty(const Path& path) {
-  os::Parent parent = os::open_parent(path, false);
-  create_new(parent.directory).sync();
-  parent.directory.sync();
-  parent.directory.remove_tree(parent.name);
-  parent.directory.rename("new", parent.name);
-  parent.directory.sync();
-}
-
-void use_a_new_name_each_time(const Path& path) {
-  os::Parent parent = os::open_parent(path, false);
-  const std::string name = "new-" + std::to_string(parent.directory.list().size());
-  os::File file = os::File::create_at(parent.directory, name);
-  write_all(file, content('n'));
-  parent.directory.rename(name, parent.name);
-}
-
-struct BrokenWriter {
-  const char* name;
-  void (*save)(const Path& path);
-  bool by_kill;       ///< found by a kill, otherwise by a power loss
-  const char* found;  ///< what the report says
-};
-
-class TheProof : public ::testing::TestWithParam<BrokenWriter> {};
-
-TEST_P(TheProof, FindsAWriterThatForgetsAStep) {
-  const BrokenWriter& writer = GetParam();
-  const CrashCase broken = {"Broken", "data.bin",
-                            [](const Path& path) { save_file(path, 'o', false); },
-                            [&writer](const Path& path, bool) { writer.save(path); }, which_file};
-  ::testing::TestPartResultArray failures;
-  {
-    ::testing::ScopedFakeTestPartResultReporter capture(
-        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
-    if (writer.by_kill) {
-      expect_survives_kill_at_every_change(broken, true, true);
-    } else {
-      expect_survives_power_loss(broken, true, kTrials, 1);
-    }
-  }
-  ASSERT_GT(failures.size(), 0);
-  EXPECT_THAT(failures.GetTestPartResult(0).message(), ::testing::HasSubstr(writer.found));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    BrokenWriters, TheProof,
-    ::testing::Values(
-        BrokenWriter{"RenameWithoutSync", rename_without_sync, false, "neither version"},
-        BrokenWriter{"SyncAfterTheRename", sync_after_the_rename, false, "neither version"},
-        BrokenWriter{"ForgetTheParent", forget_the_parent, false, "though the save had returned"},
-        BrokenWriter{"WriteInPlaceAtAPowerLoss", write_in_place, false, "neither version"},
-        BrokenWriter{"WriteInPlaceAtAKill", write_in_place, true, "neither version"},
-        BrokenWriter{"LeaveTheOldNameEmpty", leave_the_old_name_empty, true, "found absent"},
-        BrokenWriter{"UseANewNameEachTime", use_a_new_name_each_time, true, "one more save"}),
-    [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
 }  // namespace tenfold::test
