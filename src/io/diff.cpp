@@ -14,12 +14,12 @@
 #include "base/text.hpp"
 #include "core/node.hpp"
 #include "io/diff_values.hpp"
+#include "io/json_difference.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
 namespace {
 
-constexpr std::size_t kMaxTextBytes = 200;  ///< of a JSON value in a report
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
 
 /// A tensor or a JSON value of one tree.
@@ -79,10 +79,7 @@ std::string text_of(const Leaf& leaf) {
 }
 
 std::string text_of(const NonTensor& json) {
-  std::string text = json.is_stack ? "stack of " : "";
-  text += to_json(json.value);  // ASCII: it may be cut anywhere
-  if (text.size() > kMaxTextBytes) text.replace(kMaxTextBytes - 3, std::string::npos, "...");
-  return text;
+  return (json.is_stack ? "stack of " : "") + short_json(json.value);
 }
 
 /// All that a tree holds, in its order.
@@ -255,9 +252,10 @@ std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   const auto& json_b = std::get<NonTensor>(b.item);
   if (json_a == json_b) return std::nullopt;
   describe(ChangeKind::json);
-  if (change.a == change.b) {  // [1] the list and [1] the tuple
-    change.a.insert(0, std::string(json_a.value.type_name()) + " ");
-    change.b.insert(0, std::string(json_b.value.type_name()) + " ");
+  if (change.a == change.b) {
+    auto [in_a, in_b] = json_difference(json_a.value, json_b.value);
+    change.a = std::move(in_a);
+    change.b = std::move(in_b);
   }
   return change;
 }

@@ -229,6 +229,50 @@ TEST(Diff, ComparesJsonValuesExactly) {
   EXPECT_EQ(report.changed[0].b, "tuple [1]");
 }
 
+TEST(Diff, ShowsWhereValuesOfOneTextDiffer) {
+  const auto change = [](Value a, Value b) {
+    const DiffReport report = diff(with_json(std::move(a)), with_json(std::move(b)));
+    EXPECT_EQ(report.changed.size(), 1U);
+    return report.changed.at(0);
+  };
+  const auto dict = [](bool ordered) { return Value(Value::Object{{{"a", 1}}, false, ordered}); };
+  EXPECT_EQ(change(dict(false), dict(true)).a, R"(dict {"a": 1})");
+  EXPECT_EQ(change(dict(false), dict(true)).b, R"(OrderedDict {"a": 1})");
+
+  const Value::List list{{1}};
+  const Value::Tuple tuple{{1}};
+  const auto under = [](Value value) { return Value(Value::Object{{{"x", std::move(value)}}}); };
+  EXPECT_EQ(change(under(list), under(tuple)).a, "x: list [1]");
+  EXPECT_EQ(change(under(list), under(tuple)).b, "x: tuple [1]");
+
+  Value::List long_list{std::vector<Value>(1000, Value(7))};
+  Value::List other = long_list;
+  other.items[900] = 8;
+  EXPECT_EQ(change(long_list, other).a, "900: 7");
+  EXPECT_EQ(change(long_list, other).b, "900: 8");
+  other = long_list;
+  other.items.emplace_back(7);
+  EXPECT_EQ(change(long_list, other).a, "list of 1000");
+  EXPECT_EQ(change(long_list, other).b, "list of 1001");
+
+  const std::string text(500, 'x');
+  EXPECT_EQ(change(text + "a", text + "b").a, "from byte 501 of 503: a\"");
+  EXPECT_EQ(change(text + "a", text + "b").b, "from byte 501 of 503: b\"");
+
+  Value::Object many;
+  for (int i = 0; i < 100; ++i) many.members.emplace_back("k" + std::to_string(i), i);
+  Value::Object fewer = many;
+  fewer.members.pop_back();
+  EXPECT_EQ(change(many, fewer).a, "k99: 99");
+  EXPECT_EQ(change(many, fewer).b, "k99: nothing");
+  EXPECT_EQ(change(fewer, many).a, "k99: nothing");
+  many.ordered = true;
+  Value::Object turned = many;
+  std::swap(turned.members[98], turned.members[99]);
+  EXPECT_EQ(change(many, turned).a, R"(key 98 is "k98")");
+  EXPECT_EQ(change(many, turned).b, R"(key 98 is "k99")");
+}
+
 TEST(Diff, CutsLongJson) {
   const DiffReport report = diff(with_json(std::string(10'000, 'x')), with_json(1));
   EXPECT_LE(report.changed[0].a.size(), 200U);
