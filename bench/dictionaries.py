@@ -134,6 +134,7 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
     batches = [[keys[rng.randrange(KEYS)] for _ in range(BATCH)] for _ in range(num_batches)]
     packed = [_packed(batch) for batch in batches]
     numbers = [torch.randint(0, KEYS, (BATCH,)) * 7 for _ in range(num_batches)]
+    all_numbers = torch.cat(numbers)
     single = [key for batch in batches[:40] for key in batch]
 
     def lmdb_batches() -> None:
@@ -173,6 +174,7 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
             **in_columns,
             "MappedDict, packed keys": Contender(lambda: ours(plain, packed)),
             "MappedDict, int64 tensor": Contender(lambda: ours(ids, numbers)),
+            "MappedDict, int64 tensor, all at once": Contender(lambda: ours(ids, [all_numbers])),
             "lmdb": Contender(lmdb_batches),
             "Python dict, itemgetter and index_select, in memory": Contender(memory_batches),
             "MappedDict, one by one": Contender(ours_one),

@@ -75,7 +75,7 @@ class MappedDict {
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
   Batch at(std::int64_t key) const;
-  /// The values of all keys by one gathering.
+  /// The values of all keys by one gathering; tens of thousands on several threads.
   DictValues get_many(const DictKeys& keys) const;
   /// The rows of the keys in dataset(), -1 where there is none. They hold until compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;

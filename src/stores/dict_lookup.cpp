@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "base/prefetch.hpp"
+#include "os/thread_pool.hpp"
 #include "stores/dict_state.hpp"
 
 namespace tenfold {
@@ -108,15 +110,36 @@ class Search {
   bool saw_newer_ = false;
 };
 
+/// As many as are worth their waking: a part takes half a millisecond, or more where memory is
+/// slow.
+int num_threads_for_keys(std::size_t count) {
+  constexpr std::size_t kMinKeysAThread = 8192;
+  const auto worth = static_cast<int>(std::min<std::size_t>(count / kMinKeysAThread, 1024));
+  return worth <= 1 ? 1 : std::min(worth, os::num_threads_for(0));
+}
+
 template <class Key>
 DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows) {
   if (state.keys.is_text() != std::is_same_v<Key, std::string_view>) {
     std::ranges::fill(rows, -1);
     return {};
   }
-  Search<Key> work(state, keys, rows);
-  work.run();
-  return {work.saw_newer()};
+  std::atomic<bool> saw_newer{false};
+  const auto search_part = [&](std::size_t begin, std::size_t end) {
+    Search<Key> work(state, keys.subspan(begin, end - begin), rows.subspan(begin, end - begin));
+    work.run();
+    if (work.saw_newer()) saw_newer.store(true, std::memory_order_relaxed);
+  };
+  const int num_threads = num_threads_for_keys(keys.size());
+  const auto parts = static_cast<std::size_t>(num_threads);
+  if (parts == 1) {
+    search_part(0, keys.size());
+  } else {
+    os::parallel_for(parts, num_threads, [&](std::size_t part) {
+      search_part(keys.size() * part / parts, keys.size() * (part + 1) / parts);
+    });
+  }
+  return {saw_newer.load()};
 }
 
 std::size_t row_bytes_of(const Tensor& tensor) {
@@ -173,11 +196,12 @@ DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std
 }
 
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows) {
-  if (std::ranges::find(rows, -1) == rows.end()) return gather(values, rows, {});
+  const BatchOptions options{.num_threads = num_threads_for_keys(rows.size())};
+  if (std::ranges::find(rows, -1) == rows.end()) return gather(values, rows, options);
   std::vector<std::int64_t> found;
   found.reserve(rows.size());
   std::ranges::copy_if(rows, std::back_inserter(found), [](std::int64_t row) { return row >= 0; });
-  const Batch batch = gather(values, found, {});
+  const Batch batch = gather(values, found, options);
   std::vector<BatchColumn> columns = batch.columns();
   for (BatchColumn& column : columns) {
     if (column.column.has_ends()) {

@@ -1,6 +1,7 @@
 #include <tenfold/mapped_dict.hpp>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +124,29 @@ TEST(MappedDict, GivesZerosAndNothingForMissingKeys) {
   EXPECT_EQ(got.values.text("name", 1), "");
   EXPECT_EQ(got.values.text("name", 3), "n5");
   EXPECT_EQ(got.values.column("tokens").offsets.span<std::int64_t>()[4], 6);
+}
+
+TEST(MappedDict, FindsTheSameOnSeveralThreads) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kSize = 3'000;
+  constexpr std::size_t kAsked = 40'000;
+  build(folder / "d", kSize);
+  const MappedDict dict(folder / "d");
+  const Words words(kSize + 10);
+  std::vector<std::string_view> keys;
+  for (std::size_t i = 0; i < kAsked; ++i) keys.push_back(words.views[i * 7 % words.views.size()]);
+  ::setenv("TENFOLD_NUM_THREADS", "4", 1);
+  const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
+  ::unsetenv("TENFOLD_NUM_THREADS");
+  const auto x = got.values.at("x").span<float>();
+  for (std::size_t i = 0; i < kAsked; ++i) {
+    const std::size_t place = i * 7 % words.views.size();
+    const bool is_there = place < static_cast<std::size_t>(kSize);
+    ASSERT_EQ(got.found.raw_data()[i], static_cast<std::byte>(is_there ? 1 : 0)) << i;
+    ASSERT_EQ(x[3 * i + 1], is_there ? static_cast<float>(place) * 10 + 1 : 0) << i;
+    ASSERT_EQ(got.values.text("name", static_cast<std::int64_t>(i)),
+              is_there ? "n" + std::to_string(place) : "");
+  }
 }
 
 TEST(MappedDict, TakesIntegersAndBytes) {
