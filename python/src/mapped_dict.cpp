@@ -29,7 +29,9 @@ namespace {
 constexpr std::size_t kMostNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {
-  PyErr_SetObject(PyExc_KeyError, key.ptr());
+  // As an exception, not as its argument: of a tuple each item would become one, of None nothing.
+  const nb::object error = nb::steal(PyObject_CallOneArg(PyExc_KeyError, key.ptr()));
+  if (error.is_valid()) PyErr_SetObject(PyExc_KeyError, error.ptr());
   throw nb::python_error();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@ DuplicateKeys duplicates_from(std::string_view name);
 
 /// Keys of Python's, without copies where they lie in memory as the engine wants them: a list or
 /// any other iterable of keys, an int64 tensor or array, or packed text: {"values": uint8 [M],
-/// "offsets": int64 [B + 1]}. The memory is that of the objects, which are kept.
+/// "offsets": int64 [B + 1]}. The memory is that of the objects, which are kept; short texts of a
+/// list are copied, which is sooner done than to count references of objects that lie anywhere.
 ///
 /// Needs the GIL to be made and to go; not to be read.
 class KeysIn {
@@ -35,6 +37,7 @@ class KeysIn {
 
  private:
   void take_objects(nb::handle keys);
+  bool take_short_texts(std::span<PyObject* const> keys);
   void take_packed(nb::handle keys);
   bool take_array(nb::handle keys);
 
@@ -44,7 +47,8 @@ class KeysIn {
   std::vector<std::int64_t> ints_;
   std::vector<std::size_t> places_;  ///< of those that are of the type; unless all are
   bool all_fit_ = true;
-  nb::object objects_;                  ///< a tuple of them
+  nb::object objects_;                  ///< a tuple of them, unless they were copied
+  std::string copies_;                  ///< of short texts, one after the other
   Tensor values_;                       ///< of an array; of packed text its bytes
   std::span<const std::int64_t> span_;  ///< of an array
 };

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -38,15 +41,34 @@ KeyIn text_key(PyObject* key) {
   return {};
 }
 
-/// Has the objects of a list fetched, which lie anywhere in memory and are all counted and read
-/// next.
-void fetch_objects(nb::handle list) {
+/// Has objects fetched, which lie anywhere in memory.
+void fetch_objects(std::span<PyObject* const> objects) {
   constexpr std::size_t kLineBytes = 64;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.ptr()); ++i) {
-    const auto* object = reinterpret_cast<const char*>(PyList_GET_ITEM(list.ptr(), i));
-    base::prefetch(object);
-    base::prefetch(object + kLineBytes);  // of a str or bytes of some length its end
+  for (PyObject* object : objects) {
+    const auto* line = reinterpret_cast<const char*>(object);
+    base::prefetch(line);
+    base::prefetch(line + kLineBytes);  // of a str or bytes of some length its end
   }
+}
+
+/// The items of a list or tuple, as long as no Python code runs; nothing of anything else.
+std::optional<std::span<PyObject* const>> items_of(nb::handle keys) {
+  if (!PyList_CheckExact(keys.ptr()) && !PyTuple_CheckExact(keys.ptr())) return std::nullopt;
+  return std::span<PyObject* const>(PySequence_Fast_ITEMS(keys.ptr()),
+                                    static_cast<std::size_t>(PySequence_Fast_GET_SIZE(keys.ptr())));
+}
+
+/// The characters of a str that is ASCII, or of bytes; null for what else there is.
+std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
+  if (type == DictKeyType::string && PyUnicode_CheckExact(key) && PyUnicode_IS_COMPACT_ASCII(key)) {
+    return std::string_view(static_cast<const char*>(PyUnicode_DATA(key)),
+                            static_cast<std::size_t>(PyUnicode_GET_LENGTH(key)));
+  }
+  if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) {
+    return std::string_view(PyBytes_AS_STRING(key),
+                            static_cast<std::size_t>(PyBytes_GET_SIZE(key)));
+  }
+  return std::nullopt;
 }
 
 /// Integers that int64 holds.
@@ -118,9 +140,39 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
+/// False, and nothing is taken, unless all are. No Python code runs meanwhile.
+bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
+  constexpr std::size_t kAtOnce = 128;  // objects that are fetched while those before are copied
+  constexpr std::size_t kMostBytes = 256;
+  constexpr std::size_t kUsualBytes = 24;
+  std::vector<std::uint32_t> sizes(keys.size());
+  copies_.reserve(keys.size() * kUsualBytes);
+  fetch_objects(keys.first(std::min(kAtOnce, keys.size())));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i % kAtOnce == 0 && i + kAtOnce < keys.size()) {
+      fetch_objects(keys.subspan(i + kAtOnce, std::min(kAtOnce, keys.size() - i - kAtOnce)));
+    }
+    const auto text = plain_text(keys[i], type_);
+    if (!text || text->size() > kMostBytes) return false;
+    copies_.append(*text);
+    sizes[i] = static_cast<std::uint32_t>(text->size());
+  }
+  size_ = keys.size();
+  texts_.reserve(size_);
+  const char* at = copies_.data();
+  for (const std::uint32_t size : sizes) {
+    texts_.emplace_back(at, size);
+    at += size;
+  }
+  return true;
+}
+
 void KeysIn::take_objects(nb::handle keys) {
+  if (const auto items = items_of(keys)) {
+    if (type_ != DictKeyType::int64 && take_short_texts(*items)) return;
+    fetch_objects(*items);
+  }
   // A tuple of their own: nobody takes keys out of it while they are read without the GIL.
-  if (PyList_CheckExact(keys.ptr())) fetch_objects(keys);
   objects_ = nb::steal(PySequence_Tuple(keys.ptr()));
   if (!objects_.is_valid()) throw nb::python_error();
   size_ = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import json
 import multiprocessing
@@ -49,6 +50,34 @@ def test_many_keys(words):
     assert found.shape == (0,)
     values, found = words.get_many(f"word {i}" for i in range(1000))
     assert values[:, 1].tolist() == list(range(1000))
+
+
+class _Str(str):
+    pass
+
+
+@pytest.mark.parametrize("key_type", [str, bytes])
+def test_keys_of_any_length_and_kind_in_one_list(tmp_path, key_type):
+    texts = ["", "a", "caf\u00e9", "\U0001f600" * 3, "x" * 255, "x" * 256, "x" * 257, "y" * 100_000]
+    texts += [f"key {i}" for i in range(700)]
+    items = {text if key_type is str else text.encode(): i for i, text in enumerate(texts)}
+    numbers = tenfold.MappedDict.build(items, tmp_path / "d")
+    plain = [key for key in items if len(key) < 200 and (key_type is bytes or key.isascii())]
+    others = ["nobody", b"nobody", 7, None, 1.5, ("a",), _Str("no key"), "\ud800"]
+    given = [*items, _Str("key 5")]
+    for asked in (plain, given, [*plain, *others], [*others, *given], plain[:1], plain[:129]):
+        expected = [items.get(key) for key in asked]
+        for keys in (asked, tuple(asked), iter(asked), collections.deque(asked)):
+            values, found = numbers.get_many(keys)
+            assert found.tolist() == [value is not None for value in expected]
+            assert values.tolist() == [value or 0 for value in expected]
+        for key in others:
+            with pytest.raises(KeyError) as error:
+                numbers.get_many([*plain[:3], key], "raise")
+            assert error.value.args == (key,)
+            with pytest.raises(KeyError) as error:
+                numbers[key]
+            assert error.value.args == (key,)
 
 
 def test_missing_keys_are_named(words):
