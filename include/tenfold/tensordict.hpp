@@ -59,21 +59,22 @@ using DimNames = std::vector<std::optional<std::string>>;
 struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;
   bool int_keys = false;       ///< dict, ordered_dict: all keys were Python int
-  TypedKeys typed_keys;        ///< dict, ordered_dict: what they were, where some were no text
-  Shape batch_size;            ///< tensordict, tensorclass
-  DimNames names;              ///< empty, or one per batch dimension
-  std::string class_name;      ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
+  TypedKeys typed_keys{};      ///< dict, ordered_dict: what they were, where some were no text
+  Shape batch_size{};          ///< tensordict, tensorclass
+  DimNames names{};            ///< empty, or one per batch dimension
+  std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack
-  std::optional<std::string> stack_dim_name;  ///< lazy_stack
-  std::string device;                         ///< as saved, "cpu"; empty for none
-  std::string layout;                         ///< sparse: "sparse_coo", "sparse_csr", ...
-  Shape dense_shape;                          ///< sparse
-  bool is_coalesced = false;                  ///< sparse, of layout "sparse_coo"
-  std::string problem;  ///< opaque: why it cannot be read; empty if that is its class
+  std::optional<std::string> stack_dim_name{};  ///< lazy_stack
+  std::string device{};                         ///< as saved, "cpu"; empty for none
+  std::string layout{};                         ///< sparse: "sparse_coo", "sparse_csr", ...
+  Shape dense_shape{};                          ///< sparse
+  bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
+  std::string problem{};  ///< opaque: why it cannot be read; empty if that is its class
   /// ordered_dict: `_metadata`, by which a module's state_dict() tells the versions of its layers.
-  std::optional<Value> module_versions;
-  std::optional<Value> schema;  ///< of a data set's root: what its columns mean, kept in the notes
-  std::map<std::string, std::string> metadata;  ///< of a root: safetensors' `__metadata__`
+  std::optional<Value> module_versions{};
+  /// Of a data set's root: what its columns mean, kept in the notes.
+  std::optional<Value> schema{};
+  std::map<std::string, std::string> metadata{};  ///< of a root: safetensors' `__metadata__`
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.

@@ -61,8 +61,8 @@ class Value {
       qscheme,    ///< text: "torch.per_tensor_affine"
     };
     Type type = Type::bytes;
-    std::string text;
-    std::vector<Value> items;
+    std::string text{};
+    std::vector<Value> items{};
     bool operator==(const Special&) const;
   };
   using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,

@@ -32,7 +32,7 @@ tenfold::Tensor weight() {
 }
 
 tenfold::TensorDict model() {
-  tenfold::TensorDict layer;
+  tenfold::TensorDict layer(tenfold::NodeInfo{.kind = tenfold::NodeKind::dict});
   layer.set("weight", weight());
   tenfold::TensorDict tree;
   tree.set("layer", layer);
