@@ -63,7 +63,8 @@ struct DiffOptions {
 
 /// Compares what two trees hold, in parallel and in memory that does not grow with the tensors.
 /// Tensors and JSON values are matched by path, else by dotted name, so that a file of flat names
-/// fits a nested tree; the order of keys does not count, nor do strides and ties. JSON values are
+/// fits a nested tree; the order of keys does not count, nor whether a dict is an OrderedDict, nor
+/// do strides and ties. JSON values are
 /// compared exactly, whatever the tolerance. Of opaque nodes the class and the parts are compared;
 /// one that stands for bytes which are not read (of a quantized tensor) differs from every other.
 /// Throws Error(invalid_argument) for a tolerance that is

@@ -117,6 +117,8 @@ struct ConvertOptions {
   std::vector<KeyPath> keys{};  ///< as LoadOptions::keys
   bool only_keys = false;       ///< as LoadOptions::only_keys
   std::vector<KeyPath> exclude{};
+  /// A key that changes as a whole stays one key, dots and all; where more than one changes, dots
+  /// make nodes.
   RenameFunction rename{};
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
   std::optional<DType> dtype{};        ///< casts floating-point leaves

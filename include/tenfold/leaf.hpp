@@ -69,6 +69,11 @@ class Leaf {
   Grad grad() const noexcept { return grad_; }
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
+  /// A part of a storage of torch, in which others may lie, too: the buffer of tensor() is all of
+  /// it, so that in torch they are views of one storage again.
+  bool in_storage() const noexcept { return in_storage_; }
+  void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }
+
   /// Null for a leaf in memory.
   const std::shared_ptr<LeafSource>& source() const noexcept { return source_; }
   std::uint64_t position() const noexcept { return position_; }
@@ -77,6 +82,7 @@ class Leaf {
   DType dtype_ = DType::float32;
   bool nested_ = false;
   bool unbatched_ = false;
+  bool in_storage_ = false;
   Grad grad_ = Grad::none;
   Shape shape_;
   std::shared_ptr<LeafSource> source_;

@@ -178,12 +178,31 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
       if (!same.is_none()) return with_grad(leaf, same);
     }
   }
-  nb::object made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
+  const bool is_view = may_be_tied && use_torch_ && leaf.in_storage();
+  nb::object made = is_view            ? make_view(tensor, name)
+                    : leaf.is_nested() ? make_nested(leaf, tensor, name)
+                                       : make_one(tensor, name);
   if (use_torch_ && tied_.makes_mapped()) make_mapped(made, leaf, tensor);
-  if (!place_.is_none()) made = place_(made);
+  if (!place_.is_none() && !is_view) made = place_(made);
   if (leaf.grad() != Grad::none) made = with_grad(leaf, made);
   if (may_be_tied) tied_.add(tensor.raw_data(), made);
   return made;
+}
+
+nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
+  const Buffer& storage = tensor.buffer();
+  nb::object base = nb::borrow(tied_.find(storage.data()));
+  if (!base.is_valid()) {
+    const auto size = static_cast<std::int64_t>(storage.size_bytes());
+    base = make_torch(Tensor(DType::uint8, {size}, {1}, storage, 0), name);
+    if (!place_.is_none()) base = place_(base);
+    tied_.add(storage.data(), base);
+  }
+  const nb::object made =
+      nb::module_::import_("tenfold._arrays")
+          .attr("tied_to")(base, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
+                           tuple_of(tensor.strides()), tensor.raw_data() - storage.data());
+  return made.is_none() ? make_one(tensor, name) : made;
 }
 
 /// As the file has it: a Parameter, or a tensor that requires a gradient.

@@ -66,6 +66,8 @@ class ArrayMaker {
 
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
+  /// As a view of the torch tensor over all of its buffer, which is made if nobody has done it.
+  nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
   nb::object with_grad(const Leaf& leaf, const nb::object& made) const;

@@ -143,18 +143,23 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
         )
 
 
-def tied_to(first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """`first`, or a view of it with that dtype and shape; None if it holds too few bytes."""
+def tied_to(
+    first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
+) -> Any:
+    """`first`, or a view from its byte `begin` on; None if its storage does not hold that."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         wanted = getattr(torch, dtype)
-        if first.dtype == wanted and first.shape == shape and first.stride() == strides:
+        is_first = first.dtype == wanted and first.shape == shape and first.stride() == strides
+        if is_first and begin == 0:
             return first
-        if first.untyped_storage().nbytes() < _extent(shape, strides) * wanted.itemsize:
+        offset, rest = divmod(first.storage_offset() * first.itemsize + begin, wanted.itemsize)
+        end = (offset + _extent(shape, strides)) * wanted.itemsize
+        if rest or first.untyped_storage().nbytes() < end:
             return None
         with torch.no_grad():
             view = torch.empty(0, dtype=wanted, device=first.device)
-            return view.set_(first.untyped_storage(), 0, shape, strides)
+            return view.set_(first.untyped_storage(), offset, shape, strides)
     kind = numpy_dtype(dtype, dtype)
     if first.dtype == kind and first.shape == shape:
         return first

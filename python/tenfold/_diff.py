@@ -20,7 +20,8 @@ def diff(
     """Compares two trees, in any two formats or in memory.
 
     Tensors and JSON values are matched by path, else by dotted name. Tensors are read in pieces, in
-    parallel: memory does not grow with them. The order of keys does not count.
+    parallel: memory does not grow with them. The order of keys does not count, nor whether
+    a dict is an OrderedDict.
 
     Args:
         a: A path, or what `save` takes: containers of tensors, a TensorDict, a module.

@@ -379,7 +379,14 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
         return lambda name: names.get(name, name)
     import re
 
-    patterns = [(re.compile(pattern), replacement) for pattern, replacement in rename]
+    patterns = []
+    for pattern, replacement in rename:
+        try:
+            patterns.append((re.compile(pattern), replacement))
+        except re.error as error:
+            raise ValueError(
+                f"rename: expected a regular expression, found {pattern!r}: {error}"
+            ) from None
 
     def apply(name: str) -> str:
         for pattern, replacement in patterns:

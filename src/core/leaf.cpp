@@ -98,6 +98,10 @@ std::uint64_t Leaf::nbytes() const {
 
 Tensor Leaf::tensor() const {
   if (tensor_.has_value()) return *tensor_;
+  if (in_storage_) {
+    LeafSource::Part part = source_->map_storage(*this);
+    return {dtype_, shape_, contiguous_strides(shape_), std::move(part.storage), part.offset_bytes};
+  }
   if (!nested_) return {dtype_, shape_, source_->map(*this)};
   const std::int64_t numel =
       numel_of_components(sizes(), ErrorCode::corrupt, source_->where(*this));

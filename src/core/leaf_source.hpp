@@ -33,6 +33,14 @@ class LeafSource {
   /// Asks for the bytes to be read ahead; a hint.
   virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
 
+  /// As map(), of a leaf that is a part of a storage of torch: all of that storage, and where in it
+  /// the leaf begins.
+  struct Part {
+    Buffer storage;
+    std::uint64_t offset_bytes = 0;
+  };
+  virtual Part map_storage(const Leaf& leaf) { return {map(leaf), 0}; }
+
   /// True if all leaves come from one mapping: mapping them on several threads gains nothing.
   virtual bool is_one_mapping() const noexcept { return false; }
 

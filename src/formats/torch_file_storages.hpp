@@ -39,6 +39,11 @@ class TorchStorages : public LeafSource {
         .slice(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size_bytes));
   }
 
+  Part map_storage(const Leaf& leaf) override {
+    const TorchRange& range = range_of(leaf);
+    return {bytes(range.storage), range.begin};
+  }
+
  protected:
   const TorchRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(leaf.position())];

@@ -282,12 +282,17 @@ Leaf TorchTensors::view(DType dtype, std::size_t storage, std::uint64_t offset, 
                     " elements, found shape " + base::list_text(shape) + " of strides " +
                     base::list_text(strides) + " from " + std::to_string(offset) + " on");
   }
+  const bool is_whole = offset == 0 && *end == available;
   if (!is_contiguous(shape, strides)) {
-    return Tensor(dtype, std::move(shape), std::move(strides), storages_->bytes(storage),
-                  offset * item_bytes);
+    Leaf leaf = Tensor(dtype, std::move(shape), std::move(strides), storages_->bytes(storage),
+                       offset * item_bytes);
+    leaf.mark_in_storage(!is_whole);
+    return leaf;
   }
   storages_->ranges.push_back({storage, offset * item_bytes, size_bytes});
-  return {dtype, std::move(shape), storages_, storages_->ranges.size() - 1};
+  Leaf leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
+  leaf.mark_in_storage(!is_whole);
+  return leaf;
 }
 
 }  // namespace tenfold

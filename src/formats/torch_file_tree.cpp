@@ -187,6 +187,7 @@ Node::Slot TorchTreeBuilder::called_set(std::uint32_t id, Value::Special::Type t
 
 Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
                                     std::span<const std::uint32_t> items) {
+  force_node_ = false;  // a set at the root makes no tree
   Value::Special set;
   set.type = type;
   Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
@@ -222,6 +223,7 @@ Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle:
 
 Node::Slot TorchTreeBuilder::counter(std::uint32_t id, const TorchPickle::Call& call) {
   pickle_.require_arguments(call, 0, 1);
+  force_node_ = false;
   Slot counts = container(id, NodeKind::dict, [&](Children& to) {
     if (!call.arguments.empty()) {
       const PickleNode given = pickle_.at(call.arguments[0]);

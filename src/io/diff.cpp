@@ -45,7 +45,8 @@ bool is_unread(const NodeInfo& info) {
 }
 
 std::string text_of(const NodeInfo& info) {
-  std::string text(name(info.kind));
+  // An OrderedDict of the same items is the same to Python, too.
+  std::string text(name(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
   if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
     text += " " + info.class_name;
   }
@@ -139,7 +140,6 @@ class Side {
       object.members = std::move(members);
       object.int_keys = info.int_keys;
       object.typed_keys = info.typed_keys;
-      object.ordered = info.kind == NodeKind::ordered_dict;
       return {std::move(object)};
     }
     std::vector<Value> items;
@@ -233,6 +233,13 @@ class NodeComparison {
   std::optional<KeyPath> last_alone_;
 };
 
+/// As Python compares them: an OrderedDict equals a dict of the same items.
+bool is_same_json(NonTensor a, NonTensor b) {
+  a.value = unordered(std::move(a.value));
+  b.value = unordered(std::move(b.value));
+  return a == b;
+}
+
 /// A change of everything but the values of tensors; nothing if those decide.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
@@ -250,10 +257,10 @@ std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   }
   const auto& json_a = std::get<NonTensor>(a.item);
   const auto& json_b = std::get<NonTensor>(b.item);
-  if (json_a == json_b) return std::nullopt;
+  if (json_a == json_b || is_same_json(json_a, json_b)) return std::nullopt;
   describe(ChangeKind::json);
   if (change.a == change.b) {
-    auto [in_a, in_b] = json_difference(json_a.value, json_b.value);
+    auto [in_a, in_b] = json_difference(unordered(json_a.value), unordered(json_b.value));
     change.a = std::move(in_a);
     change.b = std::move(in_b);
   }

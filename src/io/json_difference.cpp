@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/text.hpp"
@@ -16,7 +18,7 @@ constexpr std::size_t kMaxTextBytes = 200;
 std::string typed(const Value& value) {
   const auto* object = value.get_if<Value::Object>();
   if (object == nullptr) return std::string(value.type_name());
-  std::string text = object->ordered ? "OrderedDict" : "dict";
+  std::string text = "dict";
   if (object->int_keys) text += " of int keys";
   for (const auto& [key, typed_key] : object->typed_keys) {
     text += (&key == &object->typed_keys.front().first ? " of keys " : ", ") + key + " (" +
@@ -83,19 +85,7 @@ class Descent {
       const Step step(*this, key);
       return placed({"nothing", short_json(value)});
     }
-    return compare_order(left, right);
-  }
-
-  /// Of OrderedDicts with equal members.
-  JsonDifference compare_order(const Value::Object& left, const Value::Object& right) const {
-    const auto differ = std::mismatch(
-        left.members.begin(), left.members.end(), right.members.begin(),
-        [](const auto& mine, const auto& theirs) { return mine.first == theirs.first; });
-    const auto at = [&](std::string_view key) {
-      return "key " + std::to_string(differ.first - left.members.begin()) + " is " +
-             base::quote(key);
-    };
-    return placed({at(differ.first->first), at(differ.second->first)});
+    return told_apart(a, b);
   }
 
   JsonDifference told_apart(const Value& a, const Value& b) const {
@@ -148,6 +138,20 @@ class Descent {
 }  // namespace
 
 std::string short_json(const Value& value) { return shortened(to_json(value)); }
+
+Value unordered(Value value) {
+  const auto each = [](std::vector<Value>& items) {
+    for (Value& item : items) item = unordered(std::move(item));
+  };
+  if (auto* list = std::get_if<Value::List>(&value.data())) each(list->items);
+  if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) each(tuple->items);
+  if (auto* special = std::get_if<Value::Special>(&value.data())) each(special->items);
+  if (auto* object = std::get_if<Value::Object>(&value.data())) {
+    object->ordered = false;
+    for (auto& [key, member] : object->members) member = unordered(std::move(member));
+  }
+  return value;
+}
 
 JsonDifference json_difference(const Value& a, const Value& b) {
   JsonDifference whole = {short_json(a), short_json(b)};

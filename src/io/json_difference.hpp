@@ -9,15 +9,19 @@ namespace tenfold {
 /// At most 200 characters of a value's JSON.
 std::string short_json(const Value& value);
 
+/// The same with dicts instead of OrderedDicts.
+Value unordered(Value value);
+
 /// Two texts that say in what two values differ, never the same.
 struct JsonDifference {
   std::string a;
   std::string b;
 };
 
-/// Of values that are not equal: their JSON where that tells them apart and is short; else the
-/// first part in which they differ, by its dotted name, with its type where JSON has none:
-/// "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
+/// Of values without OrderedDicts that are not equal: their JSON where that tells them apart and is
+/// short; else the first part in which they differ, by its dotted name, with its type where JSON
+/// has none: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b:
+/// nothing".
 JsonDifference json_difference(const Value& a, const Value& b);
 
 }  // namespace tenfold

@@ -67,6 +67,7 @@ Leaf over(const Leaf& leaf, Tensor tensor) {
       leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
   mapped.mark_unbatched(leaf.is_unbatched());
   mapped.mark_grad(leaf.grad());
+  mapped.mark_in_storage(leaf.in_storage());
   return mapped;
 }
 

@@ -25,7 +25,12 @@ bool ReadAhead::is_worthwhile(std::uint64_t total_bytes, Mode mode) {
 }
 
 void ReadAhead::add(const Tensor& tensor) {
-  const std::span<std::byte> bytes = tensor.buffer().bytes();
+  // Of one with strides of its own all that it may lie among.
+  const std::span<std::byte> bytes =
+      tensor.is_contiguous()
+          ? tensor.buffer().bytes().subspan(static_cast<std::size_t>(tensor.offset_bytes()),
+                                            static_cast<std::size_t>(tensor.nbytes()))
+          : tensor.buffer().bytes();
   if (bytes.empty()) return;
   for (std::size_t offset = 0; offset < bytes.size(); offset += kPieceBytes) {
     const std::size_t length = std::min<std::size_t>(kPieceBytes, bytes.size() - offset);

@@ -35,9 +35,10 @@ bool is_flat(const TensorDict& tree) {
 struct Renamer {
   const RenameFunction& rename;
   bool flat;
-  std::map<KeyPath, NodeInfo> infos;       ///< of the source's nodes
-  std::map<KeyPath, std::string> taken;    ///< new path of an entry -> its source's name
-  std::map<KeyPath, std::string> entered;  ///< new path of a node -> a source below it
+  std::map<KeyPath, NodeInfo> infos;         ///< of the source's nodes
+  std::map<KeyPath, std::string> taken;      ///< new path of an entry -> its source's name
+  std::map<std::string, std::string> names;  ///< the same by its dotted name
+  std::map<KeyPath, std::string> entered;    ///< new path of a node -> a source below it
   TensorDict root;
 
   [[noreturn]] static void clash(const std::string& a, const std::string& b,
@@ -47,13 +48,24 @@ struct Renamer {
                     base::quote(dotted(target)) + ": expected a new name for each");
   }
 
+  /// `name` becomes what `other` would lie in, or lies in what `other` becomes.
+  [[noreturn]] static void clash_below(const std::string& name, const KeyPath& target,
+                                       const std::string& other, const std::string& how) {
+    throw Error(ErrorCode::invalid_argument,
+                "rename: " + base::quote(name) + " becomes " + base::quote(dotted(target)) + how +
+                    base::quote(other) + ": expected a name that is free");
+  }
+
   /// The node at `path` (less its last key), made if it is not there.
   TensorDict parent_of(const KeyPath& path, const std::string& source) {
     TensorDict node = root;
     KeyPath at;
     for (std::size_t i = 0; i + 1 < path.size(); ++i) {
       at.push_back(path[i]);
-      if (const auto entry = taken.find(at); entry != taken.end()) clash(entry->second, source, at);
+      if (const auto entry = taken.find(at); entry != taken.end()) {
+        clash_below(source, path, entry->second,
+                    ", but " + base::quote(dotted(at)) + " holds no other: it is the new name of ");
+      }
       entered.emplace(at, source);
       if (!node.contains(path[i])) node.set(path[i], TensorDict(info_for(at)));
       node = node[path[i]];
@@ -83,10 +95,11 @@ struct Renamer {
     const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);
     TensorDict parent = parent_of(target, name);
     if (const auto node = entered.find(target); node != entered.end()) {
-      clash(node->second, name, target);
+      clash_below(name, target, node->second, ", which is a node: there will be ");
     }
-    const auto [entry, is_new] = taken.emplace(target, name);
+    const auto [entry, is_new] = names.emplace(dotted(target), name);
     if (!is_new) clash(entry->second, name, target);
+    taken.emplace(target, name);
     parent.set(target.back(), item);
   }
 
@@ -178,7 +191,7 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
 
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
   if (!rename) return tree;
-  Renamer renamer{rename, is_flat(tree), {}, {}, {}, empty_like(tree)};
+  Renamer renamer{rename, is_flat(tree), {}, {}, {}, {}, empty_like(tree)};
   KeyPath path;
   renamer.collect_infos(tree, path);
   renamer.walk(tree, path);

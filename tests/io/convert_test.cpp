@@ -165,7 +165,35 @@ TEST(RenameLeaves, RefusesATensorWhereANodeIs) {
     });
   });
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(thrown.message, HasSubstr("\"epoch\" both become \"model\""));
+  EXPECT_THAT(thrown.message,
+              HasSubstr("\"epoch\" becomes \"model\", which is a node: there will be "
+                        "\"model."));
+}
+
+TEST(RenameLeaves, RefusesANodeWhereATensorIs) {
+  TensorDict tree;
+  tree.set("a", counting({1}));
+  TensorDict node;
+  node.set("x", counting({2}));
+  tree.set("n", node);
+  const auto thrown = thrown_by([&] {
+    rename_leaves(tree, [](const std::string& name) { return name == "n.x" ? "a.x" : name; });
+  });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" holds no other"));
+}
+
+TEST(RenameLeaves, RefusesTwoEntriesOfOneDottedName) {
+  TensorDict tree;
+  tree.set("a", counting({1}));
+  TensorDict node;
+  node.set("x", counting({2}));
+  tree.set("n", node);
+  const auto thrown = thrown_by([&] {
+    rename_leaves(tree, [](const std::string& name) { return name == "a" ? "n.x" : name; });
+  });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("\"a\" and \"n.x\" both become \"n.x\""));
 }
 
 }  // namespace

@@ -235,9 +235,9 @@ TEST(Diff, ShowsWhereValuesOfOneTextDiffer) {
     EXPECT_EQ(report.changed.size(), 1U);
     return report.changed.at(0);
   };
-  const auto dict = [](bool ordered) { return Value(Value::Object{{{"a", 1}}, false, ordered}); };
-  EXPECT_EQ(change(dict(false), dict(true)).a, R"(dict {"a": 1})");
-  EXPECT_EQ(change(dict(false), dict(true)).b, R"(OrderedDict {"a": 1})");
+  const auto dict = [](bool int_keys) { return Value(Value::Object{{{"1", 1}}, int_keys}); };
+  EXPECT_EQ(change(dict(false), dict(true)).a, R"(dict {"1": 1})");
+  EXPECT_EQ(change(dict(false), dict(true)).b, R"(dict of int keys {"1": 1})");
 
   const Value::List list{{1}};
   const Value::Tuple tuple{{1}};
@@ -266,11 +266,21 @@ TEST(Diff, ShowsWhereValuesOfOneTextDiffer) {
   EXPECT_EQ(change(many, fewer).a, "k99: 99");
   EXPECT_EQ(change(many, fewer).b, "k99: nothing");
   EXPECT_EQ(change(fewer, many).a, "k99: nothing");
-  many.ordered = true;
-  Value::Object turned = many;
-  std::swap(turned.members[98], turned.members[99]);
-  EXPECT_EQ(change(many, turned).a, R"(key 98 is "k98")");
-  EXPECT_EQ(change(many, turned).b, R"(key 98 is "k99")");
+}
+
+TEST(Diff, TakesAnOrderedDictForADict) {
+  Value::Object dict{{{"a", 1}, {"b", Value::List{{2}}}}};
+  Value::Object ordered{{{"b", Value::List{{2}}}, {"a", 1}}};
+  ordered.ordered = true;
+  EXPECT_TRUE(diff(with_json(dict), with_json(ordered)).same());
+  EXPECT_TRUE(diff(with_json(Value::List{{dict}}), with_json(Value::List{{ordered}})).same());
+  const auto tree = [](NodeKind kind) {
+    TensorDict node = node_of(kind);
+    node.set("w", counting({2}));
+    return node;
+  };
+  EXPECT_TRUE(diff(tree(NodeKind::dict), tree(NodeKind::ordered_dict)).same());
+  EXPECT_FALSE(diff(tree(NodeKind::dict), tree(NodeKind::list)).same());
 }
 
 TEST(Diff, CutsLongJson) {
@@ -310,13 +320,13 @@ TEST(Diff, TakesContainersOfJsonForJson) {
 TEST(Diff, TellsKindsOfNodesApart) {
   TensorDict a = sample_checkpoint();
   TensorDict b = sample_checkpoint();
-  b["model"].info().kind = NodeKind::dict;
+  b["model"].info().kind = NodeKind::tensordict;
   const DiffReport report = diff(a, b);
   ASSERT_EQ(report.changed.size(), 1U);
   EXPECT_EQ(report.changed[0].key, "model");
   EXPECT_EQ(report.changed[0].kind, ChangeKind::node);
-  EXPECT_EQ(report.changed[0].a, "ordered_dict");
-  EXPECT_EQ(report.changed[0].b, "dict");
+  EXPECT_EQ(report.changed[0].a, "dict");
+  EXPECT_EQ(report.changed[0].b, "tensordict []");
   b["model"].info() = a["model"].info();
   b.info().kind = NodeKind::tensordict;
   EXPECT_EQ(diff(a, b).changed[0].key, "");

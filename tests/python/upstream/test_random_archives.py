@@ -129,6 +129,8 @@ def test_a_changed_archive_is_refused_or_read_as_zipfile_reads_it(tmp_path, list
         return
     try:
         theirs = contents_of(bytes(raw))
+    except NotImplementedError:
+        assume(False)  # the version of zip that a member says it needs, which zipfile looks at
     except zipfile.BadZipFile as error:
         # zipfile compares the directory's version and disk numbers, which say nothing of contents.
         pytest.fail(f"zipfile refuses what tenfold reads: {error}")
