@@ -203,7 +203,8 @@ bool KeysIn::take_array(nb::handle keys) {
   std::optional<Tensor> array = tensor_of_torch(keys);
   if (!array) array = array_from(keys);
   if (!array) return false;
-  if (array->ndim() != 1 || !holds_keys(array->dtype())) {
+  const bool is_empty = array->numel() == 0;  // NumPy makes no keys float64
+  if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
     raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
                std::string(name(array->dtype())) + " of " + std::to_string(array->ndim()));
   }

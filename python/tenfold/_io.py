@@ -8,6 +8,7 @@ from tenfold import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import Any, Literal
@@ -377,16 +378,7 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
     if isinstance(rename, dict):
         names = rename
         return lambda name: names.get(name, name)
-    import re
-
-    patterns = []
-    for pattern, replacement in rename:
-        try:
-            patterns.append((re.compile(pattern), replacement))
-        except re.error as error:
-            raise ValueError(
-                f"rename: expected a regular expression, found {pattern!r}: {error}"
-            ) from None
+    patterns = [(_compiled(pattern), replacement) for pattern, replacement in rename]
 
     def apply(name: str) -> str:
         for pattern, replacement in patterns:
@@ -394,6 +386,17 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
         return name
 
     return apply
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    import re
+
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"rename: expected a regular expression, found {pattern!r}: {error}"
+        ) from None
 
 
 def _place(map_location: Any) -> Callable[[Any], Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import islice
+from operator import attrgetter
 
 from tenfold import _core
 from tenfold._arrays import is_array
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _OBJECTS_AT_ONCE = 512
 _BYTES_AT_ONCE = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
+_shape_of = attrgetter("shape")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -217,10 +219,12 @@ class Forms:
         self._form = form
         self._first = type(first).__name__
         self._allowed: set[type] = {type(first)}
+        self._shape: tuple[int, ...] | None = None
         if type(first) in (int, float):
             self._allowed = {int, float}
         self._has_floats = False
-        self._largest = 0
+        self._least = 0
+        self._greatest = 0
 
     def check(self, values: list[Any], begin: int) -> None:
         """Raises ValueError naming the first value that is not."""
@@ -232,25 +236,45 @@ class Forms:
             self._allowed.add(kind)
         if self._form == "scalar" and kinds & {int, float}:
             self._check_numbers(values)
+        if self._form == "tensor":
+            self._check_shapes(values, begin)
 
     def _fits(self, value: Any) -> bool:
         if value is None or isinstance(value, str):
             return False
         return (form_of(value) == "columns") == (self._form == "columns")
 
+    def _check_shapes(self, values: list[Any], begin: int) -> None:
+        """Lengths may differ in the first dimension; nothing else may."""
+        try:
+            shapes = list(map(_shape_of, values))
+        except AttributeError:  # what is no tensor, such as a list of numbers
+            return
+        if self._shape is None:
+            self._shape = tuple(shapes[0])
+        for shape in set(shapes):
+            if len(shape) != len(self._shape) or tuple(shape[1:]) != self._shape[1:]:
+                raise ValueError(
+                    f"item {begin + shapes.index(shape)}: value: expected a tensor of shape "
+                    f"{list(self._shape)}, as the first value is, found {list(shape)}"
+                )
+
     def _check_numbers(self, values: list[Any]) -> None:
-        """Numbers are int64 or float64, and come back as they were."""
+        """Numbers are int64 or, with a float among them, float64 that equal them."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True
-            elif abs(value) > self._largest:
-                self._largest = abs(value)
-        limit = 2**53 if self._has_floats else 2**63 - 1
-        if self._largest > limit:
-            raise ValueError(
-                f"values: expected numbers that {'float64' if self._has_floats else 'int64'} holds "
-                f"exactly, found {self._largest}; put larger ones into a dict of columns"
-            )
+            elif value > self._greatest:
+                self._greatest = value
+            elif value < self._least:
+                self._least = value
+        exact = range(-(2**53), 2**53 + 1) if self._has_floats else _INT64
+        for value in (self._greatest, self._least):
+            if value not in exact:
+                raise ValueError(
+                    f"values: expected numbers that {'float64' if self._has_floats else 'int64'} "
+                    f"holds exactly, found {value}; put larger ones into a dict of columns"
+                )
 
     def _refuse(self, number: int, found: Any) -> None:
         expected = {"columns": "a dict", "tensor": "a tensor"}.get(self._form, self._first)

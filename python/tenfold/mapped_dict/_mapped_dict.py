@@ -7,6 +7,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
 
 from tenfold import _core
+from tenfold._arrays import is_array
 from tenfold._errors import UnsupportedError
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
@@ -42,7 +43,8 @@ class MappedDict(_core.MappedDict):
     >>> vectors.shape, found                            # [2, 300], tensor([True, False])
 
     Values come back as they were given: a tensor, a dict of tensors (``{"x": ..., "tokens": ...}``,
-    also of unequal length, see `Dataset`), or Python's own bool, int, float or str. A key of
+    also of unequal length, see `Dataset`), or Python's own bool, int, float or str (of ints and
+    floats together, floats). A key of
     another type than the dictionary's is not there; bool is no int, NumPy's integers are. It
     pickles by its path, and works in forked and spawned workers.
 
@@ -115,6 +117,8 @@ class MappedDict(_core.MappedDict):
             KeyError: With ``missing="raise"``, naming the first keys that are not there.
             TypeError: For keys that are not hashable, or a single str.
         """
+        if keys is None:
+            raise TypeError("keys: expected several of them, found None")
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
         both: Any = self._get_many(keys, missing == "raise")
@@ -173,9 +177,17 @@ class MappedDict(_core.MappedDict):
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        """As of any Mapping: the same keys have equal values; tensors that are equal throughout."""
+        if self is other:
+            return True
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        absent = object()
+        return all(_is_same(value, other.get(key, absent)) for key, value in self.items())
 
-    __hash__ = object.__hash__
+    __hash__ = None  # type: ignore[assignment]
     __reversed__ = None  # as of any Mapping
 
     def _blocks(self, with_values: bool) -> Iterator[tuple[list[Any], Any]]:
@@ -309,7 +321,8 @@ class MappedDict(_core.MappedDict):
     def compact(self, *, progress: Callback | bool | None = None) -> None:
         """Writes the dictionary anew without the rows of values that were replaced, in one step.
 
-        Row numbers change. Who has the old one open keeps it. No other process may write
+        Row numbers change. Who has the old one open keeps it; iterators of this handle must have
+        come to their end. No other process may write
         meanwhile: what one adds and closes in between is not in the new one.
 
         Raises:
@@ -360,6 +373,16 @@ class MappedDict(_core.MappedDict):
         return type(self), (self._path, self._mode)
 
 
+def _is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_is_same(a[key], b[key]) for key in a)
+    if is_array(a) or is_array(b):
+        if not (is_array(a) and is_array(b)) or a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return bool((a == b).all())
+    return bool(a == b)
+
+
 def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
     """Of a mapping or pairs: the number of the first item, keys, values."""
     pairs = iter(items.items() if isinstance(items, Mapping) else items)
@@ -377,7 +400,7 @@ def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
 
 def _check_pairs(block: list[Any], begin: int) -> None:
     for number, pair in enumerate(block, begin):
-        if not isinstance(pair, tuple) or len(pair) != 2:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ValueError(
                 f"item {number}: expected a pair of key and value, found {type(pair).__name__}"
             )

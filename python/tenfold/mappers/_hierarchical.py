@@ -151,7 +151,7 @@ class HierarchicalStateMapper(StateMapper):
         if table == NONE:
             raise self._unknown(state)
         if table == MAPPER:
-            return self._mapper(row)(self._rest(state, row))
+            return self._ask(row, self._rest(state, row))
         if table == TEXT:
             return value_at(self._flat, table, row)
         return self._take(table, [row])[0]
@@ -164,6 +164,16 @@ class HierarchicalStateMapper(StateMapper):
             )
         return self._flat.mappers[number]
 
+    def _ask(self, number: int, rest: Any) -> Any:
+        """The values that a mapper in the hierarchy has."""
+        mapper = self._mapper(number)
+        try:
+            return mapper(rest)
+        except KeyNotFoundError as error:
+            raise KeyNotFoundError(
+                f'{self._where()}: below "{self._flat.mapper_paths[number]}": {error.args[0]}'
+            ) from None
+
     def _joined(self, states: list[Any], rows: Sequence[int], groups: dict[int, list[int]]) -> Any:
         """The rows of several tables and mappers as one tensor."""
         parts: list[tuple[list[int], Any]] = []
@@ -175,9 +185,8 @@ class HierarchicalStateMapper(StateMapper):
             for position in positions:
                 asked.setdefault(rows[position], []).append(position)
             for number, places in asked.items():
-                mapper = self._mapper(number)
                 rest = [self._rest(states[place], number) for place in places]
-                parts.append((places, mapper(rest)))
+                parts.append((places, self._ask(number, rest)))
         if len(parts) == 1:
             return parts[0][1]
         if not all(_rows.is_tensor(part) for _, part in parts):
@@ -198,6 +207,7 @@ class HierarchicalStateMapper(StateMapper):
 
     def _rest(self, state: Any, number: int) -> Any:
         """What a path says below a mapper, or below the level whose default that is."""
+        self._mapper(number)  # which must be there
         parts = parts_of(state)
         above = self._flat.mapper_paths[number].split("/")
         if [str(part) for part in parts[: len(above)]] != above:

@@ -57,13 +57,12 @@ class StatesInMemory:
         get = self._rows.get
         try:
             rows = [get(state, -1) for state in states]
-        except TypeError:
-            for state in states:
-                plain(state)
-            raise
-        for state, row in zip(states, rows, strict=True) if -1 in rows else ():
-            if row < 0:
-                plain(state)
+        except TypeError:  # an array of no dimensions, or what is no state
+            rows = [-1] * len(states)
+        if -1 in rows:
+            for i, state in enumerate(states):
+                if rows[i] < 0:
+                    rows[i] = get(_hashable(plain(state)), -1)
         return rows
 
     def parts(self) -> tuple[str, dict[str, Any]]:
@@ -81,6 +80,12 @@ class StatesInMemory:
         from tenfold.mappers._rows import made
 
         return kind, {"keys": node, "rows": made(rows, int)}
+
+
+def _hashable(plain_state: Any) -> Any:
+    if isinstance(plain_state, list):
+        return tuple(map(_hashable, plain_state))
+    return plain_state
 
 
 class StatesOnDisk:
@@ -113,7 +118,10 @@ class StatesOnDisk:
         # Those of another type than the keys are not there.
         from tenfold.mappers._rows import made
 
-        states = [state if type(state) is bytes else plain(state) for state in states]
+        if self._kind in ("int", "str"):
+            states = [plain(state) for state in states]
+        else:
+            states = [state if type(state) is bytes else plain(state) for state in states]
         fits = [self._fits(state) for state in states]
         found = iter(
             look_up([state for state, fit in zip(states, fits, strict=True) if fit]).tolist()

@@ -26,6 +26,13 @@ build = tenfold.MappedDict.build
         ([(float("nan"), 1)], "found float nan"),
         ([(None, 1)], "found NoneType None"),
         ([(2**63, 1)], "expected an int of 64 bits"),
+        ([("a", 1), ("b", -(2**63) - 1)], "int64 holds exactly, found -9223372036854775809"),
+        ([("a", 0.5), ("b", -(2**53) - 1)], "float64 holds exactly, found -9007199254740993"),
+        (
+            [("a", torch.ones(3, 2)), ("b", torch.ones(2, 3))],
+            r"item 1: value: expected a tensor of shape \[3, 2\].*found \[2, 3\]",
+        ),
+        ([("a", torch.ones(3)), ("b", torch.ones(2, 3))], r"item 1: .*found \[2, 3\]"),
         ([("a", 1), ("b", 2), ("a", 3)], 'key "a": expected every key once, found it in rows 0 a'),
         ([("a", None)], "item 0: value: .* found None"),
         ([("a", 1), ("b", None)], "item 1: value: expected int, as the first value is, found None"),

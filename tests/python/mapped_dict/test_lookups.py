@@ -80,6 +80,22 @@ def test_keys_of_any_length_and_kind_in_one_list(tmp_path, key_type):
             assert error.value.args == (key,)
 
 
+def test_equals_a_mapping_of_the_same_items(words, tmp_path):
+    same = {f"word {i}": torch.full((4,), float(i)) for i in reversed(range(1000))}
+    assert words == same
+    assert words == tenfold.MappedDict(tmp_path / "d")
+    assert words != {**same, "word 5": torch.zeros(4)}
+    assert words != {**same, "word 5": torch.full((4,), 5)}
+    assert words != {key: value for key, value in same.items() if key != "word 5"}
+    assert words != [*same]
+    rows = {1: {"x": torch.ones(2), "name": "a"}, 2: {"x": torch.zeros(2), "name": "b"}}
+    columns = tenfold.MappedDict.build(rows, tmp_path / "rows")
+    assert columns == rows
+    assert columns != {1: rows[1], 2: {**rows[2], "name": "c"}}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(words)
+
+
 def test_missing_keys_are_named(words):
     with pytest.raises(KeyError, match="'x'"):
         words.get_many(["word 1", "x"], missing="raise")

@@ -206,8 +206,10 @@ def test_a_value_may_be_a_mapper_that_is_asked_for_the_rest_of_the_path():
     assert mapper([("net", state), ("net", state)]).equal(net([state, state]))
     with pytest.raises(KeyError, match="leads to a mapper and says nothing to it"):
         mapper("net")
-    with pytest.raises(KeyError, match="nearest level"):
+    with pytest.raises(KeyError, match=r'below "deep/inner": .*nearest level'):
         mapper("deep/inner/nowhere")
+    with pytest.raises(KeyError, match=r'below "deep/inner": .*nearest level'):
+        mapper(["row", "deep/inner/nowhere"])
 
 
 def test_a_mapper_as_a_default_is_asked_for_what_follows_its_level():

@@ -50,6 +50,26 @@ def test_a_state_gives_its_row_and_a_list_a_batch(tmp_path, states, name):
 
 
 @pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("states", [[5, -1, 7], [5, "a", (1, 2)]])
+def test_states_that_are_equal_are_one_state(tmp_path, folder, states):
+    dense = dense_of(3)
+    mapper = tenfold.SparseStateMapper(states, matrix_of(dense), 0.5)
+    if folder:
+        mapper = saved(mapper, tmp_path / "mapper")
+    for five in (5, 5.0, np.int8(5), np.array(5), np.float32(5), torch.tensor(5)):
+        assert mapper(five).equal(dense[0])
+        assert five in mapper
+    assert mapper([torch.tensor(5), 4, np.array(5)]).equal(
+        torch.stack([dense[0], dense[0] * 0 + 0.5, dense[0]])
+    )
+    if states[2] == (1, 2):
+        assert mapper((torch.tensor(1), np.array(2))).equal(dense[2])
+    for wrong in (b"a", [[1]], (1, [2])):
+        with pytest.raises(TypeError, match="expected an int, a str or a tuple of them"):
+            mapper([wrong])
+
+
+@pytest.mark.parametrize("folder", [False, True])
 def test_an_unknown_state_is_a_key_error_or_the_default(tmp_path, folder):
     dense = dense_of(2)
 
