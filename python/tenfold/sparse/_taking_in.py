@@ -21,9 +21,10 @@ def of_scipy(x: Any) -> Any:
     """The engine's matrix over the arrays of `x`, which is copied if it is not canonical."""
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
+        remedy = "; x.tocsr() makes one" if hasattr(x, "tocsr") else ""
         raise ValueError(
             f"{_WHAT}: expected a scipy sparse matrix in csr, csc or coo format, found "
-            f"{layout or type(x).__name__}"
+            f"{layout or type(x).__name__}{remedy}"
         )
     if len(x.shape) != 2:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
