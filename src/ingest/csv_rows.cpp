@@ -219,7 +219,7 @@ void CsvTypes::add(const char* begin, const char* end) {
   if (kinds_.size() != members_.size()) return;
   ++types_.num_objects;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
-    ValueTypes& member = types_.members[members_[i]].second;
+    ValueTypes& member = types_.members[members_[i]].types;
     if (kinds_[i] == kNull) {
       member.add_null();
     } else {

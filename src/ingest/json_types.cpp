@@ -26,8 +26,8 @@ void JsonTypes::object(ValueTypes& types) {
     text_.skip_blanks();
     std::string_view key;
     text_.take_string(key, scratch_);
-    const bool expected = next < types.members.size() && types.members[next].first == key;
-    ValueTypes& member = expected ? types.members[next].second : types.member(key);
+    const bool expected = next < types.members.size() && types.members[next].name == key;
+    ValueTypes& member = expected ? types.members[next].types : types.member(key);
     next = expected ? next + 1 : types.by_name.find(key)->second + 1;
     text_.take(':');
     text_.skip_blanks();

@@ -149,8 +149,8 @@ void ListTypes::merge(const ListTypes& later) {
 
 ValueTypes& ValueTypes::member(std::string_view name) {
   const auto [found, is_new] = by_name.try_emplace(std::string(name), members.size());
-  if (is_new) members.emplace_back(std::string(name), ValueTypes());
-  return members[found->second].second;
+  if (is_new) members.push_back({std::string(name), ValueTypes()});
+  return members[found->second].types;
 }
 
 void ValueTypes::add_null() {

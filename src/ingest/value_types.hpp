@@ -70,7 +70,8 @@ struct ValueTypes {
   ListTypes lists;
   std::optional<ListTypes> first_list;
   std::uint64_t num_objects = 0;
-  std::vector<std::pair<std::string, ValueTypes>> members;  ///< of objects, in order of appearance
+  struct Member;
+  std::vector<Member> members;  ///< of objects, in order of appearance
   TextMap<std::size_t> by_name;
 
   ValueTypes& member(std::string_view name);
@@ -78,6 +79,11 @@ struct ValueTypes {
   void add_scalar(ScalarKinds kinds);
   /// What `later` saw came after all of this.
   void merge(const ValueTypes& later);
+};
+
+struct ValueTypes::Member {
+  std::string name;
+  ValueTypes types;
 };
 
 /// The plan for all that was seen in the rows, and the promotions in it.
