@@ -94,12 +94,13 @@ void Residency::end_asking() {
 }
 
 void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
+  if (sources_.empty()) return;  // all in memory: it was for something else
   const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
   if (static_cast<std::int64_t>(num_pages) * kPagesAMissingOne > num_places) begin_asking();
 }
 
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
-  if (way_ == Way::none) return;
+  if (way_ == Way::none || sources_.empty()) return;
   const std::size_t step = std::max<std::size_t>(rows.size() / kLooksABatch, 1);
   // Each row in one source, and the next batch's in others.
   auto turn = static_cast<std::size_t>(num_turns_++);

@@ -220,6 +220,16 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return os::is_resident(bytes);
 }
 
+TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedFor) {
+  const Dataset dataset(unequal(100));
+  Residency residency(*dataset.state(), true);
+  residency.note_waits(1'000'000, 10);
+  EXPECT_FALSE(residency.is_needed());
+  const std::vector<std::int64_t> rows = {7, 50};
+  residency.ask(rows, 0);
+  residency.reconsider(rows, 0);
+}
+
 TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
   const Path path = folder_ / "unequal";
   save(unequal(2000), path);
