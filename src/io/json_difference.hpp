@@ -12,7 +12,7 @@ std::string short_json(const Value& value);
 /// The same with dicts instead of OrderedDicts.
 Value unordered(Value value);
 
-/// Two texts that say in what two values differ, never the same.
+/// Two texts that say in what two values differ.
 struct JsonDifference {
   std::string a;
   std::string b;

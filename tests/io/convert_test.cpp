@@ -170,28 +170,26 @@ TEST(RenameLeaves, RefusesATensorWhereANodeIs) {
                         "\"model."));
 }
 
-TEST(RenameLeaves, RefusesANodeWhereATensorIs) {
-  TensorDict tree;
-  tree.set("a", counting({1}));
+/// What comes of giving the tensor "a" or "n.x" of one tree the name `to`.
+auto thrown_by_renaming(const std::string& from, const std::string& to) {
   TensorDict node;
   node.set("x", counting({2}));
+  TensorDict tree;
+  tree.set("a", counting({1}));
   tree.set("n", node);
-  const auto thrown = thrown_by([&] {
-    rename_leaves(tree, [](const std::string& name) { return name == "n.x" ? "a.x" : name; });
+  return thrown_by([&] {
+    rename_leaves(tree, [&](const std::string& name) { return name == from ? to : name; });
   });
+}
+
+TEST(RenameLeaves, RefusesANodeWhereATensorIs) {
+  const auto thrown = thrown_by_renaming("n.x", "a.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" holds no other"));
 }
 
 TEST(RenameLeaves, RefusesTwoEntriesOfOneDottedName) {
-  TensorDict tree;
-  tree.set("a", counting({1}));
-  TensorDict node;
-  node.set("x", counting({2}));
-  tree.set("n", node);
-  const auto thrown = thrown_by([&] {
-    rename_leaves(tree, [](const std::string& name) { return name == "a" ? "n.x" : name; });
-  });
+  const auto thrown = thrown_by_renaming("a", "n.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message, HasSubstr("\"a\" and \"n.x\" both become \"n.x\""));
 }
