@@ -153,9 +153,6 @@ Value unordered(Value value) {
   return value;
 }
 
-JsonDifference json_difference(const Value& a, const Value& b) {
-  JsonDifference whole = {short_json(a), short_json(b)};
-  return whole.a == whole.b ? Descent().compare(a, b) : whole;
-}
+JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 }  // namespace tenfold

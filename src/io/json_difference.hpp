@@ -18,10 +18,9 @@ struct JsonDifference {
   std::string b;
 };
 
-/// Of values without OrderedDicts that are not equal: their JSON where that tells them apart and is
-/// short; else the first part in which they differ, by its dotted name, with its type where JSON
-/// has none: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b:
-/// nothing".
+/// Of values without OrderedDicts that are not equal, but whose short_json() may be: the first part
+/// in which they differ, by its dotted name, with its type where JSON has none: "layers.900: 7" and
+/// "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b);
 
 }  // namespace tenfold
