@@ -14,6 +14,7 @@
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
+#include "os/companion.hpp"
 #include "rows_in.hpp"
 #include "stores/dict_handle.hpp"
 #include "stores/dict_spool.hpp"
@@ -94,20 +95,27 @@ class Dict {
   }
 
   nb::object get_many(nb::handle keys, bool raise) {
+    os::expect_short_work();
     const KeysIn wanted(keys, type_);
     std::optional<Batch> values;
     std::vector<std::int64_t> rows;
     without_gil([&] {
-      FoundRows found = find_some(wanted);
-      rows = wanted.rows_of_all(std::move(found.rows));
-      const bool complete = !raise || std::ranges::find(rows, -1) == rows.end();
-      if (complete) values = gather_found(*found.state->values, rows);
+      if (wanted.all_fit()) {
+        FoundValues some = dict_.handle()->get_many(wanted.some());
+        rows = std::move(some.found.rows);
+        values = std::move(some.values);
+      } else {
+        FoundRows some = find_some(wanted);
+        rows = wanted.rows_of_all(std::move(some.rows));
+        values = gather_found(*some.state->values, rows);
+      }
     });
-    if (!values) raise_missing(wanted, rows);
+    if (raise && std::ranges::find(rows, -1) != rows.end()) raise_missing(wanted, rows);
     return nb::make_tuple(values_of(*values), mask_of(rows));
   }
 
   nb::object rows(nb::handle keys) {
+    os::expect_short_work();
     const KeysIn wanted(keys, type_);
     const auto rows = without_gil([&] { return wanted.rows_of_all(find_some(wanted).rows); });
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");

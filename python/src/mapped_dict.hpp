@@ -28,6 +28,8 @@ class KeysIn {
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }
+  /// True if all are of the dictionary's type.
+  bool all_fit() const noexcept { return all_fit_; }
   /// Those of the dictionary's type.
   DictKeys some() const;
   /// Rows of some() become rows of all: keys of another type have none.
@@ -38,6 +40,8 @@ class KeysIn {
  private:
   void take_objects(nb::handle keys);
   bool take_short_texts(std::span<PyObject* const> keys);
+  bool copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
+                        std::span<std::string_view> texts) const;
   void take_packed(nb::handle keys);
   bool take_array(nb::handle keys);
 
@@ -48,7 +52,7 @@ class KeysIn {
   std::vector<std::size_t> places_;  ///< of those that are of the type; unless all are
   bool all_fit_ = true;
   nb::object objects_;                  ///< a tuple of them, unless they were copied
-  std::string copies_;                  ///< of short texts, one after the other
+  std::vector<std::string> copies_;     ///< of short texts, one after the other
   Tensor values_;                       ///< of an array; of packed text its bytes
   std::span<const std::int64_t> span_;  ///< of an array
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include "base/prefetch.hpp"
 #include "core/cast.hpp"
 #include "mapped_dict.hpp"
+#include "os/companion.hpp"
 #include "row_values.hpp"
 
 namespace tenfold::python {
@@ -140,13 +142,14 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// False, and nothing is taken, unless all are. No Python code runs meanwhile.
-bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
-  constexpr std::size_t kAtOnce = 128;  // objects that are fetched while those before are copied
+/// Copies texts [begin, end) one after the other; false unless all are short. Objects are fetched
+/// while those before them are copied.
+bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
+                              std::span<std::string_view> texts) const {
+  constexpr std::size_t kAtOnce = 128;
   constexpr std::size_t kMostBytes = 256;
   constexpr std::size_t kUsualBytes = 24;
-  std::vector<std::uint32_t> sizes(keys.size());
-  copies_.reserve(keys.size() * kUsualBytes);
+  copies.reserve(keys.size() * kUsualBytes);
   fetch_objects(keys.first(std::min(kAtOnce, keys.size())));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i % kAtOnce == 0 && i + kAtOnce < keys.size()) {
@@ -154,16 +157,36 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
     }
     const auto text = plain_text(keys[i], type_);
     if (!text || text->size() > kMostBytes) return false;
-    copies_.append(*text);
-    sizes[i] = static_cast<std::uint32_t>(text->size());
+    copies.append(*text);
+    texts[i] = *text;
+  }
+  const char* at = copies.data();
+  for (std::string_view& text : texts) {
+    text = {at, text.size()};
+    at += text.size();
+  }
+  return true;
+}
+
+/// False, and nothing is taken, unless all are.
+bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
+  constexpr std::size_t kAtOnce = 64;
+  texts_.resize(keys.size());
+  copies_.resize(keys.size() / kAtOnce + 1);
+  std::atomic<bool> all_short{true};
+  // No Python code runs meanwhile: this thread has the GIL, and another one only reads objects.
+  os::share_short_work(keys.size(), kAtOnce, [&](std::size_t begin, std::size_t end) {
+    const std::size_t count = end - begin;
+    if (!copy_short_texts(keys.subspan(begin, count), copies_[begin / kAtOnce],
+                          std::span(texts_).subspan(begin, count))) {
+      all_short.store(false, std::memory_order_relaxed);
+    }
+  });
+  if (!all_short) {
+    texts_.clear();
+    return false;
   }
   size_ = keys.size();
-  texts_.reserve(size_);
-  const char* at = copies_.data();
-  for (const std::uint32_t size : sizes) {
-    texts_.emplace_back(at, size);
-    at += size;
-  }
   return true;
 }
 

@@ -270,8 +270,7 @@ void MappedDict::compact(Monitor* monitor) {
     MappedDictBuilder builder(path, source->keys.type, source->values->schema, options,
                               source->form);
     DictWalk walk(source, [&](const DictKeys& keys) {
-      FoundRows found{source, std::vector<std::int64_t>(
-                                  std::visit([](const auto& some) { return some.size(); }, keys))};
+      FoundRows found{source, std::vector<std::int64_t>(num_keys_of(keys))};
       find_rows(*source, keys, found.rows);
       return found;
     });

@@ -19,7 +19,7 @@ namespace tenfold::os {
 namespace {
 
 /// The whole pages that hold `bytes`.
-iovec pages_of(std::span<const std::byte> bytes) noexcept {
+iovec whole_pages_of(std::span<const std::byte> bytes) noexcept {
   const std::size_t page = page_bytes();
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
   const auto end = reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size();
@@ -43,7 +43,7 @@ bool will_need_at_once(std::span<const std::span<const std::byte>> ranges) noexc
     const auto part = ranges.subspan(begin, std::min(kRangesACall, ranges.size() - begin));
     std::size_t count = 0;
     for (const auto& range : part) {
-      if (!range.empty()) some[count++] = pages_of(range);
+      if (!range.empty()) some[count++] = whole_pages_of(range);
     }
     if (count == 0) continue;
     if (::syscall(SYS_process_madvise, self.get(), some.data(), count, MADV_WILLNEED, 0) < 0) {
@@ -60,14 +60,14 @@ void will_need(std::span<const std::span<const std::byte>> ranges) noexcept {
   if (ranges.size() > kFewRanges && will_need_at_once(ranges)) return;
   for (const auto& range : ranges) {
     if (range.empty()) continue;
-    const iovec pages = pages_of(range);
+    const iovec pages = whole_pages_of(range);
     ::madvise(pages.iov_base, pages.iov_len, MADV_WILLNEED);
   }
 }
 
 void expect_random_access(std::span<const std::byte> bytes, bool random) noexcept {
   if (bytes.empty()) return;
-  const iovec pages = pages_of(bytes);
+  const iovec pages = whole_pages_of(bytes);
   ::madvise(pages.iov_base, pages.iov_len, random ? MADV_RANDOM : MADV_NORMAL);
 }
 

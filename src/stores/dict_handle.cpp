@@ -146,13 +146,19 @@ void DictHandle::note_time(std::chrono::steady_clock::duration taken, std::size_
 
 FoundRows DictHandle::find_many(const DictKeys& keys) {
   FoundRows found;
-  std::visit(
-      [&](const auto& some) {
-        found.rows.resize(some.size());
-        found.state = find_paged(some, found.rows);
-      },
-      keys);
+  found.rows.resize(num_keys_of(keys));
+  found.state =
+      find_paged(keys, [&](const DictState& state) { return find_rows(state, keys, found.rows); });
   return found;
+}
+
+FoundValues DictHandle::get_many(const DictKeys& keys) {
+  FoundRows found;
+  std::optional<Batch> values;
+  found.rows.resize(num_keys_of(keys));
+  found.state = find_paged(
+      keys, [&](const DictState& state) { return find_values(state, keys, found.rows, values); });
+  return {std::move(found), *std::move(values)};
 }
 
 // --- writing ---

@@ -24,6 +24,11 @@ struct FoundRows {
   std::vector<std::int64_t> rows;
 };
 
+struct FoundValues {
+  FoundRows found;
+  Batch values;  ///< zeros or nothing where a row is -1
+};
+
 /// The row of a key, -1 if there is none.
 struct FoundRow {
   std::shared_ptr<const DictState> state;
@@ -52,6 +57,7 @@ class DictHandle {
   FoundRow find(const Key& key);
   /// The same for many keys; what of them is not in memory is read side by side.
   FoundRows find_many(const DictKeys& keys);
+  FoundValues get_many(const DictKeys& keys);
   void refresh();
 
   /// What it says of a key decides what becomes of it.
@@ -72,18 +78,18 @@ class DictHandle {
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  /// Fills in `rows`, which are those of the state that is returned.
-  template <class Keys>
-  std::shared_ptr<const DictState> find_rows_of(const Keys& keys, std::span<std::int64_t> rows);
+  /// Has `find` look, in a newer state where a slot names a row that the one before does not know;
+  /// the state in which it found what there is.
+  template <class Find>
+  std::shared_ptr<const DictState> find_in_newest(const Find& find);
   /// Of some moment: slots that name newer rows tell of those.
   std::shared_ptr<const DictState> known_state() const;
   std::shared_ptr<const DictState> open_state();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
-  /// As find_rows_of(), with what is not in memory read side by side before it is touched.
-  template <class Key>
-  std::shared_ptr<const DictState> find_paged(std::span<const Key> keys,
-                                              std::span<std::int64_t> rows);
+  /// The same for keys: what is not in memory is read side by side before it is touched.
+  template <class Find>
+  std::shared_ptr<const DictState> find_paged(const DictKeys& keys, const Find& find);
   bool is_look_due() noexcept;
   std::shared_ptr<DictPaging> paging();
   void note_asking(bool was_missing);
@@ -108,13 +114,12 @@ class DictHandle {
   bool is_closed_ = false;
 };
 
-template <class Keys>
-std::shared_ptr<const DictState> DictHandle::find_rows_of(const Keys& keys,
-                                                          std::span<std::int64_t> rows) {
+template <class Find>
+std::shared_ptr<const DictState> DictHandle::find_in_newest(const Find& find) {
   std::shared_ptr<const DictState> state = known_state();
   while (true) {
     const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
-    const DictLookup lookup = find_rows(*state, keys, rows);
+    const DictLookup lookup = find(*state);
     if (!was_replaced && !lookup.saw_newer) return state;
     auto newer = newer_than(state);
     if (newer == nullptr) return state;
@@ -136,17 +141,17 @@ FoundRow DictHandle::find(const Key& key) {
   FoundRow found;
   const std::span keys(&key, 1);
   const std::span rows(&found.row, 1);
-  found.state = is_look_due() ? find_paged(keys, rows) : find_rows_of(keys, rows);
+  const auto find = [&](const DictState& state) { return find_rows(state, keys, rows); };
+  found.state = is_look_due() ? find_paged(keys, find) : find_in_newest(find);
   return found;
 }
 
-template <class Key>
-std::shared_ptr<const DictState> DictHandle::find_paged(std::span<const Key> keys,
-                                                        std::span<std::int64_t> rows) {
+template <class Find>
+std::shared_ptr<const DictState> DictHandle::find_paged(const DictKeys& keys, const Find& find) {
   if (const auto paging = this->paging()) note_asking(paging->ask(keys));
   const auto begin = std::chrono::steady_clock::now();
-  auto state = find_rows_of(keys, rows);
-  note_time(std::chrono::steady_clock::now() - begin, keys.size());
+  auto state = find_in_newest(find);
+  note_time(std::chrono::steady_clock::now() - begin, num_keys_of(keys));
   return state;
 }
 

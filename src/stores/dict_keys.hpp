@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include <tenfold/mapped_dict.hpp>
 
@@ -99,6 +100,10 @@ struct StoredKeys {
   }
   [[noreturn]] void fail(std::int64_t row) const;
 };
+
+inline std::size_t num_keys_of(const DictKeys& keys) {
+  return std::visit([](const auto& some) { return some.size(); }, keys);
+}
 
 std::string shown_key(std::string_view key);
 std::string shown_key(std::int64_t key);

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/prefetch.hpp"
+#include "os/companion.hpp"
 #include "os/thread_pool.hpp"
 #include "stores/dict_state.hpp"
+#include "stores/fixed_rows.hpp"
 
 namespace tenfold {
 namespace {
@@ -30,6 +32,23 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
+/// Copies the values of rows to those of the block from `first` on; zeros where there is no row.
+void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
+  const auto is_missing = [](std::int64_t row) { return row < 0; };
+  for (auto begin = rows.begin(); begin != rows.end();) {
+    const bool missing = is_missing(*begin);
+    const auto end = missing ? std::find_if_not(begin, rows.end(), is_missing)
+                             : std::find_if(begin, rows.end(), is_missing);
+    const auto at = first + static_cast<std::size_t>(begin - rows.begin());
+    if (missing) {
+      into.clear(at, static_cast<std::size_t>(end - begin));
+    } else {
+      into.copy({}, std::span(begin, end), at);
+    }
+    begin = end;
+  }
+}
+
 /// The search for some keys of one type: each step for many of them before the next one, so that
 /// what a step asks memory for is there when the next one comes to it. What is asked for goes to
 /// the second cache, which waits for as many lines; into the first, key by key was better.
@@ -41,17 +60,11 @@ class Search {
 
   bool saw_newer() const noexcept { return saw_newer_; }
 
-  void run() {
-    if (keys_.size() == 1) return run_alone();
-    for (std::size_t first = 0; first < keys_.size(); first += kAtOnce) {
-      const std::size_t end = std::min(first + kAtOnce, keys_.size());
-      for (std::size_t i = first; i < end; ++i) hash(i);
-      for (std::size_t i = first; i < end; ++i) look_into_index(i);
-      if constexpr (kIsText) {
-        for (std::size_t i = first; i < end; ++i) prefetch_text(rows_[i]);
-      }
-      for (std::size_t i = first; i < end; ++i) compare(i);
-    }
+  /// Keys [first, end), and if `into` is there their values, some keys at a time. To ask for values
+  /// sooner gains nothing: a core waits for as many places of memory as it can already.
+  void run(std::size_t first, std::size_t end, const FixedRows* into) {
+    if (end - first == 1 && into == nullptr) return run_alone(first);
+    for (; first < end; first += kAtOnce) run_some(first, std::min(first + kAtOnce, end), into);
   }
 
  private:
@@ -60,11 +73,21 @@ class Search {
 
   /// A key alone waits for one place of memory after the other; the value, which is asked for as
   /// soon as its row is guessed, comes meanwhile.
-  void run_alone() {
-    hash(0);
-    look_into_index(0);
-    if (rows_[0] >= 0) prefetch_values(state_, rows_[0]);
-    compare(0);
+  void run_alone(std::size_t i) {
+    hash(i);
+    look_into_index(i);
+    if (rows_[i] >= 0) prefetch_values(state_, rows_[i]);
+    compare(i);
+  }
+
+  void run_some(std::size_t first, std::size_t end, const FixedRows* into) {
+    for (std::size_t i = first; i < end; ++i) hash(i);
+    for (std::size_t i = first; i < end; ++i) look_into_index(i);
+    if constexpr (kIsText) {
+      for (std::size_t i = first; i < end; ++i) prefetch_text(rows_[i]);
+    }
+    for (std::size_t i = first; i < end; ++i) compare(i);
+    if (into != nullptr) copy_found(*into, rows_.subspan(first, end - first), first);
   }
 
   void hash(std::size_t i) {
@@ -118,28 +141,45 @@ int num_threads_for_keys(std::size_t count) {
   return worth <= 1 ? 1 : std::min(worth, os::num_threads_for(0));
 }
 
+/// The values, if `into` is there, are copied by the thread that has found them.
 template <class Key>
-DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows) {
+DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows,
+                  const FixedRows* into) {
   if (state.keys.is_text() != std::is_same_v<Key, std::string_view>) {
     std::ranges::fill(rows, -1);
+    if (into != nullptr) into->clear(0, rows.size());
     return {};
   }
   std::atomic<bool> saw_newer{false};
   const auto search_part = [&](std::size_t begin, std::size_t end) {
-    Search<Key> work(state, keys.subspan(begin, end - begin), rows.subspan(begin, end - begin));
-    work.run();
+    Search<Key> work(state, keys, rows);
+    work.run(begin, end, into);
     if (work.saw_newer()) saw_newer.store(true, std::memory_order_relaxed);
   };
+  // A batch of 256 keys is four times as many: where a thread is late, the other one does more.
+  constexpr std::size_t kSharedKeys = 64;
   const int num_threads = num_threads_for_keys(keys.size());
   const auto parts = static_cast<std::size_t>(num_threads);
   if (parts == 1) {
-    search_part(0, keys.size());
+    os::share_short_work(keys.size(), kSharedKeys, search_part);
   } else {
     os::parallel_for(parts, num_threads, [&](std::size_t part) {
       search_part(keys.size() * part / parts, keys.size() * (part + 1) / parts);
     });
   }
   return {saw_newer.load()};
+}
+
+/// True if values are all of one length, and so short that those of some keys are in the second
+/// cache together.
+bool are_short(const DatasetState& values) {
+  constexpr std::uint64_t kMostBytes = 2048;
+  std::uint64_t row_bytes = 0;
+  for (std::size_t i = 0; i < values.schema.size(); ++i) {
+    if (values.schema.columns()[i].has_ends()) return false;
+    row_bytes += values.parts[0].columns[i]->row_bytes;
+  }
+  return row_bytes <= kMostBytes;
 }
 
 std::size_t row_bytes_of(const Tensor& tensor) {
@@ -183,16 +223,32 @@ Tensor spread_offsets(const Tensor& offsets, std::span<const std::int64_t> rows)
 
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows) {
-  return search(state, keys, rows);
+  return search(state, keys, rows, nullptr);
 }
 
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,
                      std::span<std::int64_t> rows) {
-  return search(state, keys, rows);
+  return search(state, keys, rows, nullptr);
 }
 
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows) {
-  return std::visit([&](const auto& some) { return search(state, some, rows); }, keys);
+  return std::visit([&](const auto& some) { return search(state, some, rows, nullptr); }, keys);
+}
+
+DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
+                       std::optional<Batch>& values) {
+  const DatasetState& from = *state.values;
+  if (!are_short(from)) {
+    const DictLookup lookup = find_rows(state, keys, rows);
+    values = gather_found(from, rows);
+    return lookup;
+  }
+  std::vector<BatchColumn> columns = batch_columns_of(from);
+  const FixedRows into(from, rows.size(), columns);
+  const DictLookup lookup =
+      std::visit([&](const auto& some) { return search(state, some, rows, &into); }, keys);
+  values.emplace(static_cast<std::int64_t>(rows.size()), std::move(columns));
+  return lookup;
 }
 
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows) {

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "stores/dict_keys.hpp"
 #include "stores/row_bytes.hpp"
 
 namespace tenfold {
@@ -65,8 +66,7 @@ void DictSpool::add(const DictKeys& keys, const Batch& values) {
     throw Error(ErrorCode::invalid_argument, "keys: expected " + std::string(name(type_)) +
                                                  ", found " + (is_text ? "text" : "int64"));
   }
-  const auto count =
-      static_cast<std::int64_t>(std::visit([](const auto& some) { return some.size(); }, keys));
+  const auto count = static_cast<std::int64_t>(num_keys_of(keys));
   if (count != values.num_rows()) {
     throw Error(ErrorCode::invalid_argument, "values: expected a row for each of " +
                                                  std::to_string(count) + " keys, found " +

@@ -85,6 +85,11 @@ DictLookup find_rows(const DictState& state, std::span<const std::string_view> k
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
+/// The same, and the values of the keys, zeros or nothing where there is none. Short ones are
+/// copied as soon as their rows are found.
+DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
+                       std::optional<Batch>& values);
+
 /// Every key is found at its row, the last that has it, and every slot names a row that is there.
 /// Reads all keys.
 std::vector<Problem> check_dict(const DictState& state);

@@ -18,13 +18,6 @@
 #include "stores/dict_repeats.hpp"
 
 namespace tenfold {
-namespace {
-
-std::size_t count_of(const DictKeys& keys) {
-  return std::visit([](const auto& some) { return some.size(); }, keys);
-}
-
-}  // namespace
 
 /// What becomes of the index when rows are added. Hashes are computed whenever they are needed, so
 /// that of many keys little is in memory.
@@ -76,7 +69,7 @@ const DictState& DictWriter::state() {
 }
 
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
-  std::vector<std::int64_t> rows(count_of(keys));
+  std::vector<std::int64_t> rows(num_keys_of(keys));
   // A state costs a little to make: the one before serves as long as it knows the rows.
   if (find_rows(*state_, keys, rows).saw_newer && is_behind_) find_rows(state(), keys, rows);
   return rows;
@@ -219,7 +212,7 @@ Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
 
 void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_rows,
                        const Batch& values) {
-  const std::size_t count = count_of(keys);
+  const std::size_t count = num_keys_of(keys);
   if (count == 0) return;
   const Batch rows = with_keys(keys, values);
   if (num_rows_ + count > kDictMaxRows) {

@@ -12,6 +12,7 @@
 #include "core/cast.hpp"
 #include "os/thread_pool.hpp"
 #include "stores/dataset_state.hpp"
+#include "stores/fixed_rows.hpp"
 #include "stores/gather_rows.hpp"
 #include "stores/part_of.hpp"
 #include "stores/ring_guard.hpp"
@@ -19,9 +20,6 @@
 namespace tenfold {
 namespace {
 
-/// Of every tensor in a batch: no two threads write into one cache line, and vector loads are
-/// whole.
-constexpr std::uint64_t kAlignment = 64;
 /// To wake another thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
@@ -44,15 +42,12 @@ class RowPlaces {
   std::size_t part(std::size_t i) const noexcept { return parts_.empty() ? 0 : parts_[i]; }
   std::int64_t row(std::size_t i) const noexcept { return rows_[i]; }
 
-  /// Copies those at [begin, end) of each column to their places.
-  void copy(std::span<const RowCopy> columns, std::size_t begin, std::size_t end) const {
-    const auto rows = rows_.subspan(begin, end - begin);
-    const auto parts =
-        parts_.empty() ? std::span<const std::uint32_t>() : std::span(parts_).subspan(begin);
-    if (begin == 0) return gather_rows(columns, parts, rows);
-    std::vector<RowCopy> moved(columns.begin(), columns.end());
-    for (RowCopy& column : moved) column.out += begin * column.row_bytes;
-    gather_rows(moved, parts, rows);
+  /// Copies those at [begin, end) to the same ones of the batch.
+  void copy(const FixedRows& into, std::size_t begin, std::size_t end) const {
+    const auto parts = parts_.empty()
+                           ? std::span<const std::uint32_t>()
+                           : std::span<const std::uint32_t>(parts_).subspan(begin, end - begin);
+    into.copy(parts, rows_.subspan(begin, end - begin), begin);
   }
 
  private:
@@ -75,12 +70,8 @@ class Gatherer {
       : state_(state), options_(options), places_(state.parts, rows) {}
 
   Batch run() {
-    std::vector<BatchColumn> columns(state_.schema.size());
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      columns[i].column = state_.schema.columns()[i];
-    }
-    take_fixed(columns);
-    copy_fixed();
+    std::vector<BatchColumn> columns = batch_columns_of(state_);
+    copy_fixed(columns);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (columns[i].column.has_ends()) gather_unequal(i, columns[i]);
     }
@@ -90,83 +81,14 @@ class Gatherer {
  private:
   std::int64_t num_rows() const { return static_cast<std::int64_t>(places_.size()); }
 
-  static bool tells_validity(const Column& column) {
-    // A float says so itself: NaN.
-    return column.nullable && (column.is_text() || !is_floating_point(column.dtype));
-  }
-
-  /// One block for all columns of fixed rows.
-  void take_fixed(std::vector<BatchColumn>& columns) {
-    std::uint64_t total_bytes = 0;
-    std::vector<std::uint64_t> offsets;
-    offsets.reserve(2 * columns.size());
-    const auto reserve = [&](std::uint64_t row_bytes) {
-      offsets.push_back(total_bytes);
-      total_bytes = base::align_up(total_bytes + row_bytes * places_.size(), kAlignment);
-    };
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (!columns[i].column.has_ends()) reserve(state_.parts[0].columns[i]->row_bytes);
-      if (tells_validity(columns[i].column)) reserve(1);
-    }
-    const Buffer block = state_.pool.take(static_cast<std::size_t>(total_bytes));
-    sources_.reserve(offsets.size() * state_.parts.size());
-    copies_.reserve(offsets.size());
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const Column& column = columns[i].column;
-      if (!column.has_ends()) {
-        columns[i].values =
-            place(column.dtype, shape_of(num_rows(), column), block, offsets[next++]);
-        add_copy(columns[i].values, state_.parts[0].columns[i]->row_bytes, [&](const auto& part) {
-          const StoredColumn& stored = *part.columns[i];
-          return RowSource{stored.values.raw_data(), stored.stride_bytes};
-        });
-      }
-      if (tells_validity(column)) {
-        columns[i].valid = place(DType::bool_, {num_rows()}, block, offsets[next++]);
-        add_copy(columns[i].valid, 1,
-                 [&](const auto& part) { return RowSource{part.columns[i]->valid.raw_data(), 1}; });
-      }
-    }
-  }
-
-  static Shape shape_of(std::int64_t length, const Column& column) {
-    Shape shape;
-    shape.reserve(1 + column.shape.size());
-    shape.push_back(length);
-    shape.insert(shape.end(), column.shape.begin(), column.shape.end());
-    return shape;
-  }
-
-  static Tensor place(DType dtype, Shape shape, const Buffer& block, std::uint64_t offset_bytes) {
-    if (nbytes_of(dtype, shape) == 0) return Tensor::zeros(dtype, std::move(shape));
-    Shape strides = contiguous_strides(shape);
-    return {dtype, std::move(shape), std::move(strides), block, offset_bytes};
-  }
-
-  template <class SourceOf>
-  void add_copy(const Tensor& into, std::uint64_t row_bytes, const SourceOf& source_of) {
-    if (into.numel() == 0) return;
-    const std::size_t first = sources_.size();
-    for (const DatasetPart& part : state_.parts) sources_.push_back(source_of(part));
-    copies_.push_back({std::span(sources_).subspan(first), row_bytes, into.raw_data()});
-    fixed_bytes_ += row_bytes * places_.size();
-  }
-
-  void copy_fixed() const {
-    in_pieces(fixed_bytes_,
-              [&](std::size_t begin, std::size_t end) { places_.copy(copies_, begin, end); });
-  }
-
-  /// Calls work(begin, end) for pieces of the rows, on several threads if the bytes are worth it.
-  template <class Work>
-  void in_pieces(std::uint64_t total_bytes, const Work& work) const {
+  /// On several threads if the bytes are worth it.
+  void copy_fixed(std::vector<BatchColumn>& columns) const {
+    const FixedRows into(state_, places_.size(), columns);
     const auto pieces = static_cast<std::size_t>(
-        std::clamp<std::uint64_t>(total_bytes / kMinBytesAThread, 1,
+        std::clamp<std::uint64_t>(into.num_bytes() / kMinBytesAThread, 1,
                                   static_cast<std::uint64_t>(std::max(options_.num_threads, 1))));
-    if (pieces == 1) return work(0, places_.size());
     os::parallel_for(pieces, options_.num_threads, [&](std::size_t piece) {
-      work(places_.size() * piece / pieces, places_.size() * (piece + 1) / pieces);
+      places_.copy(into, places_.size() * piece / pieces, places_.size() * (piece + 1) / pieces);
     });
   }
 
@@ -212,7 +134,7 @@ class Gatherer {
 
   Tensor take(DType dtype, Shape shape) const {
     const Buffer block = state_.pool.take(static_cast<std::size_t>(nbytes_of(dtype, shape)));
-    return place(dtype, std::move(shape), block, 0);
+    return tensor_in(dtype, std::move(shape), block, 0);
   }
 
   Tensor offsets_of(const std::vector<Extent>& extents) const {
@@ -242,7 +164,7 @@ class Gatherer {
     }
     into.offsets = offsets_of(extents);
     if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
-    into.values = take(column.dtype, shape_of(total_of(extents), column));
+    into.values = take(column.dtype, batch_shape_of(total_of(extents), column));
     const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
     std::byte* out = into.values.raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -348,9 +270,6 @@ class Gatherer {
   const DatasetState& state_;
   const BatchOptions& options_;
   RowPlaces places_;
-  std::vector<RowSource> sources_;
-  std::vector<RowCopy> copies_;  ///< from sources_, whose place in memory they hold
-  std::uint64_t fixed_bytes_ = 0;
 };
 
 /// Row `from` of a tensor of rows to row `to` of another one.

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "os/companion.hpp"
 #include "stores/dict_handle.hpp"
 #include "stores/dict_walk.hpp"
 
@@ -57,11 +58,13 @@ Batch MappedDict::at(std::string_view key) const { return value_at(*handle_, key
 Batch MappedDict::at(std::int64_t key) const { return value_at(*handle_, key); }
 
 DictValues MappedDict::get_many(const DictKeys& keys) const {
-  const FoundRows found = handle_->find_many(keys);
-  return {gather_found(*found.state->values, found.rows), found_of(found.rows)};
+  os::expect_short_work();
+  FoundValues found = handle_->get_many(keys);
+  return {std::move(found.values), found_of(found.found.rows)};
 }
 
 std::vector<std::int64_t> MappedDict::rows(const DictKeys& keys) const {
+  os::expect_short_work();
   return handle_->find_many(keys).rows;
 }
 

@@ -89,8 +89,7 @@ Leaf unbatched(Tensor tensor) {
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns) {
   std::visit([](const auto& all) { require_unique(all); }, keys);
-  const auto num_keys =
-      static_cast<std::int64_t>(std::visit([](const auto& all) { return all.size(); }, keys));
+  const auto num_keys = static_cast<std::int64_t>(num_keys_of(keys));
   NodeInfo info;
   info.batch_size = {num_keys};
   TensorDict node(std::move(info));

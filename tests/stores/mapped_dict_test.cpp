@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -147,6 +148,87 @@ TEST(MappedDict, FindsTheSameOnSeveralThreads) {
     ASSERT_EQ(got.values.text("name", static_cast<std::int64_t>(i)),
               is_there ? "n" + std::to_string(place) : "");
   }
+}
+
+/// get_many() of a dictionary of pairs: keys that are there alone, and in runs beside ones that are
+/// not.
+void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
+  const Words words(size + 5);
+  std::vector<std::string_view> keys;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < num_asked; ++i) {
+    places.push_back(i * 7 % words.views.size());
+    keys.push_back(words.views[places.back()]);
+  }
+  const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
+  ASSERT_EQ(got.values.num_rows(), static_cast<std::int64_t>(num_asked));
+  const auto pairs = got.values.at("value").span<float>();
+  for (std::size_t i = 0; i < num_asked; ++i) {
+    const bool is_there = places[i] < static_cast<std::size_t>(size);
+    ASSERT_EQ(got.found.raw_data()[i], static_cast<std::byte>(is_there ? 1 : 0)) << i;
+    const auto value = is_there ? static_cast<float>(places[i]) : 0.0F;
+    ASSERT_EQ(pairs[2 * i], value) << i;
+    ASSERT_EQ(pairs[2 * i + 1], -value) << i;
+  }
+}
+
+TEST(MappedDict, GivesShortValuesInBatchesOfAnySizeThatFollowEachOther) {
+  const TemporaryFolder folder;
+  for (const std::int64_t size : {3, 2000}) {
+    const Path path = folder / std::to_string(size);
+    test::build_pairs(path, size);
+    const MappedDict dict(path);
+    for (const std::size_t num_asked : {0U, 1U, 2U, 63U, 64U, 65U, 128U, 129U, 256U, 1000U}) {
+      for (int round = 0; round < 30; ++round) expect_pairs(dict, size, num_asked);
+    }
+    ::setenv("TENFOLD_NUM_THREADS", "4", 1);
+    expect_pairs(dict, size, 40'000);
+    ::unsetenv("TENFOLD_NUM_THREADS");
+  }
+}
+
+TEST(MappedDict, GivesValuesToManyThreadsAtOnce) {
+  const TemporaryFolder folder;
+  test::build_pairs(folder / "d", 1000);
+  const MappedDict dict(folder / "d");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) expect_pairs(dict, 1000, 256);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(MappedDict, GivesShortValuesThatMayBeMissing) {
+  const TemporaryFolder folder;
+  const Schema schema = Schema::from_json(
+      R"({"columns": {"n": {"dtype": "int32", "nullable": true}, "x": {"dtype": "float64"}}})",
+      "test");
+  std::vector<BatchColumn> columns(2);
+  for (std::size_t i = 0; i < 2; ++i) columns[i].column = schema.columns()[i];
+  const std::array<std::int32_t, 3> numbers = {7, 0, 9};
+  const std::array<double, 3> x = {0.5, 1.5, 2.5};
+  columns[0].values = Tensor::from(std::span<const std::int32_t>(numbers));
+  columns[0].valid = Tensor::zeros(DType::bool_, {3});
+  columns[0].valid.raw_data()[0] = columns[0].valid.raw_data()[2] = std::byte{1};
+  columns[1].values = Tensor::from(std::span<const double>(x));
+  MappedDictBuilder builder(folder / "d", DictKeyType::int64, schema);
+  const std::array<std::int64_t, 3> keys = {10, 20, 30};
+  builder.append(std::span<const std::int64_t>(keys), Batch(3, std::move(columns)));
+  builder.commit();
+  const std::array<std::int64_t, 5> asked = {30, 11, 12, 20, 10};
+  const DictValues got = MappedDict(folder / "d").get_many(std::span<const std::int64_t>(asked));
+  const BatchColumn& n = got.values.column("n");
+  const std::vector<std::byte> valid(n.valid.raw_data(), n.valid.raw_data() + 5);
+  constexpr std::byte kNo{0};
+  constexpr std::byte kYes{1};
+  EXPECT_EQ(valid, (std::vector{kYes, kNo, kNo, kNo, kYes}));
+  EXPECT_EQ(n.values.span<std::int32_t>()[0], 9);
+  EXPECT_EQ(n.values.span<std::int32_t>()[1], 0);
+  EXPECT_EQ(n.values.span<std::int32_t>()[4], 7);
+  const auto got_x = got.values.at("x").span<double>();
+  EXPECT_EQ(std::vector(got_x.begin(), got_x.end()), (std::vector{2.5, 0.0, 0.0, 1.5, 0.5}));
 }
 
 TEST(MappedDict, TakesIntegersAndBytes) {

@@ -7,6 +7,7 @@ import collections.abc
 import json
 import multiprocessing
 import pickle
+import random
 
 import numpy as np
 import pytest
@@ -78,6 +79,25 @@ def test_keys_of_any_length_and_kind_in_one_list(tmp_path, key_type):
             with pytest.raises(KeyError) as error:
                 numbers[key]
             assert error.value.args == (key,)
+
+
+def _look_batches_up(words, num_batches):
+    """Batches that follow each other, which two threads look up."""
+    rng = random.Random(num_batches)
+    for _ in range(num_batches):
+        asked = [rng.randrange(1200) for _ in range(rng.randrange(300))]
+        values, found = words.get_many([f"word {i}" for i in asked])
+        assert found.tolist() == [i < 1000 for i in asked]
+        assert values[:, 3].tolist() == [i if i < 1000 else 0 for i in asked]
+
+
+def test_batches_that_follow_each_other_also_in_the_child_of_a_fork(words):
+    _look_batches_up(words, 300)
+    child = multiprocessing.get_context("fork").Process(target=_look_batches_up, args=(words, 300))
+    child.start()
+    _look_batches_up(words, 300)
+    child.join(60)
+    assert child.exitcode == 0
 
 
 def test_equals_a_mapping_of_the_same_items(words, tmp_path):
