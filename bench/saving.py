@@ -297,6 +297,31 @@ def save_one_file(work: Path, repetitions: int) -> Result:
     )
 
 
+def save_checkpoint(work: Path, repetitions: int) -> Result:
+    tree = trees.gpt2_with_adam()
+    folder = work / "checkpoint"
+    ends = (".pt", ".tdz", ".npz", "-torch.pt", "-raw")
+    pickled, archive, npz, theirs, raw = (folder / f"all{end}" for end in ends)
+
+    # One file at a time: writers wait when a fifth of memory is to be written back.
+    def alone() -> None:
+        fresh_folder(folder)
+
+    return compare(
+        "save_checkpoint",
+        "Save 1.5 GB, 592 tensors, into one file, new, into the page cache",
+        {
+            "tenfold .pt": Contender(ours(tree, pickled), alone),
+            "tenfold .tdz": Contender(ours(tree, archive), alone),
+            "tenfold npz": Contender(in_format(tree, npz, "npz"), alone),
+            "torch.save": Contender(torch_file(tree, theirs), alone),
+            "pwrite, one file": Contender(raw_one(tree, raw), alone),
+        },
+        [Goal(f"tenfold {name}", "pwrite, one file", 0.9) for name in (".pt", ".tdz", "npz")],
+        repetitions,
+    )
+
+
 def save_one_file_many(work: Path, repetitions: int) -> Result:
     return compare(
         "save_one_file_many",
@@ -368,6 +393,7 @@ ALL = [
     save_archive,
     save_archive_large,
     save_one_file,
+    save_checkpoint,
     save_one_file_many,
     checksums,
 ]
