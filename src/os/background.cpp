@@ -1,7 +1,6 @@
 #include "os/background.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "os/no_fork.hpp"
+#include "os/no_signals.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -96,11 +96,7 @@ void run_items(Job& job) noexcept {
 
 /// False if there is no thread to be had.
 bool start_threads(const std::shared_ptr<Job>& job, std::size_t num_threads) {
-  // The threads leave signals to the threads of the program.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const NoSignals no_signals;
   std::size_t num_started = 0;
   try {
     for (; num_started < std::min(job->count, num_threads); ++num_started) {
@@ -112,7 +108,6 @@ bool start_threads(const std::shared_ptr<Job>& job, std::size_t num_threads) {
   } catch (const std::system_error&) {
     // Those that were started do it all.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return num_started > 0;
 }
 

@@ -1,7 +1,6 @@
 #include "os/companion.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "os/no_signals.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold::os {
@@ -100,11 +100,7 @@ class Companion {
     const std::unique_lock<std::mutex> lock(callers_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
     if (has_thread_) return true;
-    // The thread leaves signals to the threads of the program.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const NoSignals no_signals;
     try {
       std::thread([this] {
         pthread_setname_np(pthread_self(), "tenfold-short");
@@ -114,7 +110,6 @@ class Companion {
     } catch (const std::system_error&) {
       // No thread to be had: the callers do the work.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return has_thread_;
   }
 

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,8 @@
 #include <string>
 #include <system_error>
 #include <thread>
+
+#include "os/no_signals.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -117,11 +118,7 @@ class Pool {
   }
 
   void start_threads(std::size_t wanted) {
-    // The threads leave signals to the threads of the program.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const NoSignals no_signals;
     try {
       for (; num_threads_ < std::min(wanted, kMaxThreads); ++num_threads_) {
         std::thread([this, name = "tenfold-" + std::to_string(num_threads_)] {
@@ -132,7 +129,6 @@ class Pool {
     } catch (const std::system_error&) {
       // No thread to be had: those there are, and the caller, do the work.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void serve() {

@@ -1,11 +1,12 @@
 #include "os/workers.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <thread>
 #include <vector>
+
+#include "os/no_signals.hpp"
 
 namespace tenfold::os {
 
@@ -16,11 +17,7 @@ struct Workers::Threads {
 
 Workers::Workers(int count, const std::function<void()>& work)
     : threads_(std::make_unique<Threads>()) {
-  // Signals belong to the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const NoSignals no_signals;
   try {
     for (int i = 0; i < count; ++i) {
       threads_->threads.emplace_back(work);
@@ -29,7 +26,6 @@ Workers::Workers(int count, const std::function<void()>& work)
   } catch (...) {
     // With fewer threads there is less ahead: no reason to fail.
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool Workers::is_here() const noexcept { return threads_->process == ::getpid(); }

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace tenfold::os {
+
+/// Threads that are started while it lives leave signals to the threads of the program.
+class NoSignals {
+ public:
+  NoSignals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace tenfold::os
