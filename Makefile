@@ -168,8 +168,8 @@ asan: build/asan/build.ninja
 ## make tsan      builds with TSan (build/tsan), runs the C++ tests of what works on threads
 TSAN_TESTS := core/leaf formats/leaf_writer formats/memmap_folder \
   formats/memmap_open formats/memmap_verify formats/safetensors io/convert io/io io/load_into \
-  ingest/ingest_json io/read_ahead os/background os/companion os/file os/no_fork os/page_reader os/thread_pool \
-  stores/batch_loader stores/buffer_pool stores/mapped_dict stores/residency
+  ingest/ingest_json io/read_ahead os/background os/companion os/file os/no_fork os/page_reader \
+  os/thread_pool stores/batch_loader stores/buffer_pool stores/mapped_dict stores/residency
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 tsan: build/tsan/build.ninja

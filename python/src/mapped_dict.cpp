@@ -107,7 +107,7 @@ class Dict {
       } else {
         FoundRows some = find_some(wanted);
         rows = wanted.rows_of_all(std::move(some.rows));
-        values = gather_found(*some.state->values, rows);
+        if (!raise) values = gather_found(*some.state->values, rows);
       }
     });
     if (raise && std::ranges::find(rows, -1) != rows.end()) raise_missing(wanted, rows);

@@ -142,8 +142,8 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// Copies texts [begin, end) one after the other; false unless all are short. Objects are fetched
-/// while those before them are copied.
+/// Copies them one after the other, and says where each lies; false unless all are short. Objects
+/// are fetched while those before them are copied.
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
@@ -176,6 +176,7 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   std::atomic<bool> all_short{true};
   // No Python code runs meanwhile: this thread has the GIL, and another one only reads objects.
   os::share_short_work(keys.size(), kAtOnce, [&](std::size_t begin, std::size_t end) {
+    if (!all_short) return;
     const std::size_t count = end - begin;
     if (!copy_short_texts(keys.subspan(begin, count), copies_[begin / kAtOnce],
                           std::span(texts_).subspan(begin, count))) {

@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "os/no_signals.hpp"
+#include "os/process_wide.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold::os {
@@ -65,7 +65,6 @@ class ShortJob {
 
 enum class State : int { asleep, awake, offered, taken };
 
-/// Never destroyed: its thread is asleep when the process ends.
 class Companion {
  public:
   void expect() noexcept {
@@ -174,29 +173,13 @@ class Companion {
   bool has_thread_ = false;
 };
 
-std::atomic<Companion*> the_companion{nullptr};
-
-/// In the child of a fork the thread does not exist, and its caller's lock may be held for ever.
-void forget_companion() { the_companion.store(nullptr); }
-[[maybe_unused]] const int companion_fork_handler =
-    pthread_atfork(nullptr, nullptr, forget_companion);
-
-/// Without a lock, which a fork could leave held.
-Companion& companion() {
-  Companion* current = the_companion.load(std::memory_order_acquire);
-  if (current != nullptr) return *current;
-  auto made = std::make_unique<Companion>();
-  if (the_companion.compare_exchange_strong(current, made.get())) return *made.release();
-  return *current;
-}
-
 }  // namespace
 
-void expect_short_work() noexcept { companion().expect(); }
+void expect_short_work() noexcept { ProcessWide<Companion>::get().expect(); }
 
 void share_short_work(std::size_t count, std::size_t step, const ShortWork& work) {
   if (count <= step) return work(0, count);
-  companion().share(count, step, work);
+  ProcessWide<Companion>::get().share(count, step, work);
 }
 
 }  // namespace tenfold::os

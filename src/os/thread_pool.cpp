@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
 
 #include "os/no_signals.hpp"
+#include "os/process_wide.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -81,7 +81,6 @@ class Job {
   std::exception_ptr error_;
 };
 
-/// Never destroyed: its threads are parked when the process ends.
 class Pool {
  public:
   void run(Job& job, std::size_t num_helpers, const std::function<void()>& between) {
@@ -152,21 +151,6 @@ class Pool {
   std::size_t num_threads_ = 0;
 };
 
-std::atomic<Pool*> the_pool{nullptr};
-
-/// In the child of a fork the pool's threads do not exist and its mutex may be held for ever.
-void forget_pool() { the_pool.store(nullptr); }
-[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, forget_pool);
-
-/// Without a lock, which a fork could leave held.
-Pool& pool() {
-  Pool* current = the_pool.load();
-  if (current != nullptr) return *current;
-  auto made = std::make_unique<Pool>();
-  if (the_pool.compare_exchange_strong(current, made.get())) return *made.release();
-  return *current;
-}
-
 void run_serially(std::size_t count, const std::function<void(std::size_t)>& work,
                   const std::function<void()>& between) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -197,7 +181,7 @@ void parallel_for(std::size_t count, int num_threads, const std::function<void(s
       std::min({count, static_cast<std::size_t>(std::max(num_threads, 1)), kMaxThreads});
   if (threads <= 1 || inside_parallel_for) return run_serially(count, work, between);
   Job job(count, work);
-  pool().run(job, threads - 1, between);
+  ProcessWide<Pool>::get().run(job, threads - 1, between);
   job.rethrow();
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -32,20 +33,22 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
-/// Copies the values of rows to those of the block from `first` on; zeros where there is no row.
+/// Keys of which each step is made before the next one.
+constexpr std::size_t kAtOnce = 128;
+
+/// Copies the values of some rows to those of the block from `first` on; zeros where there is no
+/// row. All of them in one go, the missing as copies of one that is there, so that each is asked
+/// for ahead.
 void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
-  const auto is_missing = [](std::int64_t row) { return row < 0; };
-  for (auto begin = rows.begin(); begin != rows.end();) {
-    const bool missing = is_missing(*begin);
-    const auto end = missing ? std::find_if_not(begin, rows.end(), is_missing)
-                             : std::find_if(begin, rows.end(), is_missing);
-    const auto at = first + static_cast<std::size_t>(begin - rows.begin());
-    if (missing) {
-      into.clear(at, static_cast<std::size_t>(end - begin));
-    } else {
-      into.copy({}, std::span(begin, end), at);
-    }
-    begin = end;
+  const auto is_there = [](std::int64_t row) { return row >= 0; };
+  const auto some = std::ranges::find_if(rows, is_there);
+  if (some == rows.end()) return into.clear(first, rows.size());
+  std::array<std::int64_t, kAtOnce> filled;
+  const auto end =
+      std::ranges::replace_copy_if(rows, filled.begin(), std::not_fn(is_there), *some).out;
+  into.copy({}, std::span(filled.begin(), end), first);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!is_there(rows[i])) into.clear(first + i, 1);
   }
 }
 
@@ -69,7 +72,6 @@ class Search {
 
  private:
   static constexpr bool kIsText = std::is_same_v<Key, std::string_view>;
-  static constexpr std::size_t kAtOnce = 128;
 
   /// A key alone waits for one place of memory after the other; the value, which is asked for as
   /// soon as its row is guessed, comes meanwhile.

@@ -12,6 +12,11 @@ namespace {
 /// whole.
 constexpr std::uint64_t kAlignment = 64;
 
+/// True if the batch tells which values are there: of floats NaN says it.
+bool tells_validity(const Column& column) noexcept {
+  return column.nullable && (column.is_text() || !is_floating_point(column.dtype));
+}
+
 }  // namespace
 
 FixedRows::FixedRows(const DatasetState& state, std::size_t num_rows,
@@ -79,10 +84,6 @@ std::vector<BatchColumn> batch_columns_of(const DatasetState& state) {
   std::vector<BatchColumn> columns(state.schema.size());
   for (std::size_t i = 0; i < columns.size(); ++i) columns[i].column = state.schema.columns()[i];
   return columns;
-}
-
-bool tells_validity(const Column& column) noexcept {
-  return column.nullable && (column.is_text() || !is_floating_point(column.dtype));
 }
 
 Shape batch_shape_of(std::int64_t num_rows, const Column& column) {

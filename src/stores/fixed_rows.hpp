@@ -43,9 +43,6 @@ class FixedRows {
 /// One for each column of the state, without values.
 std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 
-/// True if the batch tells which values are there: of floats NaN says it.
-bool tells_validity(const Column& column) noexcept;
-
 /// Rows of a column's shape.
 Shape batch_shape_of(std::int64_t num_rows, const Column& column);
 
