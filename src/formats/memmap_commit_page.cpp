@@ -160,4 +160,11 @@ const CommitState* state_now(const CommitPage& page) {
   return page.durable ? &*page.durable : nullptr;
 }
 
+std::optional<std::int64_t> committed_rows(Folder& folder) {
+  const auto page = read_commit_page(folder);
+  const CommitState* now = page ? state_now(*page) : nullptr;
+  if (now == nullptr) return std::nullopt;
+  return static_cast<std::int64_t>(now->num_rows);
+}
+
 }  // namespace tenfold::memmap_folder

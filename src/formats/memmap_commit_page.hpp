@@ -73,4 +73,7 @@ std::optional<CommitPage> read_commit_page(Folder& folder);
 /// then meta.json does.
 const CommitState* state_now(const CommitPage& page);
 
+/// The rows that are committed now, or nothing where meta.json counts them.
+std::optional<std::int64_t> committed_rows(Folder& folder);
+
 }  // namespace tenfold::memmap_folder

@@ -231,20 +231,28 @@ void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
+/// False if meta.json counts more.
+bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
+  if (count_sparse_rows(meta, rows, *place.folder)) return true;
+  if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
+  set_rows(meta, rows);
+  return true;
+}
+
 /// Rows that were appended since meta.json was written are there, too.
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
-  const auto& rows = place.store->live_rows();
-  if (rows) {
-    if (count_sparse_rows(meta, *rows, *place.folder)) return;
-    if (meta.batch_size.empty() || meta.batch_size[0] > *rows) {
+  std::optional<std::int64_t> rows = place.store->live_rows();
+  if (rows && !take_counted_rows(place, meta, *rows)) {
+    // Its writer may have flushed more rows since, or closed it.
+    rows = committed_rows(*place.folder);
+    if (rows && !take_counted_rows(place, meta, *rows)) {
       const std::string where = place.folder->display() + "/" + std::string(kCommitName);
       warn(where + ": rows: expected at least those of meta.json, " +
            (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
            ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
       return;
     }
-    set_rows(meta, *rows);
   }
   if (place.store->grows() && !meta.batch_size.empty()) {
     place.store->set_root_rows(meta.batch_size[0]);

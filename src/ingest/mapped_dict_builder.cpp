@@ -286,7 +286,7 @@ void MappedDict::compact(Monitor* monitor) {
         builder.append(std::span<const std::int64_t>(numbers), values);
       }
     }
-    if (has_newer_rows(*source)) {
+    if (num_rows_now(*source) > source->keys.num_rows) {
       throw Error::io(EBUSY, path.string(),
                       path.string() +
                           ": compact: expected nobody to add rows meanwhile, found that "

@@ -45,18 +45,28 @@ DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) {
 /// Without close() all that was written is there, only not yet on the device.
 DictHandle::~DictHandle() = default;
 
-/// Rows and index belong together; somebody may be adding rows just now.
+/// Rows and index belong together, and somebody may be adding rows just now, in less time than it
+/// takes to open them: then the counts of a moment before are those of the rows that are opened
+/// next.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   constexpr int kMostTries = 100;
   auto state = dict_state_of(dataset_.state());
-  for (int i = 0; i < kMostTries && !is_trusted(*state) && path_; ++i) {
-    const std::int64_t num_rows = state->keys.num_rows;
-    const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
+  if (is_trusted(*state)) return state;
+  for (int i = 0; i < kMostTries && path_; ++i) {
+    const auto before = std::exchange(state, nullptr);
+    const bool was_replaced = before->index->word(DictWord::writer) == kDictReplaced;
+    const auto counts = counts_now(*before);
     dataset_.refresh();
     state = dict_state_of(dataset_.state());
-    if (state->keys.num_rows == num_rows && !was_replaced) break;
+    if (is_trusted(*state)) return state;
+    const bool is_same_index = state->index->seed() == before->index->seed();
+    if (counts && is_same_index && counts->num_rows <= state->keys.num_rows) {
+      leave_out_newer(*state, *counts);
+      return state;
+    }
+    if (state->keys.num_rows == before->keys.num_rows && !was_replaced) break;
   }
-  if (!is_trusted(*state)) make_index_in_memory(*state);
+  make_index_in_memory(*state);
   return state;
 }
 
@@ -98,11 +108,25 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   const Lock lock(mutex_);
   if (state_ != old) return state_;
   const bool was_replaced = old->index->word(DictWord::writer) == kDictReplaced;
-  if (!path_ || (!was_replaced && !has_newer_rows(*old))) return nullptr;
+  if (!path_ || (!was_replaced && num_rows_now(*old) == old->keys.num_rows)) return nullptr;
   dataset_.refresh();
   state_ = open_state();
   is_behind_ = false;
   return state_;
+}
+
+/// The first state that knows the rows that slots have named, or is of another index; `state` if
+/// those rows are not committed.
+std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const DictState> state,
+                                                        const DictLookup& lookup) {
+  const std::uint64_t seed = state->index->seed();
+  const auto is_unknown = [&](const NewerRow& newer) { return newer.row >= state->keys.num_rows; };
+  do {
+    auto newer = newer_than(state);
+    if (newer == nullptr) return state;
+    state = std::move(newer);
+  } while (state->index->seed() == seed && std::ranges::any_of(lookup.newer, is_unknown));
+  return state;
 }
 
 // --- what is not in memory ---
@@ -147,8 +171,8 @@ void DictHandle::note_time(std::chrono::steady_clock::duration taken, std::size_
 FoundRows DictHandle::find_many(const DictKeys& keys) {
   FoundRows found;
   found.rows.resize(num_keys_of(keys));
-  found.state =
-      find_paged(keys, [&](const DictState& state) { return find_rows(state, keys, found.rows); });
+  found.state = find_paged(
+      keys, found.rows, [&](const DictState& state) { return find_rows(state, keys, found.rows); });
   return found;
 }
 
@@ -156,8 +180,12 @@ FoundValues DictHandle::get_many(const DictKeys& keys) {
   FoundRows found;
   std::optional<Batch> values;
   found.rows.resize(num_keys_of(keys));
-  found.state = find_paged(
-      keys, [&](const DictState& state) { return find_values(state, keys, found.rows, values); });
+  const DictState* searched = nullptr;
+  found.state = find_paged(keys, found.rows, [&](const DictState& state) {
+    searched = &state;
+    return find_values(state, keys, found.rows, values);
+  });
+  if (searched != found.state.get()) values = gather_found(*found.state->values, found.rows);
   return {std::move(found), *std::move(values)};
 }
 

@@ -78,18 +78,21 @@ class DictHandle {
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  /// Has `find` look, in a newer state where a slot names a row that the one before does not know;
-  /// the state in which it found what there is.
+  /// Has `find` look for the rows of keys; the state that has them all.
   template <class Find>
-  std::shared_ptr<const DictState> find_in_newest(const Find& find);
+  std::shared_ptr<const DictState> find_in_newest(const DictKeys& keys,
+                                                  std::span<std::int64_t> rows, const Find& find);
+  std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
+                                              const DictLookup& lookup);
   /// Of some moment: slots that name newer rows tell of those.
   std::shared_ptr<const DictState> known_state() const;
   std::shared_ptr<const DictState> open_state();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
-  /// The same for keys: what is not in memory is read side by side before it is touched.
+  /// The same, but what is not in memory is read side by side before it is touched.
   template <class Find>
-  std::shared_ptr<const DictState> find_paged(const DictKeys& keys, const Find& find);
+  std::shared_ptr<const DictState> find_paged(const DictKeys& keys, std::span<std::int64_t> rows,
+                                              const Find& find);
   bool is_look_due() noexcept;
   std::shared_ptr<DictPaging> paging();
   void note_asking(bool was_missing);
@@ -115,14 +118,22 @@ class DictHandle {
 };
 
 template <class Find>
-std::shared_ptr<const DictState> DictHandle::find_in_newest(const Find& find) {
+std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys,
+                                                            std::span<std::int64_t> rows,
+                                                            const Find& find) {
   std::shared_ptr<const DictState> state = known_state();
   while (true) {
     const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
     const DictLookup lookup = find(*state);
-    if (!was_replaced && !lookup.saw_newer) return state;
-    auto newer = newer_than(state);
-    if (newer == nullptr) return state;
+    if (!was_replaced && lookup.newer.empty()) return state;
+    auto newer = newer_with(state, lookup);
+    if (newer == state) return state;
+    // A row that a slot named is the answer of that moment, whatever it names by now: a writer may
+    // assign the key more often than we can open its rows.
+    if (!was_replaced && newer->index->seed() == state->index->seed()) {
+      take_newer(*newer, lookup, keys, rows);
+      return newer;
+    }
     state = std::move(newer);
   }
 }
@@ -142,15 +153,17 @@ FoundRow DictHandle::find(const Key& key) {
   const std::span keys(&key, 1);
   const std::span rows(&found.row, 1);
   const auto find = [&](const DictState& state) { return find_rows(state, keys, rows); };
-  found.state = is_look_due() ? find_paged(keys, find) : find_in_newest(find);
+  found.state = is_look_due() ? find_paged(keys, rows, find) : find_in_newest(keys, rows, find);
   return found;
 }
 
 template <class Find>
-std::shared_ptr<const DictState> DictHandle::find_paged(const DictKeys& keys, const Find& find) {
+std::shared_ptr<const DictState> DictHandle::find_paged(const DictKeys& keys,
+                                                        std::span<std::int64_t> rows,
+                                                        const Find& find) {
   if (const auto paging = this->paging()) note_asking(paging->ask(keys));
   const auto begin = std::chrono::steady_clock::now();
-  auto state = find_in_newest(find);
+  auto state = find_in_newest(keys, rows, find);
   note_time(std::chrono::steady_clock::now() - begin, num_keys_of(keys));
   return state;
 }

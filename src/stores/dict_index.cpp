@@ -91,6 +91,14 @@ std::uint64_t DictIndex::num_dead(std::uint64_t num_rows) const noexcept {
   return std::min(num_rows, word(is_b ? DictWord::dead_b : DictWord::dead_a));
 }
 
+std::uint64_t DictIndex::num_settled(std::uint64_t num_rows) const noexcept {
+  if (word(DictWord::writer) == 0) return num_rows;
+  const std::uint64_t a = word(DictWord::num_rows_a);
+  const std::uint64_t b = word(DictWord::num_rows_b);
+  if (a != num_rows && b != num_rows) return num_rows;  // more have been committed since
+  return std::min({a, b, num_rows});
+}
+
 std::optional<std::uint64_t> DictIndex::free_position(std::uint64_t hash) const noexcept {
   const std::uint64_t first = dict_home(hash, num_home_) * kDictSlots;
   const std::uint64_t end = first + kDictTailBuckets * kDictSlots;

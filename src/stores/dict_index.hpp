@@ -53,7 +53,9 @@ enum class DictWord : std::uint8_t {
   /// ones of keys that were assigned anew.
   num_rows_a,
   dead_a,
-  num_rows_b,  ///< the same: one of the pairs is of the rows there are, one of those to come
+  /// The same: one of the pairs is of the rows there are. The other is of those to come or, while
+  /// slots of rows that were committed are still to be changed, of those before; or of none.
+  num_rows_b,
   dead_b,
   num_home,
   checksum,  ///< XXH3 of seed and num_home, which never change
@@ -111,6 +113,10 @@ class DictIndex {
   bool knows(std::uint64_t num_rows) const noexcept;
   /// How many of `num_rows` rows, which it knows, are of no use any more.
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
+  /// So many of `num_rows` committed rows surely have their slots. The others were committed
+  /// together, last: slots of keys that they assign may name the rows before, until the writer,
+  /// which may have been killed there, comes to them.
+  std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
   /// Where the search for a key stands: first in its home.
   struct Cursor {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <mutex>
 #include <utility>
 
 #include "base/prefetch.hpp"
@@ -61,7 +61,7 @@ class Search {
   Search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows)
       : state_(state), stored_(state.keys), index_(*state.index), keys_(keys), rows_(rows) {}
 
-  bool saw_newer() const noexcept { return saw_newer_; }
+  const std::vector<NewerRow>& newer() const noexcept { return newer_; }
 
   /// Keys [first, end), and if `into` is there their values, some keys at a time. To ask for values
   /// sooner gains nothing: a core waits for as many places of memory as it can already.
@@ -100,7 +100,7 @@ class Search {
   void look_into_index(std::size_t i) {
     DictIndex::Cursor& cursor = cursors_[i % kAtOnce];
     cursor = index_.find(hashes_[i % kAtOnce]);
-    rows_[i] = next(cursor);
+    rows_[i] = next(cursor, i);
     if (rows_[i] >= 0) stored_.prefetch_place(rows_[i]);
   }
 
@@ -110,17 +110,17 @@ class Search {
 
   void compare(std::size_t i) {
     while (rows_[i] >= 0 && !stored_.is(rows_[i], keys_[i])) {
-      rows_[i] = next(cursors_[i % kAtOnce]);
+      rows_[i] = next(cursors_[i % kAtOnce], i);
     }
   }
 
   /// The next committed row that the index gives for the key, or -1.
-  std::int64_t next(DictIndex::Cursor& cursor) {
+  std::int64_t next(DictIndex::Cursor& cursor, std::size_t i) {
     while (const auto row = index_.next(cursor)) {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
         return static_cast<std::int64_t>(*row);
       }
-      saw_newer_ = true;
+      newer_.push_back({i, static_cast<std::int64_t>(*row)});
     }
     return -1;
   }
@@ -132,7 +132,7 @@ class Search {
   std::span<std::int64_t> rows_;
   std::array<std::uint64_t, kAtOnce> hashes_;
   std::array<DictIndex::Cursor, kAtOnce> cursors_;
-  bool saw_newer_ = false;
+  std::vector<NewerRow> newer_;
 };
 
 /// As many as are worth their waking: a part takes half a millisecond, or more where memory is
@@ -152,11 +152,16 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
     if (into != nullptr) into->clear(0, rows.size());
     return {};
   }
-  std::atomic<bool> saw_newer{false};
+  DictLookup lookup;
+  std::mutex mutex;
   const auto search_part = [&](std::size_t begin, std::size_t end) {
     Search<Key> work(state, keys, rows);
     work.run(begin, end, into);
-    if (work.saw_newer()) saw_newer.store(true, std::memory_order_relaxed);
+    if (work.newer().empty()) return;
+    const std::lock_guard lock(mutex);
+    for (const NewerRow& newer : work.newer()) {
+      if (rows[newer.key] < 0) lookup.newer.push_back(newer);
+    }
   };
   // A batch of 256 keys is four times as many: where a thread is late, the other one does more.
   constexpr std::size_t kSharedKeys = 64;
@@ -169,7 +174,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
       search_part(keys.size() * part / parts, keys.size() * (part + 1) / parts);
     });
   }
-  return {saw_newer.load()};
+  return lookup;
 }
 
 /// True if values are all of one length, and so short that those of some keys are in the second
@@ -251,6 +256,18 @@ DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<s
       std::visit([&](const auto& some) { return search(state, some, rows, &into); }, keys);
   values.emplace(static_cast<std::int64_t>(rows.size()), std::move(columns));
   return lookup;
+}
+
+void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
+                std::span<std::int64_t> rows) {
+  std::visit(
+      [&](const auto& some) {
+        for (const NewerRow& newer : lookup.newer) {
+          const bool is_known = newer.row < state.keys.num_rows;
+          if (is_known && state.keys.is(newer.row, some[newer.key])) rows[newer.key] = newer.row;
+        }
+      },
+      keys);
 }
 
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows) {

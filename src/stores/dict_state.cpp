@@ -1,5 +1,6 @@
 #include "stores/dict_state.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -156,22 +157,37 @@ void make_index_in_memory(DictState& state) {
   state.num_dead = dead_rows(state);
 }
 
-bool has_newer_rows(const DictState& state) {
-  if (state.place.root == nullptr) return false;
+std::int64_t num_rows_now(const DictState& state) {
+  const std::int64_t known = state.keys.num_rows;
+  if (state.place.root == nullptr) return known;
   memmap_folder::Folder& root = *state.place.root;
-  const auto known = static_cast<std::uint64_t>(state.keys.num_rows);
-  const auto page = memmap_folder::read_commit_page(root);
-  if (page) {
-    if (const memmap_folder::CommitState* now = memmap_folder::state_now(*page)) {
-      return now->num_rows > known;
-    }
-  }
+  if (const auto rows = memmap_folder::committed_rows(root)) return std::max(known, *rows);
   // A writer that is done has left the count there.
   const std::string name(memmap_folder::kMetaName);
   const auto text = root.read_text(name, memmap_folder::kMaxMetaBytes);
-  if (!text) return false;
+  if (!text) return known;
   const Shape batch = memmap_folder::parse_meta(*text, root.display() + "/" + name).batch_size;
-  return !batch.empty() && batch[0] > state.keys.num_rows;
+  return batch.empty() ? known : std::max(known, batch[0]);
+}
+
+std::optional<DictCounts> counts_now(const DictState& state) {
+  // A writer commits a few times, at most, while we look.
+  constexpr int kMostTries = 100;
+  const DictIndex& index = *state.index;
+  for (int i = 0; i < kMostTries; ++i) {
+    if (index.word(DictWord::writer) != dict_boot()) return std::nullopt;
+    const std::int64_t num_rows = num_rows_now(state);
+    const auto count = static_cast<std::uint64_t>(num_rows);
+    const auto num_dead = static_cast<std::int64_t>(index.num_dead(count));
+    // What was read before is of these rows if they are known still.
+    if (index.knows(count)) return DictCounts{num_rows, num_dead};
+  }
+  return std::nullopt;
+}
+
+void leave_out_newer(DictState& state, const DictCounts& counts) {
+  state.keys.num_rows = counts.num_rows;
+  state.num_dead = counts.num_dead;
 }
 
 }  // namespace tenfold

@@ -68,13 +68,29 @@ bool is_trusted(const DictState& state);
 /// Makes the index anew in memory, with a warning.
 void make_index_in_memory(DictState& state);
 
-/// True if rows have been committed that `state` does not know.
-bool has_newer_rows(const DictState& state);
+/// The rows that are committed now: those that `state` knows, or more.
+std::int64_t num_rows_now(const DictState& state);
+
+/// How many rows there are and how many of them are of no use any more, at one moment.
+struct DictCounts {
+  std::int64_t num_rows = 0;
+  std::int64_t num_dead = 0;
+};
+/// Of now, by the index of `state`, while a writer goes on; nothing if it does not know.
+std::optional<DictCounts> counts_now(const DictState& state);
+/// Leaves out the rows that were added after `counts` was true.
+void leave_out_newer(DictState& state, const DictCounts& counts);
+
+/// A row that the slot of a key names and the state does not know: it may have been committed
+/// since, or be about to be.
+struct NewerRow {
+  std::size_t key;  ///< its number among those that are looked for
+  std::int64_t row;
+};
 
 /// What a search found besides rows.
 struct DictLookup {
-  /// A slot named a row that this state does not know: it may have been committed since.
-  bool saw_newer = false;
+  std::vector<NewerRow> newer;  ///< of keys that were not found
 };
 
 /// The row of each key, -1 where there is none, to `rows`. All steps of a group of keys are made
@@ -89,6 +105,10 @@ DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std
 /// copied as soon as their rows are found.
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
+
+/// Takes the rows that a search in an older state could not know: those whose keys they are.
+void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
+                std::span<std::int64_t> rows);
 
 /// Every key is found at its row, the last that has it, and every slot names a row that is there.
 /// Reads all keys.

@@ -15,7 +15,12 @@ constexpr std::int64_t kRowsAWalk = 1024;
 DictWalk::DictWalk(std::shared_ptr<const DictState> begun, Find find)
     : begun_(std::move(begun)),
       find_(std::move(find)),
-      done_(0, Hash{begun_.get()}, Same{&begun_->keys}) {}
+      done_(0, Hash{begun_.get()}, Same{&begun_->keys}),
+      num_settled_(static_cast<std::int64_t>(
+          begun_->index->num_settled(static_cast<std::uint64_t>(keys().num_rows)))),
+      unsettled_(done_) {
+  for (std::int64_t row = num_settled_; row < keys().num_rows; ++row) unsettled_.insert(row);
+}
 
 DictWalk::Block DictWalk::next() {
   Block block;
@@ -57,7 +62,8 @@ FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
   if (newest < row) return false;  // of a damaged index
-  if (newest == row) return done_.erase(row) == 0;
+  const bool may_come_again = row < num_settled_ && unsettled_.contains(row);
+  if (newest == row && !may_come_again) return done_.erase(row) == 0;
   return done_.insert(row).second;
 }
 

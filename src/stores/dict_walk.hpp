@@ -16,7 +16,8 @@ namespace tenfold {
 ///
 /// It goes over the rows that there were when it began, and finds each key that they name once,
 /// with its value of now, also while others assign keys. Of keys that were assigned it remembers
-/// those whose last row is still to come.
+/// those whose last row is still to come. Of rows that were committed just before it began, so that
+/// the index may name those before, or these, when it comes to them, it remembers all.
 ///
 /// Thread safety: one thread at a time.
 class DictWalk {
@@ -55,8 +56,11 @@ class DictWalk {
   std::shared_ptr<const DictState> begun_;
   Find find_;
   std::int64_t next_ = 0;
+  using KeysOfRows = std::unordered_set<std::int64_t, Hash, Same>;
   /// First rows of keys that are done, though rows of them may come.
-  std::unordered_set<std::int64_t, Hash, Same> done_;
+  KeysOfRows done_;
+  std::int64_t num_settled_;  ///< rows whose slots are in the index
+  KeysOfRows unsettled_;      ///< the other rows
 };
 
 }  // namespace tenfold

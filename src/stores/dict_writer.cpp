@@ -71,7 +71,7 @@ const DictState& DictWriter::state() {
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   std::vector<std::int64_t> rows(num_keys_of(keys));
   // A state costs a little to make: the one before serves as long as it knows the rows.
-  if (find_rows(*state_, keys, rows).saw_newer && is_behind_) find_rows(state(), keys, rows);
+  if (!find_rows(*state_, keys, rows).newer.empty() && is_behind_) find_rows(state(), keys, rows);
   return rows;
 }
 
@@ -185,6 +185,12 @@ void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
   index_->set_word(counted, num_rows);
 }
 
+/// Says that every row that is committed has its slot.
+void DictWriter::settle() {
+  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;
+  index_->set_word(is_a ? DictWord::num_rows_a : DictWord::num_rows_b, kDictNever);
+}
+
 Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
   BatchColumn column;
   column.column = *dataset_.schema().find(kDictKeyColumn);
@@ -248,6 +254,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
     const auto position = index_->position_of(hash, static_cast<std::uint64_t>(old_rows[i]));
     if (position) index_->store(*position, dict_slot(hash, change.row(i)));
   }
+  settle();
 }
 
 void DictWriter::flush() {

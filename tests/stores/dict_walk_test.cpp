@@ -6,11 +6,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/mapped_dict.hpp>
 
 #include "dict_of.hpp"
+#include "formats/memmap_handle.hpp"
+#include "formats/memmap_keys.hpp"
+#include "os/directory.hpp"
+#include "os/file.hpp"
+#include "stores/dict_state.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
@@ -76,6 +82,76 @@ TEST(DictWalk, GivesEachKeyOnceWhileAnotherHandleAssigns) {
   // All keys, so that rows that were the last ones of theirs become earlier ones.
   expect_all_in_order(reader,
                       [&](std::int64_t) { writer.assign(Words(kSize).keys(), pairs(0, kSize)); });
+}
+
+/// The index as it was between two steps of its writer: key `word`, whose row is `row` now, was
+/// assigned just before, and its slot names `row_before`.
+class UnsettledIndex {
+ public:
+  UnsettledIndex(const DictState& state, std::string_view word, std::uint64_t row_before,
+                 std::uint64_t row)
+      : index_(*state.index),
+        file_(os::File::open_read_write_at(
+            os::Directory::open_at(
+                *std::dynamic_pointer_cast<memmap_folder::FolderHandle>(state.place.root)
+                     ->directory(),
+                std::string(memmap_folder::kValuesName)),
+            state.place.file)),
+        num_rows_(static_cast<std::uint64_t>(state.keys.num_rows)),
+        hash_(dict_hash(word, index_.seed())),
+        position_(index_.position_of(hash_, row).value()),
+        row_(row) {
+    const bool is_a = index_.word(DictWord::num_rows_a) != num_rows_;
+    other_ = index_.num_positions() +
+             static_cast<std::uint64_t>(is_a ? DictWord::num_rows_a : DictWord::num_rows_b);
+    EXPECT_EQ(index_.load(other_), kDictNever);
+    put(position_, dict_slot(hash_, row_before));
+    put(other_, num_rows_ - 1);
+  }
+  /// Takes the writer's last steps.
+  void settle() {
+    put(position_, dict_slot(hash_, row_));
+    put(other_, kDictNever);
+  }
+
+ private:
+  void put(std::uint64_t position, std::uint64_t word) {
+    file_.write_at(position * sizeof word, std::as_bytes(std::span(&word, 1)));
+  }
+
+  const DictIndex& index_;
+  os::File file_;
+  std::uint64_t num_rows_;
+  std::uint64_t hash_;
+  std::uint64_t position_;
+  std::uint64_t row_;
+  std::uint64_t other_ = 0;
+};
+
+TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", kSize);
+  MappedDict writer(folder / "d", Mode::write_through);
+  for (const std::int64_t key : {5, 2999}) {
+    writer.assign(Words(1, key).keys(), pairs(key, 1));
+    const MappedDict reader(folder / "d");
+    const auto state = reader.handle()->state();
+    const auto row = static_cast<std::uint64_t>(state->keys.num_rows) - 1;
+    UnsettledIndex index(*state, "key" + std::to_string(key), static_cast<std::uint64_t>(key), row);
+    expect_all_in_order(reader, [&](std::int64_t walked) {
+      if (walked > key) index.settle();
+    });
+  }
+}
+
+TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", kSize);
+  MappedDict writer(folder / "d", Mode::write_through);
+  writer.assign(Words(1, 7).keys(), pairs(7, 1));
+  const MappedDict reader(folder / "d");
+  const UnsettledIndex index(*reader.handle()->state(), "key7", 7, kSize);
+  expect_all_in_order(reader, [](std::int64_t) {});
 }
 
 TEST(DictWalk, LeavesOutKeysThatAreAddedMeanwhile) {

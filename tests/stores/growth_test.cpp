@@ -5,10 +5,15 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,6 +22,10 @@
 #include <tenfold/error.hpp>
 #include <tenfold/memmap.hpp>
 
+#include "formats/memmap_handle.hpp"
+#include "formats/memmap_keys.hpp"
+#include "formats/memmap_reader.hpp"
+#include "os/directory.hpp"
 #include "os/fault.hpp"
 #include "os/process.hpp"
 #include "stores/growing_of.hpp"
@@ -98,6 +107,65 @@ TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
   EXPECT_EQ(ids_of(view), (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(loader.size(), 1);
   EXPECT_EQ(open(folder / "rows").batch_size(), Shape{100'003});
+}
+
+/// A folder of the system, of whose root something is done before meta.json is read first.
+class FolderWithPause final : public memmap_folder::Folder {
+ public:
+  FolderWithPause(std::shared_ptr<Folder> folder, std::function<void()> pause)
+      : folder_(std::move(folder)), pause_(std::move(pause)) {}
+
+  const std::string& display() const noexcept override { return folder_->display(); }
+  std::shared_ptr<Folder> try_child(const std::string& name) override {
+    return folder_->try_child(name);
+  }
+  bool has_child(const std::string& name) override { return folder_->has_child(name); }
+  std::unique_ptr<memmap_folder::StoredFile> try_open(const std::string& name,
+                                                      bool for_writing) override {
+    return folder_->try_open(name, for_writing);
+  }
+  std::optional<memmap_folder::StoredInfo> file_info(const std::string& name) override {
+    return folder_->file_info(name);
+  }
+  std::optional<std::string> read_text(const std::string& name,
+                                       std::uint64_t limit_bytes) override {
+    if (name == memmap_folder::kMetaName && pause_) std::exchange(pause_, nullptr)();
+    return folder_->read_text(name, limit_bytes);
+  }
+  bool may_grow() const noexcept override { return folder_->may_grow(); }
+  void flush(const std::vector<Buffer>& mapped, Monitor* monitor) override {
+    folder_->flush(mapped, monitor);
+  }
+  bool was_replaced() override { return folder_->was_replaced(); }
+  [[noreturn]] void throw_replaced() const override {
+    folder_->throw_replaced();
+    std::abort();  // the compiler does not know of virtual functions that they never return
+  }
+
+ private:
+  std::shared_ptr<Folder> folder_;
+  std::function<void()> pause_;
+};
+
+TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
+  for (const bool closes : {false, true}) {
+    const test::TemporaryFolder folder;
+    Dataset ds = create(folder / "rows", schema_of(test::ragged()));
+    ds.append(test::ragged());
+    const test::Warnings warnings;
+    const auto root =
+        memmap_folder::FolderHandle::root(os::Directory::open(folder / "rows"), folder / "rows");
+    const TensorDict tree = memmap_folder::open_tree(
+        std::make_shared<FolderWithPause>(root,
+                                          [&] {
+                                            ds.append(test::ragged());
+                                            closes ? ds.close() : ds.flush();
+                                          }),
+        Mode::read);
+    EXPECT_EQ(tree.batch_size(), Shape{8});
+    EXPECT_EQ(Dataset(tree).rows(0, 8).text("name", 7), "Zo\xC3\xAB");
+    EXPECT_THAT(warnings.all(), testing::IsEmpty());
+  }
 }
 
 TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {

@@ -1,10 +1,13 @@
 #include <tenfold/mapped_dict.hpp>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@
 #include "dict_of.hpp"
 #include "os/process.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold {
 namespace {
@@ -276,6 +280,31 @@ TEST(MappedDictWrite, ReadersOfAnIndexThatWasReplacedSeeTheNewOne) {
   dict.assign(Words(1, 5).keys(), pairs(55, 1));
   EXPECT_EQ(pair_at(reader, "key5"), 55);
   EXPECT_EQ(pair_at(reader, "key1099"), 1099);
+}
+
+TEST(MappedDictWrite, ReadersThatOpenItWhileKeysAreAssignedFindEachOnce) {
+  constexpr std::int64_t kSize = 100;
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", kSize);
+  const test::Warnings warnings;
+  std::atomic<bool> is_done{false};
+  std::thread writing([&] {
+    MappedDict dict(folder / "d", Mode::write_through);
+    for (std::int64_t i = 0; !is_done.load(); ++i) {
+      dict.assign(Words(1, i % kSize).keys(), pairs(i, 1));
+    }
+    dict.close();
+  });
+  for (int i = 0; i < 300; ++i) {
+    const MappedDict reader(folder / "d");
+    EXPECT_EQ(reader.size(), kSize);
+    EXPECT_EQ(std::ssize(reader.ordered_rows()), kSize);
+    EXPECT_GE(pair_at(reader, "key99"), 99);
+  }
+  is_done.store(true);
+  writing.join();
+  EXPECT_TRUE(warnings.all().empty()) << warnings.all()[0];
+  expect_whole(folder / "d");
 }
 
 }  // namespace

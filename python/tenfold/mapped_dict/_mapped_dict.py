@@ -140,7 +140,7 @@ class MappedDict(_core.MappedDict):
             dataset = Dataset(self._path)
         else:
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
-        if self._is_dense():
+        if self._is_dense() and len(dataset) == len(self):  # no rows that were added just now
             return dataset
         return dataset.take(self._ordered_rows())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
+import warnings
 
 import pytest
 import torch
@@ -268,6 +269,7 @@ def test_iterates_over_each_key_once_while_keys_are_assigned(tmp_path):
 
 
 def _read_on(path, stop, bad):
+    warnings.simplefilter("error")
     d = MappedDict(path)
     expected = [f"k{i}" for i in range(100)]
     while not stop.is_set():
