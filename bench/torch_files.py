@@ -94,7 +94,7 @@ def read_torch_file_cold(work: Path, repetitions: int) -> Result | None:
             ),
         },
         [Goal("tenfold", "torch.load(mmap)", 1.4)],
-        max(3, repetitions // 2),
+        repetitions,
     )
 
 

@@ -66,7 +66,8 @@ void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& 
 
 void open_archive(std::string_view bytes) {
   const codecs::ZipInput input = codecs::zip_input("input", std::as_bytes(std::span(bytes)));
-  const TorchArchive archive = read_torch_archive(input);
+  TorchArchive archive = read_torch_archive(input);
+  codecs::read_zip_local_headers(input, codecs::ZipLimits(), archive.directory);
   const auto storages = std::make_shared<InputStorages>();
   for (const codecs::ZipEntry& entry : archive.directory.entries) {
     const std::size_t at = entry.name.find("/data/");

@@ -54,13 +54,13 @@ std::string_view method_name(std::uint64_t method) noexcept {
 
 }  // namespace
 
-ZipDirectory ZipDirectoryReader::read() {
+ZipDirectory ZipDirectoryReader::read_central_headers() {
   ZipEnd end = read_end();
   ZipDirectory directory;
   directory.entries = read_centrals(end);
+  directory.offset = end.directory_offset;
   directory.names = index_names(directory.entries);
   refuse_bombs(directory.entries);
-  read_locals(directory.entries, end.directory_offset);
   directory.comment = std::move(end.comment);
   return directory;
 }
@@ -285,7 +285,25 @@ const ZipEntry* ZipDirectory::find(std::string_view name) const {
 }
 
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits) {
-  return ZipDirectoryReader(input, limits).read();
+  ZipDirectoryReader reader(input, limits);
+  ZipDirectory directory = reader.read_central_headers();
+  reader.read_local_headers(directory);
+  return directory;
+}
+
+ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits) {
+  return ZipDirectoryReader(input, limits).read_central_headers();
+}
+
+void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
+                            ZipDirectory& directory) {
+  ZipDirectoryReader(input, limits).read_local_headers(directory);
+}
+
+ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry) {
+  const ZipLimits limits;
+  ZipDirectoryReader(input, limits).read_local_header(entry, directory.offset);
+  return entry;
 }
 
 bool zip_has_entry(const ZipInput& input, std::string_view name) {

@@ -57,6 +57,7 @@ struct ZipEntry {
 
 struct ZipDirectory {
   std::vector<ZipEntry> entries;  ///< in the directory's order
+  std::uint64_t offset = 0;       ///< where the directory begins: no entry reaches further
   std::string comment;
   /// A hash table of the names: a part of the hash, and the position in `entries` or kNone.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
@@ -70,6 +71,15 @@ struct ZipDirectory {
 /// what is valid and refused: encryption, several disks, other methods, names that leave the
 /// archive, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
+
+/// The same in two steps, for those who have something to do with names and sizes meanwhile, on
+/// another thread: first all but data_offset and local_crc32, then those. Until the second step has
+/// returned an archive may be damaged.
+ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
+void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
+                            ZipDirectory& directory);
+/// One entry of the first step, with what its own local header tells.
+ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
 /// True if the directory names such an entry. Reads the directory alone: enough to tell what kind
 /// of archive it is. Throws as read_zip_directory.

@@ -35,7 +35,9 @@ class ZipDirectoryReader {
   ZipDirectoryReader(const ZipInput& input, const ZipLimits& limits)
       : input_(input), limits_(limits) {}
 
-  ZipDirectory read();
+  ZipDirectory read_central_headers();
+  void read_local_headers(ZipDirectory& directory);
+  void read_local_header(ZipEntry& entry, std::uint64_t limit);
   bool has_entry(std::string_view name) const;
 
  private:
@@ -68,7 +70,6 @@ class ZipDirectoryReader {
   void require_safe_name(const ZipEntry& entry) const;
   ZipNames index_names(const std::vector<ZipEntry>& entries) const;
   void refuse_bombs(const std::vector<ZipEntry>& entries) const;
-  void read_locals(std::vector<ZipEntry>& entries, std::uint64_t limit);
   std::string_view near_headers(std::uint64_t offset, std::size_t size);
   void read_window(std::uint64_t offset, std::size_t size);
   void read_local(ZipEntry& entry);
@@ -79,7 +80,7 @@ class ZipDirectoryReader {
   const ZipInput& input_;
   const ZipLimits& limits_;
 
-  // Of read_locals().
+  // Of local headers.
   std::uint64_t limit_ = 0;       ///< the end of all entries
   std::vector<ZipEntry*> order_;  ///< by header_offset
   std::size_t next_ = 0;          ///< in `order_`: the first header beyond the window

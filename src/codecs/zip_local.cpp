@@ -21,10 +21,10 @@ constexpr std::uint64_t kUsualExtraBytes = 96;
 }  // namespace
 
 /// In the order of the file: what follows one entry and what precedes the next lie together.
-void ZipDirectoryReader::read_locals(std::vector<ZipEntry>& entries, std::uint64_t limit) {
-  limit_ = limit;
-  order_.reserve(entries.size());
-  for (ZipEntry& entry : entries) order_.push_back(&entry);
+void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
+  limit_ = directory.offset;
+  order_.reserve(directory.entries.size());
+  for (ZipEntry& entry : directory.entries) order_.push_back(&entry);
   const auto lies_before = [](const ZipEntry* a, const ZipEntry* b) {
     return a->header_offset < b->header_offset;
   };
@@ -35,6 +35,12 @@ void ZipDirectoryReader::read_locals(std::vector<ZipEntry>& entries, std::uint64
     read_local(*order_[i]);
     require_end(*order_[i], i + 1 < order_.size() ? order_[i + 1]->header_offset : limit_);
   }
+}
+
+void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit) {
+  limit_ = limit;
+  order_ = {&entry};
+  read_local(entry);
 }
 
 /// The bytes [offset, offset + size), which end within the limit. Valid until the next call.

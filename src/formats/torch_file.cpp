@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -28,6 +29,7 @@
 #include "formats/zip_inflate.hpp"
 #include "os/file.hpp"
 #include "os/mapping.hpp"
+#include "os/thread_pool.hpp"
 
 // Files of torch.save: an archive (torch_file_archive) of storages and of a pickle that is read as
 // data (torch_file_tree), or the layout of older versions (torch_file_legacy). torch_file_write
@@ -87,7 +89,14 @@ class ArchiveStorages final : public TorchStorages {
         copies_(archive_.directory.entries.size()) {}
 
   const ArchiveFile& file() const noexcept { return file_; }
+  /// Names and sizes; where entries lie once local headers were read.
   const TorchArchive& archive() const noexcept { return archive_; }
+  /// By whoever needs them first, once. Throws Error(corrupt).
+  void read_local_headers() {
+    std::call_once(located_, [this] {
+      codecs::read_zip_local_headers(file_.input(), codecs::ZipLimits(), archive_.directory);
+    });
+  }
 
   std::optional<std::size_t> find(std::string_view key) const override {
     const codecs::ZipEntry* found = archive_.find("data/" + std::string(key));
@@ -96,6 +105,7 @@ class ArchiveStorages final : public TorchStorages {
   }
   std::uint64_t size_bytes(std::size_t storage) const override { return entry(storage).size_bytes; }
   Buffer bytes(std::size_t storage) override {
+    read_local_headers();
     const codecs::ZipEntry& found = entry(storage);
     if (found.size_bytes == 0) return {};
     if (!lies_in_place(found)) return copy_of(storage);
@@ -159,6 +169,7 @@ class ArchiveStorages final : public TorchStorages {
   ArchiveFile file_;
   os::FileInfo info_;
   TorchArchive archive_;
+  std::once_flag located_;
   std::once_flag mapped_;
   Buffer mapping_;
   std::mutex copies_mutex_;
@@ -208,6 +219,36 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
   return build(codecs::read_pickle(text, storages.file().where + ": record \"data.pkl\""));
 }
 
+/// Local headers of as many are worth another thread, which reads them while the tree is built.
+constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
+
+/// What `build` makes of the storages, when their local headers were found to be right.
+template <class Build>
+auto with_local_headers(ArchiveStorages& storages, const Build& build) {
+  if (storages.archive().directory.entries.size() < kMinEntriesOfTwoThreads) {
+    storages.read_local_headers();
+    return build();
+  }
+  std::optional<decltype(build())> built;
+  std::exception_ptr error_of_headers;
+  std::exception_ptr error_of_build;
+  os::parallel_for(2, os::num_threads_for(0), [&](std::size_t i) {
+    try {
+      if (i == 0) {
+        built.emplace(build());
+      } else {
+        storages.read_local_headers();
+      }
+    } catch (...) {
+      (i == 0 ? error_of_build : error_of_headers) = std::current_exception();
+    }
+  });
+  // If the archive is damaged, what was read of it says less.
+  if (error_of_headers) std::rethrow_exception(error_of_headers);
+  if (error_of_build) std::rethrow_exception(error_of_build);
+  return *std::move(built);
+}
+
 void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
   const codecs::ZipEntry* notes = storages.archive().find(kTorchNotesRecord);
   if (notes == nullptr) return;
@@ -218,16 +259,18 @@ void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
 }
 
 TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages, const Path& path) {
-  return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-    TensorDict tree =
-        build_torch_file_tree(graph, storages, storages->file().where, path.stem().string());
-    apply_notes(*storages, tree);
-    return tree;
+  TensorDict tree = with_local_headers(*storages, [&] {
+    return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
+      return build_torch_file_tree(graph, storages, storages->file().where, path.stem().string());
+    });
   });
+  apply_notes(*storages, tree);
+  return tree;
 }
 
 TensorDict::Item object_in(ArchiveFile file) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(std::move(file));
+  storages->read_local_headers();
   return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
     return build_torch_file_object(graph, storages, storages->file().where);
   });
@@ -287,6 +330,7 @@ void count_leaves(VerifyReport& report, const TensorDict& tree) {
 void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress& progress,
                     os::File file, const Path& path) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(ArchiveFile(std::move(file)));
+  storages->read_local_headers();
   std::vector<const codecs::ZipEntry*> entries;
   for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
     if (!request.skips(storages->record(entry))) entries.push_back(&entry);

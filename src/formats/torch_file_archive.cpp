@@ -19,13 +19,15 @@ constexpr int kLastVersion = 10;  // that torch reads
 }
 
 /// The text of a small record.
-std::string word_in(const codecs::ZipInput& input, const codecs::ZipEntry& entry) {
+std::string word_in(const codecs::ZipInput& input, const TorchArchive& archive,
+                    const codecs::ZipEntry& entry) {
   if (entry.size_bytes > kMaxWordBytes) {
     fail(ErrorCode::corrupt, input,
          "record " + base::quote(entry.name) + ": too long: expected at most " +
              std::to_string(kMaxWordBytes) + " bytes, found " + std::to_string(entry.size_bytes));
   }
-  const std::vector<std::byte> bytes = codecs::read_zip_entry(input, entry);
+  const std::vector<std::byte> bytes =
+      codecs::read_zip_entry(input, codecs::with_local_header(input, archive.directory, entry));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -35,7 +37,7 @@ void check_version(const codecs::ZipInput& input, const TorchArchive& archive) {
   if (entry == nullptr) {
     fail(ErrorCode::corrupt, input, "record \"version\" is missing: expected one, found none");
   }
-  std::string text = word_in(input, *entry);
+  std::string text = word_in(input, archive, *entry);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   int version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
@@ -53,7 +55,7 @@ void check_version(const codecs::ZipInput& input, const TorchArchive& archive) {
 void check_byteorder(const codecs::ZipInput& input, const TorchArchive& archive) {
   const codecs::ZipEntry* entry = archive.find("byteorder");
   if (entry == nullptr) return;
-  const std::string order = word_in(input, *entry);
+  const std::string order = word_in(input, archive, *entry);
   if (order == "little") return;
   const bool is_big = order == "big";
   fail(is_big ? ErrorCode::unsupported : ErrorCode::corrupt, input,
@@ -69,7 +71,7 @@ const codecs::ZipEntry* TorchArchive::find(std::string_view name) const {
 
 TorchArchive read_torch_archive(const codecs::ZipInput& input) {
   TorchArchive archive;
-  archive.directory = codecs::read_zip_directory(input, codecs::ZipLimits());
+  archive.directory = codecs::read_zip_central_headers(input, codecs::ZipLimits());
   const auto& entries = archive.directory.entries;
   if (!entries.empty()) {
     archive.root = entries[0].name.substr(0, entries[0].name.find('/'));
@@ -97,7 +99,7 @@ std::vector<std::byte> read_torch_pickle(const codecs::ZipInput& input,
          "record \"data.pkl\": too long: expected at most " + std::to_string(kMaxPickleBytes) +
              " bytes, found " + std::to_string(entry.size_bytes));
   }
-  return codecs::read_zip_entry(input, entry);
+  return codecs::read_zip_entry(input, codecs::with_local_header(input, archive.directory, entry));
 }
 
 }  // namespace tenfold

@@ -31,8 +31,9 @@ struct TorchArchive {
   const codecs::ZipEntry* find(std::string_view name) const;
 };
 
-/// Reads and checks the directory, version and byteorder. Throws Error(corrupt), and
-/// Error(unsupported) for TorchScript, big-endian files and versions to come.
+/// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
+/// and Error(unsupported) for TorchScript, big-endian files and versions to come. Local headers,
+/// which say where storages lie, are left to the caller.
 TorchArchive read_torch_archive(const codecs::ZipInput& input);
 
 /// The bytes of `data.pkl`.

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -319,6 +321,57 @@ TEST(TorchFile, SurvivesFlippedBits) {
       std::string changed = bytes;
       changed[random() % changed.size()] ^= static_cast<char>(1U << (random() % 8U));
       open_bytes(path, changed);
+    }
+  }
+}
+
+/// "0", "1", ...: numbers [2, 3] from that one on; of every tenth the transpose, which is mapped
+/// while the tree is built.
+TensorDict many_tensors(std::int64_t count) {
+  TensorDict tree;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::vector<std::int64_t> numbers(6);
+    std::iota(numbers.begin(), numbers.end(), i);
+    const Tensor tensor = Tensor::from(std::span<const std::int64_t>(numbers), {2, 3});
+    tree.set(std::to_string(i),
+             i % 10 == 0 ? Tensor(DType::int64, {3, 2}, {1, 3}, tensor.buffer(), 0) : tensor);
+  }
+  return tree;
+}
+
+TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
+  constexpr std::int64_t kCount = 3000;
+  const TemporaryFolder folder;
+  save(many_tensors(kCount), folder / "x.pt");
+  const TensorDict tree = kTorchFile.open(folder / "x.pt", {});
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const Tensor tensor = tree.at(std::to_string(i));
+    ASSERT_EQ(tensor.shape(), i % 10 == 0 ? (Shape{3, 2}) : (Shape{2, 3}));
+    ASSERT_EQ(tensor.strides(), i % 10 == 0 ? (Shape{1, 3}) : (Shape{3, 1}));
+    ASSERT_EQ(tensor.data<std::int64_t>()[5], i + 5);
+  }
+}
+
+TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSays) {
+  constexpr std::int64_t kCount = 3000;
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  save(many_tensors(kCount), path);
+  const std::string bytes = bytes_of(path);
+  for (const char* entry : {"/data/0", "/data/1500", "/data/2999"}) {
+    std::string changed = bytes;
+    changed[changed.find(entry) + 2] = 'A';
+    for (const bool with_pickle : {false, true}) {
+      // A storage that is not there.
+      if (with_pickle)
+        changed[changed.find("X\4\0\0\0"
+                             "2998"s) +
+                5] = '9';
+      write_bytes(path, changed);
+      EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { kTorchFile.open(path, {}); }),
+                  HasSubstr("its local header names another"))
+          << entry;
+      EXPECT_FALSE(kTorchFile.verify(path, {}).ok());
     }
   }
 }
