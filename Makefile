@@ -166,10 +166,11 @@ asan: build/asan/build.ninja
 	ctest --preset asan
 
 ## make tsan      builds with TSan (build/tsan), runs the C++ tests of what works on threads
-TSAN_TESTS := core/leaf formats/leaf_writer formats/memmap_folder \
-  formats/memmap_open formats/memmap_verify formats/safetensors io/convert io/io io/load_into \
-  ingest/ingest_json io/read_ahead os/background os/companion os/file os/no_fork os/page_reader \
-  os/thread_pool stores/batch_loader stores/buffer_pool stores/mapped_dict stores/residency
+TSAN_TESTS := core/leaf formats/leaf_writer formats/memmap_folder formats/memmap_open \
+  formats/memmap_verify formats/safetensors formats/torch_file ingest/ingest_json io/convert io/io \
+  io/load_into io/read_ahead os/background os/companion os/file os/no_fork os/page_reader \
+  os/thread_pool stores/batch_loader stores/buffer_pool stores/mapped_dict \
+  stores/mapped_dict_write stores/residency
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 tsan: build/tsan/build.ninja

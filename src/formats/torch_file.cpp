@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -93,9 +94,11 @@ class ArchiveStorages final : public TorchStorages {
   const TorchArchive& archive() const noexcept { return archive_; }
   /// By whoever needs them first, once. Throws Error(corrupt).
   void read_local_headers() {
-    std::call_once(located_, [this] {
-      codecs::read_zip_local_headers(file_.input(), codecs::ZipLimits(), archive_.directory);
-    });
+    if (is_located_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(locating_);
+    if (is_located_.load(std::memory_order_relaxed)) return;
+    codecs::read_zip_local_headers(file_.input(), codecs::ZipLimits(), archive_.directory);
+    is_located_.store(true, std::memory_order_release);
   }
 
   std::optional<std::size_t> find(std::string_view key) const override {
@@ -169,7 +172,8 @@ class ArchiveStorages final : public TorchStorages {
   ArchiveFile file_;
   os::FileInfo info_;
   TorchArchive archive_;
-  std::once_flag located_;
+  std::mutex locating_;
+  std::atomic<bool> is_located_{false};
   std::once_flag mapped_;
   Buffer mapping_;
   std::mutex copies_mutex_;

@@ -86,6 +86,7 @@ TorchArchive read_torch_archive(const codecs::ZipInput& input) {
          "a TorchScript archive holds code: expected a file of torch.save, found a record "
          "\"constants.pkl\"; save the module's state_dict()");
   }
+  archive.pickle = codecs::with_local_header(input, archive.directory, *archive.find("data.pkl"));
   check_version(input, archive);
   check_byteorder(input, archive);
   return archive;
@@ -93,13 +94,12 @@ TorchArchive read_torch_archive(const codecs::ZipInput& input) {
 
 std::vector<std::byte> read_torch_pickle(const codecs::ZipInput& input,
                                          const TorchArchive& archive) {
-  const codecs::ZipEntry& entry = *archive.find("data.pkl");
-  if (entry.size_bytes > kMaxPickleBytes) {
+  if (archive.pickle.size_bytes > kMaxPickleBytes) {
     fail(ErrorCode::unsupported, input,
          "record \"data.pkl\": too long: expected at most " + std::to_string(kMaxPickleBytes) +
-             " bytes, found " + std::to_string(entry.size_bytes));
+             " bytes, found " + std::to_string(archive.pickle.size_bytes));
   }
-  return codecs::read_zip_entry(input, codecs::with_local_header(input, archive.directory, entry));
+  return codecs::read_zip_entry(input, archive.pickle);
 }
 
 }  // namespace tenfold

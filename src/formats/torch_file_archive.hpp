@@ -26,6 +26,7 @@ inline constexpr std::string_view kTorchNotesRecord = "tenfold.json";
 struct TorchArchive {
   codecs::ZipDirectory directory;
   std::string root;
+  codecs::ZipEntry pickle;  ///< `data.pkl`, with its local header
 
   /// The record of that name below the root, or null.
   const codecs::ZipEntry* find(std::string_view name) const;

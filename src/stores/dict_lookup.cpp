@@ -120,7 +120,9 @@ class Search {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
         return static_cast<std::int64_t>(*row);
       }
-      newer_.push_back({i, static_cast<std::int64_t>(*row)});
+      // A key has one slot; in a damaged index any number of them may look like its.
+      const bool is_likely = newer_.size() < 2 * rows_.size() + kDictSlots;
+      if (is_likely) newer_.push_back({i, static_cast<std::int64_t>(*row)});
     }
     return -1;
   }
