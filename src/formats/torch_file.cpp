@@ -229,14 +229,11 @@ constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 /// What `build` makes of the storages, when their local headers were found to be right.
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
-  if (storages.archive().directory.entries.size() < kMinEntriesOfTwoThreads) {
-    storages.read_local_headers();
-    return build();
-  }
+  const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;
   std::optional<decltype(build())> built;
   std::exception_ptr error_of_headers;
   std::exception_ptr error_of_build;
-  os::parallel_for(2, os::num_threads_for(0), [&](std::size_t i) {
+  os::parallel_for(2, is_large ? os::num_threads_for(0) : 1, [&](std::size_t i) {
     try {
       if (i == 0) {
         built.emplace(build());

@@ -61,7 +61,9 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
     if (is_trusted(*state)) return state;
     const bool is_same_index = state->index->seed() == before->index->seed();
     if (counts && is_same_index && counts->num_rows <= state->keys.num_rows) {
-      leave_out_newer(*state, *counts);
+      // Without the rows that were added since.
+      state->keys.num_rows = counts->num_rows;
+      state->num_dead = counts->num_dead;
       return state;
     }
     if (state->keys.num_rows == before->keys.num_rows && !was_replaced) break;

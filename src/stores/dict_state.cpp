@@ -185,9 +185,4 @@ std::optional<DictCounts> counts_now(const DictState& state) {
   return std::nullopt;
 }
 
-void leave_out_newer(DictState& state, const DictCounts& counts) {
-  state.keys.num_rows = counts.num_rows;
-  state.num_dead = counts.num_dead;
-}
-
 }  // namespace tenfold

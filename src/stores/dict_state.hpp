@@ -78,8 +78,6 @@ struct DictCounts {
 };
 /// Of now, by the index of `state`, while a writer goes on; nothing if it does not know.
 std::optional<DictCounts> counts_now(const DictState& state);
-/// Leaves out the rows that were added after `counts` was true.
-void leave_out_newer(DictState& state, const DictCounts& counts);
 
 /// A row that the slot of a key names and the state does not know: it may have been committed
 /// since, or be about to be.

@@ -185,12 +185,6 @@ void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
   index_->set_word(counted, num_rows);
 }
 
-/// Says that every row that is committed has its slot.
-void DictWriter::settle() {
-  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;
-  index_->set_word(is_a ? DictWord::num_rows_a : DictWord::num_rows_b, kDictNever);
-}
-
 Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
   BatchColumn column;
   column.column = *dataset_.schema().find(kDictKeyColumn);
@@ -254,7 +248,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
     const auto position = index_->position_of(hash, static_cast<std::uint64_t>(old_rows[i]));
     if (position) index_->store(*position, dict_slot(hash, change.row(i)));
   }
-  settle();
+  set_dead(num_dead_, kDictNever);  // every row that is committed has its slot
 }
 
 void DictWriter::flush() {

@@ -49,7 +49,6 @@ class DictWriter {
   bool insert(const Change& change);
   void take_back(const Change& change, std::size_t count);
   void set_dead(std::uint64_t num_dead, std::uint64_t num_rows);
-  void settle();
   Batch with_keys(const DictKeys& keys, const Batch& values) const;
   Path values_folder() const;
 

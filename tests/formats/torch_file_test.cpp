@@ -358,15 +358,12 @@ TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSa
   const Path path = folder / "x.pt";
   save(many_tensors(kCount), path);
   const std::string bytes = bytes_of(path);
+  const std::string key = "X\4\0\0\0"s + "2998";  // as the pickle has it
   for (const char* entry : {"/data/0", "/data/1500", "/data/2999"}) {
     std::string changed = bytes;
     changed[changed.find(entry) + 2] = 'A';
     for (const bool with_pickle : {false, true}) {
-      // A storage that is not there.
-      if (with_pickle)
-        changed[changed.find("X\4\0\0\0"
-                             "2998"s) +
-                5] = '9';
+      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a storage that is not there
       write_bytes(path, changed);
       EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { kTorchFile.open(path, {}); }),
                   HasSubstr("its local header names another"))
