@@ -10,6 +10,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -308,6 +309,30 @@ def hold_in_memory(*folders: Path) -> None:
         if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(mapped))) != 0:
             print(f"{file}: it cannot be held in memory: {os.strerror(ctypes.get_errno())}")
         _held.append(mapped)
+
+
+MARKED = """
+import sys
+{prepare}
+def status(field):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+open("/proc/self/clear_refs", "w").write("5")  # the high-water mark starts here
+before = status("VmRSS")
+{work}
+print((status("VmHWM") - before) / 1024)
+"""
+
+
+def memory_note(what: str, most_mib: float, prepare: str, work: str, *arguments: object) -> str:
+    """By how much the memory of a fresh process grows at most while it does `work`, code that finds
+    `arguments` in sys.argv, after `prepare`."""
+    code = MARKED.format(prepare=prepare, work=work)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown = float(done.stdout)
+    verdict = "met" if grown <= most_mib else "**missed**"
+    return f"{what}: {grown:.1f} MiB (wanted <= {most_mib:g}): {verdict}"
 
 
 COLD_BYTES = 2 << 30  # more than what is read

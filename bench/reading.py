@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
-import textwrap
 import warnings
 from pathlib import Path
 
@@ -14,7 +11,17 @@ import safetensors.torch
 import tensordict
 import torch
 import trees
-from harness import Blocks, Contender, Goal, Result, cold, compare, drop_caches, load_raw
+from harness import (
+    Blocks,
+    Contender,
+    Goal,
+    Result,
+    cold,
+    compare,
+    drop_caches,
+    load_raw,
+    memory_note,
+)
 from saving import upstream_folder
 
 import tenfold
@@ -341,42 +348,35 @@ def hundred_thousand(work: Path, repetitions: int) -> Result:
     )
 
 
-MEMORY = """
-import sys, torch, tenfold
-kind, work = sys.argv[1:3]
-path = work + "/memory"
-if kind in ("save", "save safetensors"):
-    tree = {f"w{i}": torch.ones(16, 1 << 20) for i in range(8)}
-tenfold.save({"x": torch.ones(3)}, work + "/memory-warm")
-tenfold.convert(work + "/memory-warm", work + "/memory-warm.safetensors", progress=False)
-tenfold.verify(work + "/memory-warm", progress=False)
-def status(field):
-    lines = open("/proc/self/status").read().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field))
-open("/proc/self/clear_refs", "w").write("5")  # the high-water mark starts here
-before = status("VmRSS")
-if kind == "save": tenfold.save(tree, path, progress=False)
-if kind == "save safetensors": tenfold.save(tree, path + "2.safetensors", progress=False)
-if kind == "convert": tenfold.convert(path, path + ".safetensors", progress=False)
-if kind == "convert back": tenfold.convert(path + ".safetensors", path + "-back", progress=False)
-if kind == "verify": tenfold.verify(path, progress=False)
-print((status("VmHWM") - before) / 1024)
+PREPARE = """
+import torch, tenfold
+path = sys.argv[1] + "/memory"
+tenfold.save({"x": torch.ones(3)}, path + "-warm")
+tenfold.convert(path + "-warm", path + "-warm.safetensors", progress=False)
+tenfold.verify(path + "-warm", progress=False)
 """
+TREE = 'tree = {f"w{i}": torch.ones(16, 1 << 20) for i in range(8)}\n'
+WORK = {
+    "save": "tenfold.save(tree, path, progress=False)",
+    "save safetensors": 'tenfold.save(tree, path + "2.safetensors", progress=False)',
+    "convert": 'tenfold.convert(path, path + ".safetensors", progress=False)',
+    "convert back": 'tenfold.convert(path + ".safetensors", path + "-back", progress=False)',
+    "verify": "tenfold.verify(path, progress=False)",
+}
 
 
 def memory(work: Path, repetitions: int) -> Result:
     """Not a timing: the growth of the high-water mark, in MiB, of a 512 MiB tree."""
-    lines = []
-    for kind in ("save", "save safetensors", "convert", "convert back", "verify"):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(MEMORY), kind, str(work)],
-            capture_output=True,
-            text=True,
-            check=True,
+    lines = [
+        memory_note(
+            f"{what}, above the tree itself",
+            64,
+            PREPARE + (TREE if "tree" in work_text else ""),
+            work_text,
+            work,
         )
-        grown = float(done.stdout)
-        verdict = "met" if grown <= 64 else "**missed**"
-        lines.append(f"{kind}: {grown:.1f} MiB above the tree itself (wanted <= 64): {verdict}")
+        for what, work_text in WORK.items()
+    ]
     return Result(
         "memory", "Memory of a save, a conversion, a verification of 512 MiB", {}, [], lines
     )

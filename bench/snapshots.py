@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 import trees
-from harness import ROOT, Contender, Goal, Result, compare, fresh
+from harness import ROOT, Contender, Goal, Result, compare, fresh, memory_note
 
 import tenfold
 
@@ -83,6 +83,15 @@ def restore(name: str, title: str, tree: dict, work: Path, repetitions: int) -> 
     )
 
 
+PREPARE_READING = """
+import tenfold, torch
+snapshot = tenfold.Snapshot(sys.argv[1])
+paths = [path for path, entry in snapshot.get_manifest().items() if "ensor" in entry.type]
+target = torch.ones_like(snapshot.read_object(paths[0]))
+snapshot.read_object(paths[1], memory_budget_bytes=1 << 20)
+"""
+
+
 def snapshot_take(work: Path, repetitions: int) -> Result | None:
     title = "Take a snapshot of 8 x 64 MiB, new, into the page cache"
     return take("snapshot_take", title, trees.large(), work, repetitions)
@@ -93,9 +102,24 @@ def snapshot_take_many(work: Path, repetitions: int) -> Result | None:
     return take("snapshot_take_many", title, trees.many(), work, repetitions)
 
 
+BUDGET_MIB = 16
+
+
 def snapshot_restore(work: Path, repetitions: int) -> Result | None:
     title = "Restore 8 x 64 MiB into tensors that exist"
-    return restore("snapshot_restore", title, trees.large(), work, repetitions)
+    result = restore("snapshot_restore", title, trees.large(), work, repetitions)
+    if result is None:
+        return None
+    for whose in ("ours", "theirs"):
+        note = memory_note(
+            f"Memory of reading 64 MiB of {whose} into a tensor, {BUDGET_MIB} MiB given",
+            BUDGET_MIB,
+            PREPARE_READING,
+            f"snapshot.read_object(paths[0], target, memory_budget_bytes={BUDGET_MIB << 20})",
+            work / whose,
+        )
+        result.notes.append(note)
+    return result
 
 
 def snapshot_restore_many(work: Path, repetitions: int) -> Result | None:

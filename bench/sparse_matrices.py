@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 import torch
-from harness import Contender, Goal, Result, compare, drop_caches, load_raw
+from harness import Contender, Goal, Result, compare, drop_caches, load_raw, memory_note
 
 import tenfold
 
@@ -103,7 +103,7 @@ def sparse_rows(work: Path, repetitions: int) -> Result:
 
 def sparse_open(work: Path, repetitions: int) -> Result:
     path = matrix(work)
-    return compare(
+    result = compare(
         "sparse_open",
         "Opening that matrix",
         {
@@ -117,6 +117,10 @@ def sparse_open(work: Path, repetitions: int) -> Result:
         ],
         repetitions,
     )
+    opening = "kept = tenfold.SparseMatrix(sys.argv[1])"
+    once = "import tenfold; tenfold.SparseMatrix(sys.argv[1])"
+    result.notes.append(memory_note("Memory of opening it", 1, once, opening, path))
+    return result
 
 
 def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
