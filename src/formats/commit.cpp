@@ -1,27 +1,33 @@
 #include "formats/commit.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <optional>
 #include <span>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "base/checksum.hpp"
+#include "base/text.hpp"
+#include "core/notes.hpp"
 #include "os/background.hpp"
 
 namespace tenfold {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 255;
-constexpr int kMaxSiblings = 64;
 /// How often a race with another writer is run again before it is reported.
 constexpr int kMaxAttempts = 100;
+/// To free less takes no longer than to start a thread.
+constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
+/// While it is made, nobody else looks into what replaces a private file or folder.
+constexpr std::uint32_t kOwnerOnly = 0700;
 
 /// `.<name>.tenfold-<suffix>`; a hash stands for a name that would become too long.
 std::string hidden_name(const std::string& name, const std::string& suffix) {
-  constexpr std::size_t kLongestSuffix = 3;
+  constexpr std::string_view kLongestSuffix = "shards-63-01234567";
   const std::string marker = ".tenfold-";
-  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix <= kMaxNameBytes;
+  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxNameBytes;
   const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
   return "." + stem + marker + suffix;
 }
@@ -29,6 +35,8 @@ std::string hidden_name(const std::string& name, const std::string& suffix) {
 std::string sibling_name(const std::string& name, int slot) {
   return hidden_name(name, std::to_string(slot));
 }
+
+std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string set_aside_name(const std::string& name) { return hidden_name(name, "old"); }
 
@@ -39,72 +47,54 @@ bool still_named(const os::Directory& parent, const std::string& name, const Ope
   return now && now->same_file(opened.info());
 }
 
-enum class Slot { free, taken };
-
-/// Removes what a dead process left under `name`; `taken` if its writer lives, or if it is not ours
-/// to remove.
-Slot clear_slot(os::Directory& parent, const std::string& name) {
+/// Removes what a dead writer left; false if it is not ours to remove. By the holder of its lease.
+bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
-  if (!found) return Slot::free;
-  if (!found->is_regular && !found->is_directory) return Slot::taken;
+  if (!found) return true;
+  if (!found->is_regular && !found->is_directory) return false;
   try {
-    if (found->is_directory) {
-      os::Directory stale = os::Directory::try_open_at(parent, name);
-      if (!stale.valid() || !stale.try_lock_exclusive()) return Slot::taken;
-      if (still_named(parent, name, stale)) parent.remove_tree(name);
-    } else {
-      os::File stale = os::File::try_open_read_at(parent, name);
-      if (!stale.valid()) return Slot::free;
-      if (!stale.try_lock_exclusive()) return Slot::taken;
-      if (still_named(parent, name, stale)) parent.remove_file(name);
-    }
+    parent.remove_tree(name);
   } catch (const Error& error) {
     const int code = error.system_errno();
-    const bool not_ours = code == EACCES || code == EPERM || code == EBUSY || code == ENOTEMPTY;
-    if (not_ours || error.code() == ErrorCode::corrupt) return Slot::taken;
-    if (error.code() != ErrorCode::file_not_found) throw;
+    if (code == EACCES || code == EPERM || code == EBUSY || code == ENOTEMPTY) return false;
+    throw;
   }
-  return Slot::free;
+  return true;
 }
 
-/// Takes the first free slot with `make(name)`, which creates, locks and returns an object or
-/// nothing if another writer came first. Returns the sibling's name.
-template <class Make>
-std::string take_slot(os::Directory& parent, const std::string& name, const Make& make) {
-  for (int slot = 0; slot < kMaxSiblings; ++slot) {
-    const std::string sibling = sibling_name(name, slot);
-    if (clear_slot(parent, sibling) == Slot::taken) continue;
+/// What dead writers left beyond the slot that is in use. What cannot be removed, the next save
+/// meets again: no reason to fail this one.
+void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
+  constexpr int kLater = 2;
+  for (int slot = taken + 1; slot <= taken + kLater; ++slot) {
     try {
-      if (!make(sibling)) continue;
-    } catch (const Error& error) {
-      if (error.system_errno() != EEXIST) throw;
+      const std::string name = sibling_name(target_name, slot);
+      if (!parent.entry_info(name) && !parent.entry_info(lease_name(name))) continue;
+      const auto lease = try_lease_slot(parent, target_name, slot);
+      if (lease) static_cast<void>(remove_leftover(parent, name));
+    } catch (const Error&) {
       continue;
     }
-    return sibling;
-  }
-  throw Error::io(EBUSY, parent.display_of(name),
-                  parent.display_of(name) + ": too many writers at once: expected at most " +
-                      std::to_string(kMaxSiblings) + "; remove " + sibling_name(name, 0) +
-                      " and its like if they belong to nobody");
-}
-
-/// What dead writers left beyond the slot that is in use.
-void clear_later_slots(os::Directory& parent, const std::string& name, const std::string& taken) {
-  int slot = 0;
-  while (sibling_name(name, slot) != taken) ++slot;
-  for (int later = slot + 1; later <= slot + 2; ++later) {
-    static_cast<void>(clear_slot(parent, sibling_name(name, later)));
   }
 }
 
-[[noreturn]] void throw_in_use(const std::string& display) {
+[[noreturn]] void throw_in_use(const std::string& display, std::string_view what,
+                               const std::string& holder = {}) {
   throw Error::io(EBUSY, display,
-                  display +
-                      ": the folder is in use: expected nobody to hold it, found a handle opened "
-                      "\"r+\" or a save under way; close it first");
+                  display + ": the " + std::string(what) +
+                      " is in use: expected nobody to hold it, found a handle opened \"r+\" or a "
+                      "save under way" +
+                      holder + "; close it first");
 }
 
-/// The folder at `name`, locked exclusively; nothing if there is none.
+[[noreturn]] void throw_not_ours(const std::string& display, const std::string& sibling) {
+  throw Error::io(EBUSY, display,
+                  display + ": not saved: expected " + base::quote(sibling) +
+                      " to belong to this save, found that it does not: the process forked, or "
+                      "was stopped for so long that another one took over; save again");
+}
+
+/// The folder at `name`, locked exclusively where there are locks; nothing if there is none.
 std::optional<os::Directory> lock_folder(const os::Directory& parent, const std::string& name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto found = parent.entry_info(name);
@@ -116,10 +106,12 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
     }
     os::Directory folder = os::Directory::try_open_at(parent, name);
     if (!folder.valid()) continue;
-    if (!folder.try_lock_exclusive()) throw_in_use(display);
+    if (folder.try_lock_exclusive() == os::LockResult::held) {
+      throw_in_use(display, "folder", os::held_by(*found));
+    }
     if (still_named(parent, name, folder)) return folder;
   }
-  throw_in_use(parent.display_of(name));
+  throw_in_use(parent.display_of(name), "folder");
 }
 
 /// Puts `.<name>.tenfold-old` back if `name` is missing, removes it if the replacement got through.
@@ -128,180 +120,326 @@ bool settle_set_aside(os::Directory& parent, const std::string& name) {
   const std::string aside = set_aside_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  os::Directory old = os::Directory::try_open_at(parent, aside);
-  // Locked: its writer lives, and is between its two renames or removing it.
-  if (!old.valid() || !old.try_lock_exclusive() || !still_named(parent, aside, old)) return false;
+  // Not to be had: its writer lives, and is between its two renames or removing it.
+  const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
+  if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
   parent.remove_tree(aside);
   return false;
 }
 
+/// The old version stays although the new one is in its place.
+std::string not_removed(const std::string& display, const std::string& sibling,
+                        std::string_view why) {
+  return display + ": saved; the version before it, " + base::quote(sibling) +
+         ", cannot be removed: " + std::string(why);
+}
+
 }  // namespace
 
-/// To free less takes no longer than to start a thread.
-constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
+std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
+                                        int slot) {
+  return os::Lease::try_acquire(parent, lease_name(sibling_name(target_name, slot)));
+}
 
-FileReplacement::FileReplacement(const Path& path) {
+std::string hidden_sibling_name(const std::string& target_name, const std::string& suffix) {
+  return hidden_name(target_name, suffix);
+}
+
+Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
+  for (int slot = 0; slot < kMaxSiblings; ++slot) {
+    Sibling sibling;
+    sibling.name_ = sibling_name(target_name, slot);
+    sibling.slot_ = slot;
+    auto lease = try_lease_slot(parent, target_name, slot);
+    if (!lease || !remove_leftover(parent, sibling.name_)) continue;
+    sibling.lease_ = std::move(*lease);
+    clear_later_slots(parent, target_name, slot);
+    return sibling;
+  }
+  throw Error::io(EBUSY, parent.display_of(target_name),
+                  parent.display_of(target_name) + ": too many writers at once: expected at most " +
+                      std::to_string(kMaxSiblings) + "; remove " + sibling_name(target_name, 0) +
+                      " and its like if they belong to nobody");
+}
+
+FileReplacement::FileReplacement(const Path& path, OldFile old_file) : old_file_(old_file) {
   // One old version at a time may still hold its space.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
   parent_ = std::move(parent.directory);
   name_ = std::move(parent.name);
-  const std::string display = parent_.display_of(name_);
-  if (const auto old = parent_.entry_info(name_)) {
-    if (old->is_directory) {
-      throw Error::io(EISDIR, display,
-                      display + ": expected a file or nothing, found a folder; remove it first");
-    }
-    if (!old->is_regular) {
-      throw Error(ErrorCode::invalid_argument,
-                  display + ": expected a regular file or nothing, found a special file");
-    }
+  old_info_ = require_regular();
+  lock_old();
+  sibling_ = Sibling::take(parent_, name_);
+  if (old_info_) {
+    file_ = os::File::create_at(parent_, sibling_.name(), old_info_->mode & kOwnerOnly);
+  } else {
+    file_ = os::File::create_at(parent_, sibling_.name());
   }
-  sibling_ = take_slot(parent_, name_, [&](const std::string& sibling) {
-    os::File file = os::File::create_at(parent_, sibling);
-    // Another writer may have taken the file, not yet locked, for a dead one's.
-    if (!file.try_lock_exclusive() || !still_named(parent_, sibling, file)) return false;
-    file_ = std::move(file);
-    return true;
-  });
   has_sibling_ = true;
   try {
-    clear_later_slots(parent_, name_, sibling_);
-  } catch (const Error&) {
-    // Litter of others, which the next save meets again, is no reason to fail this one.
-  }
-}
-
-FileReplacement::~FileReplacement() {
-  if (!has_sibling_) return;
-  try {
-    parent_.remove_file(sibling_);
+    if (old_info_) file_.copy_permissions(*old_info_);
   } catch (...) {
-    // Left for the next save, which takes it over.
+    remove_sibling();
+    throw;
   }
 }
 
-void FileReplacement::publish(bool durable) {
-  const auto old = parent_.entry_info(name_);
-  if (old && old->is_regular) file_.copy_permissions(*old);
-  if (durable) file_.sync();
-  bool exchanged = false;
-  if (old && old->is_regular) {
-    // After the exchange the old file is called as the sibling was. It is locked before, so that no
-    // other writer takes it for a dead one's and the name for its own.
+/// What is at the name, if anything.
+std::optional<os::FileInfo> FileReplacement::require_regular() const {
+  const auto found = parent_.entry_info(name_);
+  if (!found || found->is_regular) return found;
+  const std::string display = parent_.display_of(name_);
+  if (found->is_directory) {
+    throw Error::io(EISDIR, display,
+                    display + ": expected a file or nothing, found a folder; remove it first");
+  }
+  throw Error(ErrorCode::invalid_argument,
+              display + ": expected a regular file or nothing, found a special file");
+}
+
+FileReplacement::~FileReplacement() { remove_sibling(); }
+
+void FileReplacement::remove_sibling() noexcept {
+  if (!has_sibling_) return;
+  has_sibling_ = false;
+  try {
+    if (sibling_.is_ours()) parent_.remove_file(sibling_.name());
+  } catch (...) {
+    // Left for the next save, which removes it.
+  }
+}
+
+/// Keeps the lock of the old file, if it is wanted, until the end of the save.
+void FileReplacement::lock_old() {
+  if (old_file_ != OldFile::exclusive) return;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto found = parent_.entry_info(name_);
+    if (!found || !found->is_regular) return;
     try {
-      old_ = os::File::try_open_read_at(parent_, name_);
-    } catch (const Error&) {
-      // Not to be read by us: replaced by the rename below.
+      // NFSv4 gives an exclusive lock only to who may write.
+      old_ = os::File::open_read_write_at(parent_, name_);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::file_not_found) continue;
+      try {
+        old_ = os::File::try_open_read_at(parent_, name_);
+      } catch (const Error&) {
+        return;  // Not to be opened by us, nor by anybody for us.
+      }
+      if (!old_.valid()) continue;
     }
-    const bool locked =
-        old_.valid() && old_.try_lock_exclusive() && still_named(parent_, name_, old_);
-    exchanged = locked && parent_.exchange(sibling_, name_);
+    if (old_.try_lock_exclusive() == os::LockResult::held) {
+      throw_in_use(parent_.display_of(name_), "file", os::held_by(*found));
+    }
+    if (still_named(parent_, name_, old_)) return;
   }
-  if (!exchanged) {
-    parent_.rename(sibling_, name_);
-    has_sibling_ = false;
+  throw_in_use(parent_.display_of(name_), "file");
+}
+
+void FileReplacement::publish(bool durable,
+                              const std::function<void(const os::File&)>& look_at_old) {
+  if (const auto old = require_regular()) file_.copy_permissions(*old);
+  if (durable) file_.sync();
+  const os::FileInfo made = file_.info();
+  file_.close_written();
+  const auto now = parent_.entry_info(sibling_.name());
+  if (!now || !now->same_file(made) || !sibling_.is_ours()) {
+    throw_not_ours(parent_.display_of(name_), sibling_.name());
   }
+  bool exchanged = false;
+  if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_.name(), name_)) {
+    // Another writer may have put the file there, or replaced it, since the save began.
+    require_regular();
+    if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
+    exchanged = parent_.exchange(sibling_.name(), name_);
+    if (!exchanged) parent_.rename(sibling_.name(), name_);
+  }
+  // What is called as the sibling was, if anything, is the old file now: until the exchange is on
+  // the device it stays.
+  has_sibling_ = false;
   if (durable) parent_.sync();
-  if (exchanged) {
-    remove_exchanged();
-    has_sibling_ = false;
-  }
-  file_.close();
-  if (old && old->size_bytes >= kSlowlyFreedBytes) os::close_in_background(std::move(old_));
+  std::string problem;
+  if (exchanged) problem = remove_old(look_at_old);
   old_.close();
+  if (!problem.empty()) warn(problem);
 }
 
-/// Removes what has the sibling's name after the exchange: the old file, which is ours because we
-/// hold its lock, or the file of a writer that renamed it over the old one just before, which is
-/// somebody's as long as it is locked. What stays is litter for the next save.
-void FileReplacement::remove_exchanged() {
-  const os::File there = os::File::try_open_read_at(parent_, sibling_);
-  if (!there.valid()) return;
-  if (there.info().same_file(old_.info())) return parent_.remove_file(sibling_);
-  old_ = os::File::try_open_read_at(parent_, sibling_);
-  if (old_.valid() && old_.try_lock_exclusive() && still_named(parent_, sibling_, old_)) {
-    parent_.remove_file(sibling_);
+/// What has the sibling's name after the exchange. Returns why it could not be removed.
+std::string FileReplacement::remove_old(const std::function<void(const os::File&)>& look_at_old) {
+  try {
+    const auto there = parent_.entry_info(sibling_.name());
+    const bool is_large = there && there->is_regular && there->size_bytes >= kSlowlyFreedBytes;
+    os::File old;
+    try {
+      if (is_large || look_at_old) old = os::File::try_open_read_at(parent_, sibling_.name());
+    } catch (const Error&) {
+      // Not to be read by us: its space is freed by the removal.
+    }
+    if (look_at_old && old.valid()) look_at_old(old);
+    parent_.remove_file(sibling_.name());
+    if (is_large && old.valid()) {
+      old_.close();
+      os::close_in_background(std::move(old));
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::file_not_found) return {};
+    return not_removed(parent_.display_of(name_), sibling_.name(), error.what());
   }
+  return {};
 }
 
-FolderReplacement::FolderReplacement(const Path& path) {
+os::File open_write_through(const Path& path) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    os::File file = os::File::open_read_write(path);
+    const os::FileInfo info = file.info();
+    if (file.try_lock_shared() == os::LockResult::held) {
+      throw Error::io(EBUSY, file.display(),
+                      file.display() +
+                          ": the file is in use: expected nobody to replace it, "
+                          "found a save under way" +
+                          os::held_by(info) + "; open it again");
+    }
+    // Replaced between open and lock: what is open has no name any more.
+    if (os::exists(path) && os::file_info(path).same_file(info)) return file;
+  }
+  throw_in_use(path.string(), "file");
+}
+
+FolderReplacement::FolderReplacement(const Path& path, FindForeign find_foreign)
+    : find_foreign_(std::move(find_foreign)) {
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
   parent_ = std::move(parent.directory);
   name_ = std::move(parent.name);
   settle_set_aside(parent_, name_);
   if (auto old = lock_folder(parent_, name_)) old_ = std::move(*old);
-  sibling_ = take_slot(parent_, name_, [&](const std::string& sibling) {
-    parent_.create_directory(sibling);
-    os::Directory folder = os::Directory::try_open_at(parent_, sibling);
-    if (!folder.valid() || !folder.try_lock_exclusive()) return false;
-    if (!still_named(parent_, sibling, folder)) return false;
-    folder_ = std::move(folder);
-    return true;
-  });
+  if (old_.valid() && !old_.is_writable()) {
+    const std::string display = parent_.display_of(name_);
+    throw Error::io(EACCES, display,
+                    display +
+                        ": folder to replace: expected write permission, found none; chmod u+w it, "
+                        "or save to another path");
+  }
+  sibling_ = Sibling::take(parent_, name_);
+  if (old_.valid()) {
+    parent_.create_directory(sibling_.name(), kOwnerOnly);
+  } else {
+    parent_.create_directory(sibling_.name());
+  }
   has_sibling_ = true;
   try {
-    clear_later_slots(parent_, name_, sibling_);
-  } catch (const Error&) {
-    // As for files.
+    folder_ = os::Directory::open_at(parent_, sibling_.name());
+    if (old_.valid()) folder_.copy_permissions(old_.info());
+  } catch (...) {
+    remove_sibling();
+    throw;
   }
 }
 
-FolderReplacement::~FolderReplacement() {
+FolderReplacement::~FolderReplacement() { remove_sibling(); }
+
+void FolderReplacement::remove_sibling() noexcept {
   if (!has_sibling_) return;
+  has_sibling_ = false;
   try {
-    parent_.remove_tree(sibling_);
+    if (sibling_.is_ours()) parent_.remove_tree(sibling_.name());
   } catch (...) {
-    // Left for the next save, which takes it over.
+    // Left for the next save, which removes it.
   }
 }
 
 void FolderReplacement::publish(bool durable) {
   if (old_.valid()) folder_.copy_permissions(old_.info());
   if (durable) folder_.sync();
-  if (!old_.valid()) {
-    if (parent_.rename_if_absent(sibling_, name_)) {
+  const auto require_ours = [&] {
+    if (still_named(parent_, sibling_.name(), folder_) && sibling_.is_ours()) return;
+    throw_not_ours(parent_.display_of(name_), sibling_.name());
+  };
+  require_ours();
+  std::string problem;
+  if (!old_.valid() && parent_.rename_if_absent(sibling_.name(), name_)) {
+    has_sibling_ = false;
+    if (durable) parent_.sync();
+  } else {
+    // Another writer may have made one, or have replaced it where there are no locks.
+    if (!old_.valid() || !still_named(parent_, name_, old_)) {
+      auto old = lock_folder(parent_, name_);
+      if (!old) throw_in_use(parent_.display_of(name_), "folder");
+      old_ = std::move(*old);
+    }
+    require_nothing_foreign();
+    require_ours();
+    if (parent_.exchange(sibling_.name(), name_)) {
+      // What is called as the sibling was is the old tree now: until the exchange is on the device
+      // it stays.
       has_sibling_ = false;
       if (durable) parent_.sync();
-      folder_.unlock();
-      return;
+      problem = remove_old(sibling_.name());
+    } else {
+      problem = step_aside_and_move_in(durable);
     }
-    // Someone made one meanwhile.
-    auto old = lock_folder(parent_, name_);
-    if (!old) throw_in_use(parent_.display_of(name_));
-    old_ = std::move(*old);
   }
-  if (parent_.exchange(sibling_, name_)) {
-    if (durable) parent_.sync();
-    parent_.remove_tree(sibling_);
-    has_sibling_ = false;
-  } else {
-    step_aside_and_move_in(durable);
-  }
-  folder_.unlock();
+  sibling_.release();
   old_.close();
+  if (!problem.empty()) warn(problem);
 }
 
-void FolderReplacement::step_aside_and_move_in(bool durable) {
+void FolderReplacement::require_nothing_foreign() const {
+  if (!find_foreign_) return;
+  const std::vector<std::string> foreign = find_foreign_(old_);
+  if (foreign.empty()) return;
+  const std::string display = parent_.display_of(name_);
+  throw Error(ErrorCode::invalid_argument,
+              display + ": folder to replace: expected only what its metadata names, found " +
+                  base::quote(foreign.front()) +
+                  ", which arrived during the save; move it, and save again");
+}
+
+std::string FolderReplacement::step_aside_and_move_in(bool durable) {
   const std::string aside = set_aside_name(name_);
+  const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
+  if (!lease) throw_in_use(parent_.display_of(name_), "folder");
+  // Of a writer that was killed after its second rename.
+  parent_.remove_tree(aside);
   parent_.rename(name_, aside);
   try {
     // The two renames must reach the device in this order.
     if (durable) parent_.sync();
-    parent_.rename(sibling_, name_);
+    parent_.rename(sibling_.name(), name_);
   } catch (...) {
-    // The lock is held, so nobody else put it back.
+    // The lease is held, so nobody else put it back.
     parent_.rename(aside, name_);
     throw;
   }
-  // What is left to remove is the old folder, now under this name.
-  sibling_ = aside;
-  if (durable) parent_.sync();
-  parent_.remove_tree(sibling_);
   has_sibling_ = false;
+  if (durable) parent_.sync();
+  return remove_old(aside);
+}
+
+/// Removes the old tree, `name`, unless there is something in it that it does not answer for.
+/// Returns what was kept, or could not be removed.
+std::string FolderReplacement::remove_old(const std::string& name) {
+  const std::string display = parent_.display_of(name_);
+  try {
+    std::vector<std::string> foreign;
+    if (find_foreign_) foreign = find_foreign_(os::Directory::open_at(parent_, name));
+    if (foreign.empty()) {
+      parent_.remove_tree(name);
+      return {};
+    }
+    for (int number = 1; number < kMaxAttempts; ++number) {
+      const std::string kept = name_ + ".kept-" + std::to_string(number);
+      if (!parent_.rename_if_absent(name, kept)) continue;
+      return display + ": saved; " + base::quote(foreign.front()) +
+             " arrived in the version before it during the save, which is kept as " +
+             base::quote(kept);
+    }
+    return not_removed(display, name, "no free name to keep it under");
+  } catch (const Error& error) {
+    return not_removed(display, name, error.what());
+  }
 }
 
 bool recover_folder(const Path& path) {
@@ -310,6 +448,12 @@ bool recover_folder(const Path& path) {
   if (os::exists(target) || !os::exists(above)) return false;
   os::Parent parent = os::open_parent(target, false);
   return settle_set_aside(parent.directory, parent.name);
+}
+
+void replace_file(const Path& path, std::string_view bytes, bool durable) {
+  FileReplacement replacement(path);
+  replacement.file().write_at(0, std::as_bytes(std::span(bytes)));
+  replacement.publish(durable);
 }
 
 }  // namespace tenfold

@@ -1,49 +1,110 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <tenfold/io.hpp>
 
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/lease.hpp"
 
 namespace tenfold {
 
+/// Writers of one target that can be at work at once.
+inline constexpr int kMaxSiblings = 64;
+
+/// A hidden name beside a target, `.<name>.tenfold-<slot>`, that this writer alone may use while it
+/// holds the lease `.<name>.tenfold-<slot>.lease`. What a dead writer left under it is removed
+/// first, so that a crash leaves no litter after the next save.
+class Sibling {
+ public:
+  /// Takes the first free slot, with nothing under its name. Throws Error(io) (EBUSY) if 64 writers
+  /// are at work.
+  static Sibling take(os::Directory& parent, const std::string& target_name);
+
+  const std::string& name() const noexcept { return name_; }
+  int slot() const noexcept { return slot_; }
+  /// False in a forked child, and if another host took this process for dead.
+  bool is_ours() const { return lease_.is_held(); }
+  void release() noexcept { lease_.release(); }
+
+ private:
+  std::string name_;
+  int slot_ = 0;
+  os::Lease lease_;
+};
+
+/// The lease of one slot of a target: to clean up after its writer, if that one is dead.
+std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
+                                        int slot);
+
+/// `.<target_name>.tenfold-<suffix>`, shortened if it would be too long for a name.
+std::string hidden_sibling_name(const std::string& target_name, const std::string& suffix);
+
+/// Whether a save may go on beside an `r+` handle of the file that it replaces.
+enum class OldFile : std::uint8_t {
+  unlocked,   ///< no handle writes through such files
+  exclusive,  ///< its lock is held for the whole save: EBUSY if somebody writes through it
+};
+
 /// Replaces one file so that its name holds, at every moment, the old bytes or the new, whole:
 ///
-///   1. a sibling `.<name>.tenfold-<k>` is made and locked (flock); one left by a dead process is
-///      taken over, so that an interrupted save leaves no litter after the next one
+///   1. a Sibling is taken and created with the permissions and the owner of the old file
 ///   2. the caller writes it through file()
-///   3. publish(): permissions and owner of the old file; fsync of the new one (durable); exchange
-///      with the old name (or rename, where there is none or the file system cannot exchange);
-///      fsync of the parent (durable); the old file is removed, and its space freed in the
-///      background; file() is closed
+///   3. publish(): fsync of the new file (durable); close; exchange with the old name (or rename,
+///      where there is none or the file system cannot exchange); fsync of the parent (durable);
+///      the old file is removed, and its space freed in the background
 ///
+/// The exchange is the commit point: what fails after it is a warning, but for the fsync.
 /// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
 /// sibling. Plain rename-over is avoided because ext4 flushes the new file before it
 /// (auto_da_alloc). Missing folders above `path` are made.
 class FileReplacement {
  public:
-  /// Links are followed. Throws Error(io) if the parent allows no sibling or `path` is a folder
-  /// (EISDIR), Error(invalid_argument) if it is neither file nor folder.
-  explicit FileReplacement(const Path& path);
+  /// Links are followed. Throws Error(io) if the parent allows no sibling, `path` is a folder
+  /// (EISDIR) or its lock is held (EBUSY), Error(invalid_argument) if it is neither file nor
+  /// folder.
+  explicit FileReplacement(const Path& path, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
   ~FileReplacement();
 
   os::File& file() noexcept { return file_; }
-  void publish(bool durable);
+  /// Of the old file; nothing if there was none.
+  const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
+  /// Held as long as this object lives.
+  int slot() const noexcept { return sibling_.slot(); }
+  /// Closes file(). Throws Error(io) (EBUSY), with the old file in place, if the sibling is not
+  /// this writer's any more. `look_at_old` gets the file that was replaced, which another writer
+  /// may have put there since the save began, before it is removed.
+  void publish(bool durable, const std::function<void(const os::File&)>& look_at_old = {});
 
  private:
-  void remove_exchanged();
+  std::optional<os::FileInfo> require_regular() const;
+  void lock_old();
+  std::string remove_old(const std::function<void(const os::File&)>& look_at_old);
+  void remove_sibling() noexcept;
 
   os::Directory parent_;
   std::string name_;
-  std::string sibling_;
+  OldFile old_file_;
+  std::optional<os::FileInfo> old_info_;
+  os::File old_;  ///< locked, if the lock is wanted and there is one
+  Sibling sibling_;
   os::File file_;
-  os::File old_;  ///< after the exchange: what is called sibling_, locked
   bool has_sibling_ = false;
 };
+
+/// Opens a file that its reader writes through, with a shared lock that stays as long as it is open
+/// or mapped, so that no save replaces it meanwhile. Throws Error(io) (EBUSY) if a save is under
+/// way. Where the file system has no locks, nothing keeps saves away.
+os::File open_write_through(const Path& path);
+
+/// What a folder that is replaced holds, and the new one does not answer for: it is never removed.
+using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
 /// The same for a folder. The caller fills folder() and syncs its files and sub-folders (durable);
 /// publish() syncs the folder itself, exchanges it with the old one, syncs the parent and removes
@@ -55,7 +116,10 @@ class FileReplacement {
 /// recover_folder() puts it back.
 class FolderReplacement {
  public:
-  explicit FolderReplacement(const Path& path);
+  /// `find_foreign` is asked again right before the exchange, and on the old tree before it is
+  /// removed: files that arrive during the save are an error, or kept beside with a warning.
+  /// Throws Error(io) (EACCES) for an old folder without write permission.
+  explicit FolderReplacement(const Path& path, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
   ~FolderReplacement();
@@ -64,13 +128,17 @@ class FolderReplacement {
   void publish(bool durable);
 
  private:
-  void step_aside_and_move_in(bool durable);
+  void require_nothing_foreign() const;
+  std::string step_aside_and_move_in(bool durable);
+  std::string remove_old(const std::string& name);
+  void remove_sibling() noexcept;
 
   os::Directory parent_;
   std::string name_;
-  std::string sibling_;
-  os::Directory folder_;
+  FindForeign find_foreign_;
   os::Directory old_;
+  Sibling sibling_;
+  os::Directory folder_;
   bool has_sibling_ = false;
 };
 
@@ -78,5 +146,8 @@ class FolderReplacement {
 /// without exchange). Called by open, load and save when `path` does not exist; true if it did
 /// something.
 bool recover_folder(const Path& path);
+
+/// Replaces the file at `path` by these bytes, by one FileReplacement.
+void replace_file(const Path& path, std::string_view bytes, bool durable);
 
 }  // namespace tenfold

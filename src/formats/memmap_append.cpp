@@ -21,6 +21,7 @@
 #include "formats/progress.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/lease.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -83,6 +84,7 @@ class Appender {
  private:
   void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
                   const std::string& where);
+  void give_back(std::size_t num_leaves) noexcept;
   bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const std::string& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& where) const;
 
@@ -235,12 +237,29 @@ void Appender::run() {
       write.size_bytes = leaf.rows.nbytes();
       writes.push_back(std::move(write));
     }
-    write_leaves(writes, BlockChecksum::none, 0, progress);
+    try {
+      write_leaves(writes, BlockChecksum::none, 0, progress);
+      for (os::File& file : files) file.close_written();
+    } catch (const Error&) {
+      give_back(i + some.size());
+      throw;
+    }
   }
   for (const GrowingMeta& meta : metas_) {
-    FileReplacement replacement(meta.file);
-    replacement.file().write_at(0, std::as_bytes(std::span(meta.text)));
-    replacement.publish(false);
+    replace_file(meta.file, meta.text, false);
+  }
+}
+
+/// Truncates the first files to what their metadata counts: on a full disk the next append needs
+/// the space.
+void Appender::give_back(std::size_t num_leaves) noexcept {
+  for (const GrowingLeaf& leaf : std::span(leaves_).first(num_leaves)) {
+    try {
+      os::File file = os::File::open_read_write(leaf.file);
+      if (file.size_bytes() > leaf.old_bytes) file.truncate(leaf.old_bytes);
+    } catch (const Error&) {
+      continue;  // bytes beyond the committed end harm nobody
+    }
   }
 }
 
@@ -256,7 +275,8 @@ void append_rows(const Path& path, const TensorDict& rows) {
                 path.string() + ": " + meta_name + ": expected a saved tree, found none");
   }
   const auto now = directory.entry_info(meta_name);
-  if (!lock.try_lock_exclusive() || !now || !now->same_file(lock.info())) {
+  const auto held = os::WriterLock::try_acquire(directory, meta_name, lock);
+  if (!held || !now || !now->same_file(lock.info())) {
     throw Error::io(EBUSY, path.string(),
                     path.string() + ": rows are being appended: expected one writer at a time");
   }

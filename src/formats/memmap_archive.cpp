@@ -1,7 +1,6 @@
 #include "formats/memmap_archive.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -9,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "core/notes.hpp"
+#include "formats/commit.hpp"
 #include "formats/memmap_archive_refresh.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/zip_inflate.hpp"
@@ -49,13 +49,7 @@ codecs::ZipLimits limits() noexcept {
 
 std::shared_ptr<Archive> Archive::open(const Path& path, Mode mode) {
   const bool writes = mode == Mode::write_through;
-  os::File file = writes ? os::File::open_read_write(path) : os::File::open_read(path);
-  if (writes && !file.try_lock_shared()) {
-    throw Error::io(EBUSY, file.display(),
-                    file.display() +
-                        ": the archive is in use: expected nobody to replace it, "
-                        "found a save under way");
-  }
+  os::File file = writes ? open_write_through(path) : os::File::open_read(path);
   std::shared_ptr<Archive> archive(new Archive(std::move(file), mode));
   if (writes) drop_leaf_checksums(archive->file_, *archive);
   return archive;

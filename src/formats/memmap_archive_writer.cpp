@@ -1,7 +1,6 @@
 #include "formats/memmap_archive_writer.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,22 +51,6 @@ class Order {
   std::vector<std::size_t> order_;
 };
 
-/// Whoever writes through an archive would go on in a file that has no name any more.
-void refuse_in_use(const Path& path) {
-  if (!os::exists(path)) return;
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_regular) return;
-  try {
-    if (os::File::open_read(target).try_lock_exclusive()) return;
-  } catch (const Error&) {
-    return;  // Not to be read by us; FileReplacement knows what to do.
-  }
-  throw Error::io(EBUSY, path.string(),
-                  path.string() +
-                      ": the archive is in use: expected nobody to hold it, found a handle opened "
-                      "\"r+\" or a save under way; close it first");
-}
-
 }  // namespace
 
 void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level) {
@@ -94,13 +77,12 @@ void save_archive(Plan plan, const Path& path, const WriteRequest& request, int 
 
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request) {
-  refuse_in_use(path);
   std::uint64_t leaf_bytes = 0;
   for (const ZipArchiveEntry& entry : entries) {
     if (entry.leaf) leaf_bytes += entry.leaf->nbytes();
   }
   Progress progress(request.monitor, leaf_bytes, "save");
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, OldFile::exclusive);
   write_zip_archive(replacement.file(), entries, request, progress);
   replacement.publish(request.durable);
   progress.finish();

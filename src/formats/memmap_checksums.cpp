@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -45,9 +44,9 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     os::File file = os::File::try_open_read_at(folder, name);
     if (!file.valid()) return;
     // Whoever had it locked may have replaced it meanwhile.
-    const bool locked = file.try_lock_exclusive();
+    auto lock = os::WriterLock::try_acquire(folder, name, file);
     const auto now = folder.entry_info(name);
-    if (!locked || !now || !now->same_file(file.info())) {
+    if (!lock || !now || !now->same_file(file.info())) {
       std::this_thread::sleep_for(kPause);
       continue;
     }
@@ -58,6 +57,7 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
       return;
     }
     file_ = std::move(file);
+    lock_ = std::move(lock);
     return;
   }
   throw Error::io(EBUSY, path_.string(),
@@ -65,11 +65,8 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
-  const std::string text = checksums_text(lines);
-  FileReplacement replacement(path_);
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(true);
-  file_.close();
+  replace_file(path_, checksums_text(lines), true);
+  close();
 }
 
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {

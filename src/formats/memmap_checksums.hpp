@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "formats/folder_checksums.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/lease.hpp"
 
 namespace tenfold::memmap_folder {
 
@@ -20,11 +22,15 @@ class ChecksumsEdit {
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
   /// Replaces it in one step, durably.
   void publish(const std::vector<ChecksumLine>& lines);
-  void close() noexcept { file_.close(); }
+  void close() noexcept {
+    lock_.reset();
+    file_.close();
+  }
 
  private:
   os::Path path_;
   os::File file_;
+  std::optional<os::WriterLock> lock_;
   std::vector<ChecksumLine> lines_;
 };
 

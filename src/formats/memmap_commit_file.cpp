@@ -55,9 +55,9 @@ std::uint64_t rows_in_meta(const os::File& meta) {
 /// Makes the page unless somebody else was faster: whoever makes one holds meta.json locked.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
-  const bool locked = meta.try_lock_exclusive();
+  const auto lock = os::WriterLock::try_acquire(root, std::string(kMetaName), meta);
   const auto now = root.entry_info(std::string(kMetaName));
-  if (!locked || !now || !now->same_file(meta.info())) {
+  if (!lock || !now || !now->same_file(meta.info())) {
     std::this_thread::sleep_for(kRetryPause);
     return;
   }
@@ -66,9 +66,9 @@ void create_page(const Path& path, const os::Directory& root) {
   CommitPage page;
   page.process = os::process_id();
   page.live = {.sequence = 1, .boot = os::boot_id(), .num_rows = num_rows, .written = num_rows};
+  // Whole on the device from the start, so that no power loss leaves half a page.
   FileReplacement replacement(path / commit_name());
   replacement.file().write_at(0, encode_page(page));
-  // Whole on the device from the start, so that no power loss leaves half a page.
   replacement.publish(true);
 }
 
@@ -82,7 +82,8 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
       continue;
     }
     os::File file = os::File::open_read_write_at(root, commit_name());
-    if (!file.try_lock_exclusive()) {
+    auto lock = os::WriterLock::try_acquire(root, commit_name(), file);
+    if (!lock) {
       // A reader holds it for a moment to see whether somebody writes.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
       std::this_thread::sleep_for(kRetryPause);
@@ -92,6 +93,7 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     const auto now = root.entry_info(commit_name());
     if (!now || !now->same_file(file.info())) continue;
     file_ = std::move(file);
+    lock_ = std::move(lock);
     page_ = read_page(file_);
     take_over(rows_in_meta(os::File::open_read_at(root, std::string(kMetaName))));
     return;
@@ -158,7 +160,7 @@ void announce_writes_in_place(const os::Directory& folder) {
 
 bool has_writer(const os::Directory& folder) {
   os::File file = os::File::try_open_read_at(folder, commit_name());
-  return file.valid() && !file.try_lock_shared();
+  return file.valid() && os::WriterLock::is_locked(folder, commit_name(), file);
 }
 
 void refuse_growing(const os::Directory& folder) {

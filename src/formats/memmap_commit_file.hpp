@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <tenfold/io.hpp>
@@ -8,6 +9,7 @@
 #include "formats/memmap_commit_page.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/lease.hpp"
 
 namespace tenfold::memmap_folder {
 
@@ -35,13 +37,17 @@ class CommitFile {
   void publish_durable(CommitState next);
   /// True once somebody has written into rows in place.
   bool was_written_in_place() const;
-  /// Gives the lock back, in the forks of this process too.
-  void unlock() noexcept { file_.unlock(); }
+  /// Releases the lock. The end.
+  void release() noexcept {
+    lock_.reset();
+    file_.close();
+  }
 
  private:
   void take_over(std::uint64_t num_rows);
 
   os::File file_;
+  std::optional<os::WriterLock> lock_;
   CommitPage page_;
 };
 

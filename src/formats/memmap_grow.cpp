@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -34,7 +35,8 @@ class MetaEdit {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       // Whoever had it locked may have replaced it meanwhile.
       const auto now = directory_.entry_info(std::string(kMetaName));
-      if (file_.try_lock_exclusive() && now && now->same_file(file_.info())) {
+      lock_ = os::WriterLock::try_acquire(directory_, std::string(kMetaName), file_);
+      if (lock_ && now && now->same_file(file_.info())) {
         text_ = file_.read_all(kMaxMetaBytes);
         meta_ = parse_meta(text_, path_.string());
         return;
@@ -88,15 +90,14 @@ class MetaEdit {
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
     // A node's meta.json has at least its `_type`, so there is a member before.
     text_.insert(brace, ", " + member);
-    FileReplacement replacement(path_);
-    replacement.file().write_at(0, std::as_bytes(std::span(text_)));
-    replacement.publish(false);
+    replace_file(path_, text_, false);
   }
 
  private:
   Path path_;
   os::Directory directory_;
   os::File file_;
+  std::optional<os::WriterLock> lock_;
   std::string text_;
   NodeMeta meta_;
 };
@@ -149,6 +150,7 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   }
   if (file.size_bytes() < size_bytes) file.truncate(size_bytes);
   if (!bytes.empty()) file.write_at(0, bytes);
+  file.close_written();
 }
 
 }  // namespace
@@ -183,9 +185,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
   NodeInfo info;
   info.batch_size = batch_size;
   const std::string text = tensordict_meta(info, {});
-  FileReplacement replacement(folder / name / std::string(kMetaName));
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(false);
+  replace_file(folder / name / std::string(kMetaName), text, false);
   Value::Object entry;
   entry.members.emplace_back("type", Value("TensorDict"));
   edit.add(key, entry);
@@ -206,9 +206,7 @@ void write_value(const Path& folder, const NonTensor& value) {
     throw Error(ErrorCode::invalid_argument,
                 folder.string() + ": expected the folder of a value, found a " + edit.meta().type);
   }
-  FileReplacement replacement(folder / std::string(kMetaName));
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(false);
+  replace_file(folder / std::string(kMetaName), text, false);
 }
 
 }  // namespace tenfold::memmap_folder

@@ -111,10 +111,15 @@ void GrowingFolder::open_files() {
 void GrowingFolder::append(std::uint64_t num_rows,
                            std::span<const std::span<const std::byte>> bytes) {
   check_here();
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    if (bytes[i].empty()) continue;
-    leaves_[i].is_dirty = true;
-    leaves_[i].file.write_at(leaves_[i].leaf.size_bytes, bytes[i]);
+  try {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (bytes[i].empty()) continue;
+      leaves_[i].is_dirty = true;
+      leaves_[i].file.write_at(leaves_[i].leaf.size_bytes, bytes[i]);
+    }
+  } catch (const Error&) {
+    give_back_uncommitted();
+    throw;
   }
   CommitState next = state();
   next.num_rows += num_rows;
@@ -124,6 +129,19 @@ void GrowingFolder::append(std::uint64_t num_rows,
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     leaves_[i].leaf.size_bytes += bytes[i].size();
     if (leaves_[i].sums) leaves_[i].sums->add(bytes[i]);
+  }
+}
+
+/// Truncates the files to what is committed: on a full disk the next append needs the space.
+void GrowingFolder::give_back_uncommitted() noexcept {
+  for (OpenLeaf& open : leaves_) {
+    try {
+      if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
+        open.file.truncate(open.leaf.size_bytes);
+      }
+    } catch (const Error&) {
+      continue;  // close() tries again
+    }
   }
 }
 
@@ -321,9 +339,7 @@ void GrowingFolder::write_notes() {
     write_checksums(false);
     metadata_waits_ = true;
   }
-  FileReplacement replacement(path_ / std::string(kNotesName));
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(true);
+  replace_file(path_ / std::string(kNotesName), text, true);
 }
 
 void GrowingFolder::close() {
@@ -341,7 +357,7 @@ void GrowingFolder::close() {
     root_.remove_file(std::string(kCommitName));
     root_.sync();
   }
-  commit_.unlock();
+  commit_.release();
 }
 
 }  // namespace tenfold::memmap_folder

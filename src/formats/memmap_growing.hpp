@@ -80,6 +80,7 @@ class GrowingFolder {
 
   void check_here() const;
   void open_files();
+  void give_back_uncommitted() noexcept;
   void reserve_durably(std::uint64_t num_rows);
   void write_slots(OpenLeaf& leaf, std::uint64_t first_row, std::uint64_t num_rows,
                    std::span<const std::byte> bytes);

@@ -115,16 +115,29 @@ Inventory take_inventory(const os::Directory& root) {
   return inventory;
 }
 
+namespace {
+
+bool is_tree(const os::Directory& folder) {
+  const auto meta = folder.entry_info(std::string(kMetaName));
+  return meta && meta->is_regular;
+}
+
+}  // namespace
+
+std::vector<std::string> foreign_in(const os::Directory& folder) {
+  std::vector<std::string> names = is_tree(folder) ? take_inventory(folder).foreign : folder.list();
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 void require_replaceable(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
   const os::Directory folder = os::Directory::open(target);
-  const auto meta = folder.entry_info(std::string(kMetaName));
-  const bool is_tree = meta && meta->is_regular;
-  std::vector<std::string> names = is_tree ? take_inventory(folder).foreign : folder.list();
+  const bool has_tree = is_tree(folder);
+  const std::vector<std::string> names = foreign_in(folder);
   if (names.empty()) return;
-  std::sort(names.begin(), names.end());
   constexpr std::size_t kNamed = 3;
   std::string found;
   for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
@@ -133,9 +146,9 @@ void require_replaceable(const Path& path) {
   if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
   throw Error(ErrorCode::invalid_argument,
               path.string() + ": folder to replace: expected " +
-                  (is_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
+                  (has_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
                   ", found " + found + "; save to another path, or remove " +
-                  (is_tree ? "these" : "the folder") + " first");
+                  (has_tree ? "these" : "the folder") + " first");
 }
 
 }  // namespace tenfold::memmap_folder

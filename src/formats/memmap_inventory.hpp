@@ -20,6 +20,10 @@ struct Inventory {
 /// missing or damaged names nothing.
 Inventory take_inventory(const os::Directory& root);
 
+/// What replacing the folder would remove though it is not of a saved tree: `foreign` of its
+/// inventory, or everything if there is no meta.json. Sorted.
+std::vector<std::string> foreign_in(const os::Directory& folder);
+
 /// What no metadata of a saved tree names is somebody's who did not ask for its removal: throws
 /// Error(invalid_argument), naming it, if there is such a thing in the folder at `path`.
 void require_replaceable(const Path& path);

@@ -34,9 +34,10 @@ std::optional<os::Directory> node_above(const os::Directory& folder) {
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     WriteThroughLock lock{os::Directory::open(path), {}};
-    bool locked = lock.folder.try_lock_shared();
+    // Where there are no locks, nobody else's can be seen.
+    bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
     for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {
-      locked = node->try_lock_shared();
+      locked = node->try_lock_shared() != os::LockResult::held;
       lock.above.push_back(node->duplicate());
     }
     if (!locked) break;

@@ -47,9 +47,7 @@ void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
   }
   const std::string text = to_json(document);
   if (text == before) return;
-  FileReplacement replacement(folder / name);
-  replacement.file().write_at(0, std::as_bytes(std::span(text)));
-  replacement.publish(true);
+  replace_file(folder / name, text, true);
 }
 
 }  // namespace tenfold::memmap_folder

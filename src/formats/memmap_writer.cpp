@@ -1,6 +1,7 @@
 #include "formats/memmap_writer.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/progress.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold::memmap_folder {
@@ -74,7 +76,7 @@ class Writer {
   void run() {
     create_folders();
     sort_out();
-    write_small();
+    write_small(small_);
     for (std::size_t i = 0; i < large_.size(); i += kOpenLeaves) {
       write_large(std::span(large_).subspan(i, std::min(kOpenLeaves, large_.size() - i)));
     }
@@ -111,26 +113,47 @@ class Writer {
 
   /// Calls work(chain, number of file) for all files, in runs, on all threads.
   template <class Work>
-  void for_files(const std::vector<std::size_t>& files, int num_threads, std::size_t run_files,
-                 const Work& work) {
-    const std::size_t num_runs = (files.size() + run_files - 1) / run_files;
+  void for_runs(std::size_t count, int num_threads, std::size_t run_length, const Work& work) {
+    const std::size_t num_runs = (count + run_length - 1) / run_length;
     os::parallel_for(
         num_runs, num_threads,
         [&](std::size_t run) {
           FolderChain chain(plan_, root_);
-          const std::size_t end = std::min(files.size(), (run + 1) * run_files);
-          for (std::size_t i = run * run_files; i < end; ++i) work(chain, files[i]);
+          const std::size_t end = std::min(count, (run + 1) * run_length);
+          for (std::size_t i = run * run_length; i < end; ++i) work(chain, i);
         },
         [&] { progress_.poll(); });
   }
 
-  void write_small() {
-    for_files(small_, num_threads_, kRunFiles, [&](FolderChain& chain, std::size_t number) {
-      const Plan::File& file = plan_.files[number];
-      os::File out = os::File::create_at(chain.at(file.folder), file.name);
-      write_one(out, file, number);
-      if (request_.durable) out.start_writeback();
-    });
+  void write_small(std::span<const std::size_t> numbers) {
+    for (std::size_t begin = 0; begin < numbers.size(); begin += max_open_) {
+      const auto some = numbers.subspan(begin, std::min(max_open_, numbers.size() - begin));
+      std::vector<os::File> files(some.size());
+      for_runs(some.size(), num_threads_, kRunFiles, [&](FolderChain& chain, std::size_t i) {
+        const Plan::File& file = plan_.files[some[i]];
+        files[i] = os::File::create_at(chain.at(file.folder), file.name);
+        write_one(files[i], file, some[i]);
+        written(files[i]);
+      });
+      keep_open(std::move(files));
+    }
+  }
+
+  /// The file is whole; if it is to be durable, the device begins with it while others are written.
+  void written(os::File& file) const {
+    if (request_.durable) {
+      file.start_writeback();
+    } else {
+      file.close_written();
+    }
+  }
+
+  /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
+  /// to those that were open when it happened.
+  void keep_open(std::vector<os::File> files) {
+    if (!request_.durable) return;
+    if (open_.size() + files.size() > max_open_) sync_files();
+    std::move(files.begin(), files.end(), std::back_inserter(open_));
   }
 
   void write_one(os::File& out, const Plan::File& file, std::size_t number) {
@@ -202,9 +225,10 @@ class Writer {
     write_leaves(writes, xxh3_if(request_.checksums), request_.num_threads, progress_,
                  request_.durable);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      if (request_.durable) files[i].start_writeback();
+      written(files[i]);
       if (request_.checksums) checksums_[numbers[i]] = std::move(writes[i].block_checksums);
     }
+    keep_open(std::move(files));
   }
 
   /// Tied tensors are one file with several names, or copies where there are no hard links.
@@ -219,8 +243,7 @@ class Writer {
       } else if (file.size_bytes > kSmallBytes) {
         write_large({&number, 1});
       } else {
-        os::File out = os::File::create_at(to.at(file.folder), file.name);
-        write_one(out, file, number);
+        write_small({&number, 1});
       }
     }
   }
@@ -234,18 +257,21 @@ class Writer {
     os::File out = os::File::create_at(root_, std::string(kChecksumsName));
     out.write_at(0, std::as_bytes(std::span(text)));
     if (request_.durable) out.sync();
+    out.close_written();
   }
 
   /// Files were handed to the device while others were still written; waiting for each comes last,
   /// when most are there already and one commit of the file system covers all their inodes.
-  void sync_all() {
-    std::vector<std::size_t> files = large_;
-    files.insert(files.end(), small_.begin(), small_.end());
-    files.insert(files.end(), aliases_.begin(), aliases_.end());  // some may be copies
-    for_files(files, kSyncThreads, kSyncRunFiles, [&](FolderChain& chain, std::size_t number) {
-      const Plan::File& file = plan_.files[number];
-      os::File::open_read_at(chain.at(file.folder), file.name).sync();
+  void sync_files() {
+    for_runs(open_.size(), kSyncThreads, kSyncRunFiles, [&](FolderChain&, std::size_t i) {
+      open_[i].sync();
+      open_[i].close_written();
     });
+    open_.clear();
+  }
+
+  void sync_all() {
+    sync_files();
     const std::size_t num_runs = (plan_.folders.size() + kSyncRunFiles - 1) / kSyncRunFiles;
     os::parallel_for(
         num_runs, kSyncThreads,
@@ -269,6 +295,8 @@ class Writer {
   std::vector<std::size_t> small_;
   std::vector<std::size_t> large_;
   std::vector<std::size_t> aliases_;
+  std::size_t max_open_ = os::num_files_to_keep_open();
+  std::vector<os::File> open_;  ///< written and not yet synced
 };
 
 }  // namespace

@@ -123,7 +123,7 @@ TensorDict open(const Path& path, const OpenRequest& request) {
   info.kind = NodeKind::dict;
   TensorDict tree(std::move(info));
   const bool shared = request.mode == Mode::write_through;
-  OpenedNpy opened = open_npy(shared ? os::File::open_read_write(path) : os::File::open_read(path));
+  OpenedNpy opened = open_npy(shared ? open_write_through(path) : os::File::open_read(path));
   const auto source = std::make_shared<NpySource>(std::move(opened), request.mode);
   if (shared && source->array().fortran_order) {
     throw Error(ErrorCode::unsupported,
@@ -173,7 +173,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   const std::string head = npy_head_of(leaf);
 
   Progress progress(request.monitor, leaf.nbytes(), path.filename().string());
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, OldFile::exclusive);
   std::vector<LeafWrite> writes = {{&leaf, &replacement.file(), head.size(), leaf.nbytes(), {}}};
   write_leaves(writes, BlockChecksum::none, request.num_threads, progress, request.durable);
   replacement.file().write_at(0, std::as_bytes(std::span(head)));

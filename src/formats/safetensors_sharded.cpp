@@ -49,11 +49,28 @@ struct OpenedShards {
   std::vector<OpenedSafetensors> shards;
 };
 
-OpenedShards open_shards_once(const os::Directory& folder, os::File index_file) {
+os::Directory folder_of(const Path& file) {
+  return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
+}
+
+/// A save through a link puts shards beside the file that it leads to. In the Hugging Face cache
+/// that is the folder of all blobs, and the shards are links beside the link.
+os::Directory folder_of_shards(const Path& path, const SafetensorsIndex& index) {
+  const Path target = os::resolve_link(path);
+  if (target == path) return folder_of(path);
+  os::Directory folder = folder_of(target);
+  const auto is_there = [&](const std::string& name) {
+    return folder.entry_info(name).has_value();
+  };
+  return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
+}
+
+OpenedShards open_shards_once(const Path& path, os::File index_file) {
   OpenedShards opened;
   opened.index_file = std::move(index_file);
   opened.index_text = opened.index_file.read_all(kMaxSafetensorsIndexBytes);
   opened.index = parse_safetensors_index(opened.index_text, opened.index_file.display());
+  const os::Directory folder = folder_of_shards(path, opened.index);
   for (const std::string& name : opened.index.shards) {
     os::File shard = open_shard(folder, name, opened.index_file.display());
     if (!shard.valid()) {
@@ -70,10 +87,8 @@ OpenedShards open_shards(const Path& path) {
   for (int attempt = 1;; ++attempt) {
     os::File index_file = os::File::open_read(path);
     const os::FileInfo info = index_file.info();
-    const os::Directory folder =
-        os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
     try {
-      return open_shards_once(folder, std::move(index_file));
+      return open_shards_once(path, std::move(index_file));
     } catch (const Error&) {
       // A save may have removed the old shards meanwhile: then the new index is there.
       if (attempt == kMaxAttempts || os::file_info(path).same_file(info)) throw;
@@ -195,12 +210,19 @@ std::string index_text(const ShardedPlan& plan, bool checksums) {
   return text;
 }
 
-/// The shards that the index now at `path` names; none if there is no index that can be read.
-std::vector<std::string> shards_of_present_index(const Path& path) {
-  if (!os::exists(path)) return {};
+/// The shards that an index names; none if it cannot be read.
+std::vector<std::string> shards_of_index(const os::File& file) {
   try {
-    const os::File file = os::File::open_read(path);
     return parse_safetensors_index(file.read_all(kMaxSafetensorsIndexBytes), file.display()).shards;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::vector<std::string> shards_of_present_index(const Path& path) {
+  try {
+    return os::exists(path) ? shards_of_index(os::File::open_read(path))
+                            : std::vector<std::string>();
   } catch (const Error&) {
     return {};
   }
@@ -222,21 +244,25 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
 
   // The index's own lock and sibling come first: two saves at once each use names of their own.
   FileReplacement index(target);
-  ShardTransaction shards(parent.directory, parent.name, shards_of_present_index(target));
+  ShardTransaction shards(parent.directory, parent.name, index.slot(),
+                          shards_of_present_index(target));
   plan.index.shards = shards.name_shards(plan.shards.size(), request.durable);
   Progress progress(request.monitor, plan.total_bytes, path.filename().string());
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
-    os::File file = os::File::create_at(parent.directory, plan.index.shards[i]);
+    os::File file = shards.create(plan.index.shards[i], index.old_info());
     write_safetensors_file(file, plan.shards[i].ordered, shard_metadata(), request, progress);
     if (request.durable) file.sync();
+    file.close_written();
   }
   // An index must never be on the device before the names of its shards are.
   if (request.durable) parent.directory.sync();
   const std::string text = index_text(plan, request.checksums);
   index.file().write_at(0, std::as_bytes(std::span(text)));
-  shards.about_to_commit(shards_of_present_index(target));
-  index.publish(request.durable);
-  shards.committed();
+  shards.about_to_commit();
+  shards.set_old_shards(shards_of_present_index(target));
+  index.publish(request.durable,
+                [&](const os::File& old) { shards.set_old_shards(shards_of_index(old)); });
+  shards.committed(request.durable);
   progress.finish();
 }
 

@@ -10,6 +10,9 @@
 #include <tenfold/error.hpp>
 
 #include "base/checksum.hpp"
+#include "core/notes.hpp"
+#include "formats/commit.hpp"
+#include "os/process.hpp"
 
 namespace tenfold {
 namespace {
@@ -17,18 +20,18 @@ namespace {
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::uint64_t kMaxListBytes = 16 << 20;
-constexpr int kMaxNameAttempts = 64;
 
-std::string list_prefix(const std::string& index_name) {
-  return "." + index_name + ".tenfold-shards-";
+/// What the lists of the writers in one slot begin with.
+std::string list_prefix(const std::string& index_name, int slot) {
+  return hidden_sibling_name(index_name, "shards-" + std::to_string(slot) + "-");
 }
 
-/// Eight digits that tell this save from others; whether they are free is checked by the caller.
+/// Eight digits that tell this save from others.
 std::string save_id() {
   static std::atomic<std::uint64_t> count{0};
-  const std::uint64_t words[2] = {
+  const std::uint64_t words[3] = {
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()),
-      count.fetch_add(1)};
+      count.fetch_add(1), os::process_id()};
   return base::hex16(base::xxh3(std::as_bytes(std::span(words)))).substr(0, 8);
 }
 
@@ -56,89 +59,114 @@ bool is_shard_name(const std::string& name) {
 
 }  // namespace
 
-ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name,
+ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name, int slot,
                                    std::vector<std::string> old_shards)
-    : folder_(folder), index_name_(std::move(index_name)), old_shards_(std::move(old_shards)) {
-  const std::string prefix = list_prefix(index_name_);
-  for (const std::string& name : folder_.list()) {
-    if (!name.starts_with(prefix)) continue;
-    try {
-      os::File list = os::File::try_open_read_at(folder_, name);
-      if (!list.valid() || !list.try_lock_exclusive()) continue;  // its writer lives
-      std::vector<std::string> left = lines_of(list.read_all(kMaxListBytes));
-      std::erase_if(left, [&](const std::string& shard) {
-        return !is_shard_name(shard) ||
-               std::find(old_shards_.begin(), old_shards_.end(), shard) != old_shards_.end();
-      });
-      remove_all(left);
-      folder_.remove_file(name);
-    } catch (const Error&) {
-      // Litter that cannot be removed is no reason to fail a save; the next one meets it again.
-    }
-  }
+    : folder_(folder),
+      index_name_(std::move(index_name)),
+      old_shards_(std::move(old_shards)),
+      slot_(slot) {
+  if (slot_ == 0) clean_up_after_others();
 }
 
 ShardTransaction::~ShardTransaction() {
   if (committing_) return;
   try {
     remove_all(new_shards_);
-    if (list_.valid()) folder_.remove_file(list_name_);
+    if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
     // The list tells the next save.
   }
 }
 
+/// Litter that cannot be removed is no reason to fail a save; the next one meets it again.
+void ShardTransaction::clean_up_after_others() {
+  for (const std::string& name : folder_.list()) {
+    if (!name.starts_with(hidden_sibling_name(index_name_, "shards-"))) continue;
+    try {
+      for (int slot = 0; slot < kMaxSiblings; ++slot) {
+        if (!name.starts_with(list_prefix(index_name_, slot))) continue;
+        // Held meanwhile: its writer is dead, and nobody else begins in its slot.
+        std::optional<os::Lease> lease;
+        if (slot != slot_) lease = try_lease_slot(folder_, index_name_, slot);
+        if (slot == slot_ || lease) clean_up(name);
+      }
+    } catch (const Error&) {
+      continue;
+    }
+  }
+}
+
+void ShardTransaction::clean_up(const std::string& list_name) {
+  const os::File list = os::File::try_open_read_at(folder_, list_name);
+  if (!list.valid()) return;
+  std::vector<std::string> left = lines_of(list.read_all(kMaxListBytes));
+  std::erase_if(left, [&](const std::string& shard) {
+    return !is_shard_name(shard) ||
+           std::find(old_shards_.begin(), old_shards_.end(), shard) != old_shards_.end();
+  });
+  remove_all(left);
+  folder_.remove_file(list_name);
+}
+
+bool ShardTransaction::are_free(const std::vector<std::string>& names) const {
+  return std::ranges::none_of(
+      names, [&](const std::string& name) { return folder_.entry_info(name).has_value(); });
+}
+
 std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool durable) {
   const std::string stem =
       index_name_.substr(0, index_name_.size() - kIndexSuffix.size() - kShardSuffix.size());
-  for (int attempt = 0; attempt < kMaxNameAttempts; ++attempt) {
-    const std::string id = save_id();
-    const std::string base = attempt == 0 ? stem : stem + "-" + id;
+  const std::string id = save_id();
+  const auto names_from = [&](const std::string& base) {
     std::vector<std::string> names;
-    bool free = true;
-    for (std::size_t i = 1; i <= count && free; ++i) {
+    for (std::size_t i = 1; i <= count; ++i) {
       names.push_back(base + "-" + five_digits(i) + "-of-" + five_digits(count) +
                       std::string(kShardSuffix));
-      free = !folder_.entry_info(names.back()).has_value();
     }
-    if (!free) continue;
-    list_name_ = list_prefix(index_name_) + id;
-    list_ = os::File::create_at(folder_, list_name_);
-    // Another save may have taken the list, not yet locked, for a dead one's.
-    if (!list_.try_lock_exclusive()) continue;
-    const auto named = folder_.entry_info(list_name_);
-    if (!named || !named->same_file(list_.info())) continue;
-    std::string text;
-    for (const std::string& name : names) text += name + "\n";
-    for (const std::string& name : old_shards_) text += name + "\n";
-    list_.write_at(0, std::as_bytes(std::span(text)));
-    if (durable) {
-      list_.sync();
-      folder_.sync();
-    }
-    new_shards_ = names;
     return names;
-  }
-  throw Error(ErrorCode::io, folder_.display_of(stem) +
-                                 ": no free names for shards: expected none of them to exist, "
-                                 "found that they do");
+  };
+  std::vector<std::string> names = names_from(stem);
+  if (slot_ != 0 || !are_free(names)) names = names_from(stem + "-" + id);
+  std::string text;
+  for (const std::string& name : names) text += name + "\n";
+  for (const std::string& name : old_shards_) text += name + "\n";
+  list_name_ = list_prefix(index_name_, slot_) + id;
+  os::File list = os::File::create_at(folder_, list_name_);
+  has_list_ = true;
+  list.write_at(0, std::as_bytes(std::span(text)));
+  if (durable) list.sync();
+  list.close_written();
+  if (durable) folder_.sync();
+  return names;
 }
 
-void ShardTransaction::about_to_commit(std::vector<std::string> old_shards) {
-  old_shards_ = std::move(old_shards);
-  committing_ = true;
+os::File ShardTransaction::create(const std::string& name,
+                                  const std::optional<os::FileInfo>& old_index) {
+  constexpr std::uint32_t kOwnerOnly = 0700;
+  os::File file = old_index ? os::File::create_at(folder_, name, old_index->mode & kOwnerOnly)
+                            : os::File::create_at(folder_, name);
+  new_shards_.push_back(name);
+  if (old_index) file.copy_permissions(*old_index);
+  return file;
 }
 
-void ShardTransaction::committed() {
+void ShardTransaction::committed(bool durable) {
   std::erase_if(old_shards_, [&](const std::string& name) {
     return !is_shard_name(name) ||
            std::find(new_shards_.begin(), new_shards_.end(), name) != new_shards_.end();
   });
-  remove_all(old_shards_);
-  folder_.remove_file(list_name_);
-  list_.close();
   new_shards_.clear();
+  has_list_ = false;
   committing_ = false;
+  try {
+    remove_all(old_shards_);
+    // The list goes last: what a power loss brings back must be named.
+    if (durable && !old_shards_.empty()) folder_.sync();
+    folder_.remove_file(list_name_);
+  } catch (const Error& error) {
+    warn(folder_.display_of(index_name_) +
+         ": saved; the shards before it cannot be removed: " + error.what());
+  }
 }
 
 void ShardTransaction::remove_all(const std::vector<std::string>& names) {

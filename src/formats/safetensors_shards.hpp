@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "os/directory.hpp"
@@ -12,16 +14,20 @@ namespace tenfold {
 /// Keeps the shards of one index file tidy while they are replaced.
 ///
 /// The index is the commit point: a shard counts only once an index names it. New shards therefore
-/// get names that nothing in the folder has, and the old ones stay until the new index stands. What
-/// a killed save leaves, shards of an index that never came or old ones not yet removed, is
-/// told by a list: `.<index>.tenfold-shards-<k>`, one file name a line, written before the first
-/// shard and locked (flock) while its writer lives. The next save removes what the lists of the
-/// dead name and the index does not. Nothing else is ever removed.
+/// get names that nothing in the folder has, and the old ones stay until the new index stands:
+/// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
+/// keeps other writers from these names, otherwise, or if they are taken, names with a number of
+/// this save alone.
+///
+/// What a killed save leaves, shards of an index that never came or old ones not yet removed, is
+/// named by a list: `.<index>.tenfold-shards-<slot>-<number>`, one file name a line, written before
+/// the first shard. The holder of slot 0 removes what the lists of dead writers name and the index
+/// does not. Nothing else is ever removed.
 class ShardTransaction {
  public:
-  /// `folder` holds the index `index_name`; `old_shards` are those its present version names.
-  /// Removes the leavings of killed saves.
-  ShardTransaction(os::Directory& folder, std::string index_name,
+  /// `folder` holds the index `index_name`, of which this save holds the slot `slot`; `old_shards`
+  /// are those its present version names. Removes the leavings of killed saves.
+  ShardTransaction(os::Directory& folder, std::string index_name, int slot,
                    std::vector<std::string> old_shards);
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
@@ -30,23 +36,32 @@ class ShardTransaction {
 
   /// Names for that many shards, none of which exists. Call once.
   std::vector<std::string> name_shards(std::size_t count, bool durable);
+  /// Makes one of them, readable by nobody who could not read the old index.
+  os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
-  /// The index is now replaced; at the moment it names `old_shards`. Should this fail, the next
-  /// save finds out which index stands and removes the shards of the other.
-  void about_to_commit(std::vector<std::string> old_shards);
+  /// The index is now replaced. Should this fail, the next save finds out which index stands and
+  /// removes the shards of the other.
+  void about_to_commit() noexcept { committing_ = true; }
 
-  /// The new index stands: removes the old shards.
-  void committed();
+  /// The index that was replaced named these: others than at the start if another save came first.
+  void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
+
+  /// The new index stands: removes the old shards. What cannot be removed is a warning.
+  void committed(bool durable);
 
  private:
+  void clean_up_after_others();
+  void clean_up(const std::string& list_name);
+  bool are_free(const std::vector<std::string>& names) const;
   void remove_all(const std::vector<std::string>& names);
 
   os::Directory& folder_;
   std::string index_name_;
   std::vector<std::string> old_shards_;
-  std::vector<std::string> new_shards_;
-  os::File list_;
+  std::vector<std::string> new_shards_;  ///< made so far
+  int slot_;
   std::string list_name_;
+  bool has_list_ = false;
   bool committing_ = false;
 };
 

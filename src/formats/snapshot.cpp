@@ -76,17 +76,22 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
   }
 }
 
-/// What the metadata does not name is somebody's who did not ask for its removal.
+constexpr std::size_t kNamed = 3;
+
+/// What the metadata does not name is somebody's who did not ask for its removal. The first few.
+std::vector<std::string> foreign_in(const os::Directory& folder) {
+  std::unordered_set<std::string> named;
+  if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
+  std::vector<std::string> foreign;
+  add_foreign(folder, "", named, kNamed + 1, foreign);
+  return foreign;
+}
+
 void refuse_foreign(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  const os::Directory folder = os::Directory::open(target);
-  std::unordered_set<std::string> named;
-  if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
-  constexpr std::size_t kNamed = 3;
-  std::vector<std::string> foreign;
-  add_foreign(folder, "", named, kNamed + 1, foreign);
+  const std::vector<std::string> foreign = foreign_in(os::Directory::open(target));
   if (foreign.empty()) return;
   std::string found;
   for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {
@@ -236,7 +241,7 @@ std::string read_metadata(const os::Directory& root) {
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   const Plan plan = plan_snapshot(tree, options);
   refuse_foreign(path);
-  FolderReplacement replacement(path);
+  FolderReplacement replacement(path, foreign_in);
   write_plan(plan, replacement.folder(), options);
   replacement.publish(options.durable);
 }

@@ -57,7 +57,7 @@ void PartFile::write(std::span<const std::byte> bytes) {
     file_.start_writeback();
     started_bytes_ = written_bytes_;
   }
-  if (opens) file_.close();
+  if (opens) file_.close_written();
 }
 
 void PartFile::checksum(std::span<const std::byte> bytes) {
@@ -79,8 +79,18 @@ void PartFile::finish() {
   gathered_.shrink_to_fit();
   if (block_bytes_ > 0) checksums_.push_back(block_.digest());
   block_bytes_ = 0;
-  if (file_.valid() && options_.will_sync) file_.start_writeback();
-  file_.close();
+  if (!file_.valid()) return;
+  if (options_.will_sync) {
+    file_.start_writeback();
+  } else {
+    file_.close_written();
+  }
+}
+
+void PartFile::sync() {
+  if (!file_.valid()) file_ = os::File::open_read_write_at(*folder_, name_);
+  file_.sync();
+  file_.close_written();
 }
 
 void PartFile::read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {

@@ -26,7 +26,8 @@ class PartFile {
     /// 0, or a power of two.
     std::size_t buffer_bytes = 0;
     bool stays_open = true;  ///< false: opened for each write, where there are very many
-    bool will_sync = false;  ///< the device may begin while more comes
+    /// sync() follows finish(): the device may begin while more comes.
+    bool will_sync = false;
   };
 
   /// Creates the file `name` in `folder`, which outlives this object.
@@ -35,8 +36,12 @@ class PartFile {
   void append(std::span<const std::byte> bytes);
   /// Writes what is gathered. Afterwards the file can be read.
   void flush();
-  /// Writes what is gathered and the last checksum, and closes the file. The end.
+  /// Writes what is gathered and the last checksum; the end. Closes the file, unless sync()
+  /// follows.
   void finish();
+  /// After finish(): waits for the device, by the descriptor that wrote, which knows of errors
+  /// since, and closes the file.
+  void sync();
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// After finish(): of each block of base::kChecksumBlockBytes.

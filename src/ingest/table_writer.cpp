@@ -102,7 +102,8 @@ struct Extra {
 
 struct TableWriter::State {
   State(const Path& path, Schema wanted, const TableWriterOptions& with)
-      : options(with), replacement(checked_target(path, with.overwrite)) {
+      : options(with),
+        replacement(checked_target(path, with.overwrite), memmap_folder::foreign_in) {
     std::vector<Column> columns = wanted.columns();
     name_leaves(columns);
     std::size_t num_parts = 1;
@@ -201,6 +202,7 @@ struct TableWriter::State {
   std::vector<ColumnWriter> writers;
   std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
   std::vector<Extra> extras;
+  std::vector<std::unique_ptr<PartFile>> metadata;  ///< written by commit()
   std::vector<std::pair<std::string, Value>> schema_members;
   std::shared_ptr<Parts> parts;  ///< of the last plan
   Schema schema;
@@ -391,7 +393,8 @@ void TableWriter::State::finish_files() {
 void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>& lines) {
   const auto write = [&](os::Directory& folder, const std::string& name, const std::string& path,
                          const std::string& text) {
-    PartFile file(folder, name, {.buffer_bytes = 0, .stays_open = true, .will_sync = false});
+    PartFile& file = *metadata.emplace_back(std::make_unique<PartFile>(
+        folder, name, PartFile::Options{.stays_open = true, .will_sync = options.durable}));
     file.append(std::as_bytes(std::span(text)));
     file.finish();
     append_lines(lines, path, file.size_bytes(), file.checksums());
@@ -410,24 +413,24 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>
   for (const auto& [name, text] : texts) {
     append_lines(lines, name, text->size_bytes(), text->checksums());
   }
-  os::File out = os::File::create_at(replacement.folder(), std::string(kChecksumsName));
-  const std::string text = checksums_text(lines);
-  out.write_at(0, std::as_bytes(std::span(text)));
+  std::vector<ChecksumLine> none;
+  std::swap(none, lines);
+  write(replacement.folder(), std::string(kChecksumsName), std::string(kChecksumsName),
+        checksums_text(none));
 }
 
 /// Most bytes are on the device already; waiting for it on several threads is what is left.
 void TableWriter::State::sync_files(const Plan& plan) {
-  std::vector<std::pair<os::Directory*, std::string>> files;
+  std::vector<PartFile*> files;
   for (const Plan::File& file : plan.files) {
-    files.emplace_back(&folder_of(plan, file.folder), file.name);
+    if (file.is_leaf) files.push_back(parts->of(file.leaf).file);
   }
-  for (const auto& [name, text] : texts) files.emplace_back(&replacement.folder(), name);
-  files.emplace_back(&replacement.folder(), std::string(kChecksumsName));
+  for (const auto& [name, text] : texts) files.push_back(text.get());
+  for (const auto& file : metadata) files.push_back(file.get());
   Progress progress(options.monitor, 0, "save");
   os::parallel_for(
       files.size(), os::num_threads_for(options.num_threads),
-      [&](std::size_t i) { os::File::open_read_at(*files[i].first, files[i].second).sync(); },
-      [&] { progress.poll(); });
+      [&](std::size_t i) { files[i]->sync(); }, [&] { progress.poll(); });
   if (values.valid()) values.sync();
 }
 

@@ -69,7 +69,8 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     return;
   }
   if (!options.replace_foreign) refuse_foreign(path);
-  FolderReplacement replacement(path);
+  FolderReplacement replacement(
+      path, options.replace_foreign ? FindForeign() : FindForeign(folder::foreign_in));
   folder::write_plan(plan, replacement.folder(),
                      {.durable = options.durable,
                       .checksums = false,

@@ -1,21 +1,25 @@
 #pragma once
 
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <utility>
 
 namespace tenfold::os {
 
-/// A file descriptor, closed once; move-only.
+/// A file descriptor, closed once; move-only. A lock that it owns is released before the close: a
+/// forked child may have the descriptor, too, and would keep the lock as long as it lives.
 class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor(Descriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), locked_by_(std::exchange(other.locked_by_, 0)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     if (this != &other) {
       close();
       fd_ = std::exchange(other.fd_, -1);
+      locked_by_ = std::exchange(other.locked_by_, 0);
     }
     return *this;
   }
@@ -25,12 +29,28 @@ class Descriptor {
   int get() const noexcept { return fd_; }
 
   void close() noexcept {
+    unlock_if_owned();
     // Not repeated when interrupted: Linux has closed the descriptor by then.
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
+  /// This process owns the flock on the descriptor.
+  void set_lock_owned(bool owned) noexcept { locked_by_ = owned ? ::getpid() : 0; }
+  /// Gives the descriptor away, unlocked.
+  int release() noexcept {
+    unlock_if_owned();
+    return std::exchange(fd_, -1);
+  }
+
  private:
+  void unlock_if_owned() noexcept {
+    // Not in a forked child: the lock is that of its parent.
+    if (fd_ >= 0 && locked_by_ != 0 && locked_by_ == ::getpid()) ::flock(fd_, LOCK_UN);
+    locked_by_ = 0;
+  }
+
   int fd_ = -1;
+  pid_t locked_by_ = 0;
 };
 
 }  // namespace tenfold::os

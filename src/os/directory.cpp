@@ -126,9 +126,22 @@ Directory Directory::duplicate() const {
   return Directory(other, display_);
 }
 
-bool Directory::try_lock_exclusive() noexcept { return try_lock(fd(), LOCK_EX); }
-bool Directory::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
-void Directory::unlock() noexcept { ::flock(fd(), LOCK_UN); }
+LockResult Directory::try_lock_exclusive() noexcept {
+  const LockResult result = try_lock(fd(), LOCK_EX);
+  fd_.set_lock_owned(result == LockResult::acquired);
+  return result;
+}
+
+LockResult Directory::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
+
+void Directory::unlock() noexcept {
+  ::flock(fd(), LOCK_UN);
+  fd_.set_lock_owned(false);
+}
+
+bool Directory::is_writable() const noexcept {
+  return ::faccessat(fd(), ".", W_OK | X_OK, AT_EACCESS) == 0 || errno != EACCES;
+}
 
 void Directory::create_directory(const std::string& name, std::uint32_t mode) {
   require_component(name, display_);
@@ -155,6 +168,11 @@ void Directory::remove_tree(const std::string& name) {
   if (!found) return;
   if (!found->is_directory) return remove_file(name);
   {
+    // Best done before the folder is opened, which may need the permission, too.
+    constexpr std::uint32_t kOwnersAll = 0700;
+    if ((found->mode & kOwnersAll) != kOwnersAll) {
+      static_cast<void>(::fchmodat(fd(), name.c_str(), found->mode | kOwnersAll, 0));
+    }
     Directory folder = try_open_at(*this, name);
     if (!folder.valid()) return;
     for (const std::string& entry : folder.list()) folder.remove_tree(entry);
@@ -205,6 +223,19 @@ bool Directory::exchange(const std::string& a, const std::string& b) {
     throw_system_error(errno, display_of(b), "cannot be replaced", fd());
   }
   change.done();
+  return true;
+}
+
+bool Directory::create_symlink(const std::string& text, const std::string& name) {
+  require_component(name, display_);
+  AnnouncedChange change([&] { return change_of(Change::Kind::symlink, fd(), name, text); });
+  if (::symlinkat(text.c_str(), fd(), name.c_str()) != 0) {
+    if (errno == EEXIST) return false;
+    throw_system_error(errno, display_of(name), "cannot be created", fd());
+  }
+  if (!change.observed()) return true;
+  const auto created = entry_info(name);
+  change.done(created ? created->inode : 0);
   return true;
 }
 

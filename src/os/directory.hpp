@@ -39,9 +39,12 @@ class Directory {
   /// Another descriptor of the same folder.
   Directory duplicate() const;
 
-  bool try_lock_exclusive() noexcept;
-  bool try_lock_shared() noexcept;
+  /// As for File.
+  LockResult try_lock_exclusive() noexcept;
+  LockResult try_lock_shared() noexcept;
   void unlock() noexcept;
+  /// False if the permissions deny this process to add and remove entries.
+  bool is_writable() const noexcept;
 
   // What follows changes the folder, and goes through the seam in fault.hpp.
 
@@ -49,7 +52,7 @@ class Directory {
   void create_directory(const std::string& name, std::uint32_t mode = 0777);
   void remove_file(const std::string& name);
   /// Removes the entry whatever it is, a whole tree too; symlinks are removed, not followed.
-  /// Nothing there is fine.
+  /// Nothing there is fine. A folder of this user's without write permission gets it first.
   void remove_tree(const std::string& name);
   /// Atomic; replaces a file or an empty folder of that name. Both names in this folder.
   void rename(const std::string& from, const std::string& to);
@@ -57,6 +60,9 @@ class Directory {
   bool rename_if_absent(const std::string& from, const std::string& to);
   /// RENAME_EXCHANGE: false where the file system cannot.
   bool exchange(const std::string& a, const std::string& b);
+  /// Makes the symbolic link `name` with that text. False if `name` exists; throws Error(io)
+  /// otherwise (EPERM, EOPNOTSUPP or ENOSYS where the file system has no symbolic links).
+  bool create_symlink(const std::string& text, const std::string& name);
   /// Hard link `name` to the entry `existing` of `from`; false where the file system cannot.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
   void sync();

@@ -19,6 +19,7 @@ struct Change {
     rename,    ///< `name` to `other`, replacing
     exchange,  ///< `name` with `other`
     link,      ///< `other` (existing) to `name`
+    symlink,   ///< `name`, with the text `other`
     remove_file,
     remove_directory,
     permissions,
@@ -44,6 +45,10 @@ class ChangeObserver {
   virtual void before(const Change& change) = 0;
   /// `inode` is that of a created file or directory, otherwise 0.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
+  /// The errno that flock, or the close of a file that was written, fails with instead of being
+  /// called; 0: it is called.
+  virtual int lock_errno() { return 0; }
+  virtual int close_errno() { return 0; }
 };
 
 /// Installs `observer` (null: none) and returns the previous one.

@@ -282,9 +282,25 @@ std::string File::read_all(std::uint64_t limit_bytes) const {
   return text;
 }
 
-bool File::try_lock_exclusive() noexcept { return try_lock(fd(), LOCK_EX); }
-void File::unlock() noexcept { try_lock(fd(), LOCK_UN); }
+LockResult File::try_lock_exclusive() noexcept {
+  const LockResult result = try_lock(fd(), LOCK_EX);
+  fd_.set_lock_owned(result == LockResult::acquired);
+  return result;
+}
 
-bool File::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
+LockResult File::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
+
+void File::unlock() noexcept {
+  ::flock(fd(), LOCK_UN);
+  fd_.set_lock_owned(false);
+}
+
+void File::close_written() {
+  ChangeObserver* const observer = change_observer();
+  int system_errno = observer == nullptr ? 0 : observer->close_errno();
+  // Not repeated when interrupted: Linux has closed the descriptor by then.
+  if (::close(fd_.release()) != 0 && errno != EINTR) system_errno = errno;
+  if (system_errno != 0) throw_system_error(system_errno, display_, "cannot be written");
+}
 
 }  // namespace tenfold::os

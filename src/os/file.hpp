@@ -24,6 +24,8 @@ struct FileInfo {
   std::uint32_t group = 0;
   bool is_regular = false;
   bool is_directory = false;
+  bool is_symlink = false;
+  std::int64_t modified_ns = 0;  ///< last modification, nanoseconds since 1970
   bool same_file(const FileInfo& o) const noexcept {
     return device == o.device && inode == o.inode;
   }
@@ -38,6 +40,13 @@ bool exists(const Path& path);
 Path resolve_link(const Path& path);
 
 class Directory;
+
+/// What a file system answers to flock without waiting.
+enum class LockResult : std::uint8_t {
+  acquired,
+  held,         ///< another open file description holds a lock that excludes this one
+  unsupported,  ///< there are no locks here (NFS, Lustre without `-o flock`): nothing is known
+};
 
 /// An open regular file; move-only. Messages name `display`, the path as the user knows it.
 /// Opening a FIFO, device, socket or directory is Error(corrupt) "expected a regular file", and
@@ -94,13 +103,18 @@ class File {
   /// The whole file as bytes, at most `limit_bytes` (Error(corrupt) beyond, before allocating).
   std::string read_all(std::uint64_t limit_bytes) const;
 
-  /// flock without waiting: false if another open file description holds it against us.
-  bool try_lock_exclusive() noexcept;
-  bool try_lock_shared() noexcept;
+  /// flock without waiting. An exclusive lock is released by the close of this object, even while
+  /// a forked child has the descriptor, too; a forked child's close does not release it. A shared
+  /// lock stays until every process has closed the descriptor.
+  LockResult try_lock_exclusive() noexcept;
+  LockResult try_lock_shared() noexcept;
   /// Also for the forks that share this open file description.
   void unlock() noexcept;
 
   void close() noexcept { fd_.close(); }
+  /// Closes a file that was written. Throws Error(io) if the system reports that bytes did not
+  /// reach the file: network file systems write back no later than here.
+  void close_written();
 
  private:
   friend class Directory;

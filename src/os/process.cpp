@@ -1,7 +1,9 @@
 #include "os/process.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <string>
@@ -54,6 +56,14 @@ std::optional<BootId> set_boot_id(std::optional<BootId> id) {
   BootIdForTests& set = boot_id_for_tests();
   const std::lock_guard lock(set.mutex);
   return std::exchange(set.id, id);
+}
+
+std::size_t num_files_to_keep_open() noexcept {
+  constexpr rlim_t kMost = 4096;
+  constexpr rlim_t kFewest = 16;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewest;
+  return std::clamp(limit.rlim_cur / 4, kFewest, kMost);
 }
 
 std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }

@@ -18,6 +18,10 @@ BootId boot_id();
 /// the power was lost; returns what was set before.
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
+/// How many files one operation may keep open: a quarter of what the process may open (`ulimit
+/// -n`), 4096 at most.
+std::size_t num_files_to_keep_open() noexcept;
+
 /// The number of this process, which its forks do not share.
 std::uint64_t process_id() noexcept;
 

@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "os/seam.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -40,10 +41,16 @@ void throw_system_error(int system_errno, const std::string& display, std::strin
   throw Error::io(system_errno, display, message);
 }
 
-bool try_lock(int descriptor, int operation) noexcept {
-  const int result =
-      retry_interrupted([&]() noexcept { return ::flock(descriptor, operation | LOCK_NB); });
-  return result == 0 || errno != EWOULDBLOCK;
+LockResult try_lock(int descriptor, int operation) noexcept {
+  ChangeObserver* const observer = change_observer();
+  int system_errno = observer == nullptr ? 0 : observer->lock_errno();
+  if (system_errno == 0) {
+    const int result =
+        retry_interrupted([&]() noexcept { return ::flock(descriptor, operation | LOCK_NB); });
+    if (result == 0) return LockResult::acquired;
+    system_errno = errno;
+  }
+  return system_errno == EWOULDBLOCK ? LockResult::held : LockResult::unsupported;
 }
 
 std::size_t page_bytes() noexcept {
@@ -62,6 +69,9 @@ FileInfo to_info(const struct stat& status) noexcept {
   info.group = status.st_gid;
   info.is_regular = S_ISREG(status.st_mode);
   info.is_directory = S_ISDIR(status.st_mode);
+  info.is_symlink = S_ISLNK(status.st_mode);
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  info.modified_ns = std::int64_t{status.st_mtim.tv_sec} * kNanoseconds + status.st_mtim.tv_nsec;
   return info;
 }
 
@@ -92,6 +102,8 @@ void apply_permissions(int descriptor, const FileInfo& like, const std::string& 
     const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
     const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
     if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
+    // The members of another group get no more than everybody has.
+    if (!group_given) mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
   }
   if ((now.st_mode & 07777) == mode && now.st_uid == like.user && now.st_gid == like.group) return;
   if (::fchmod(descriptor, mode) != 0) {

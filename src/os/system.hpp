@@ -24,9 +24,8 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
-/// flock of `operation` without waiting: false if another open file description holds it against
-/// us. A file system without locks cannot tell, and refuses nobody.
-bool try_lock(int descriptor, int operation) noexcept;
+/// flock of `operation` without waiting.
+LockResult try_lock(int descriptor, int operation) noexcept;
 
 /// The size of a page of memory.
 std::size_t page_bytes() noexcept;

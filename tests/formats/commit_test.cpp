@@ -100,7 +100,7 @@ TEST(FileReplacement, WithoutPublishNothingHasHappened) {
   write_text(folder / "x", "old");
   {
     FileReplacement replacement(folder / "x");
-    EXPECT_EQ(entries_of(folder.path()).size(), 2U);
+    EXPECT_EQ(entries_of(folder.path()), (Names{".x.tenfold-0", ".x.tenfold-0.lease", "x"}));
   }
   EXPECT_EQ(read_text(folder / "x"), "old");
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
@@ -146,18 +146,22 @@ TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
     new FolderReplacement(folder / "x");
     new FileReplacement(folder / "x");
   });
-  ASSERT_EQ(entries_of(folder.path()), (Names{".x.tenfold-0", ".x.tenfold-1", ".x.tenfold-2"}));
+  ASSERT_EQ(entries_of(folder.path()),
+            (Names{".x.tenfold-0", ".x.tenfold-0.lease", ".x.tenfold-1", ".x.tenfold-1.lease",
+                   ".x.tenfold-2", ".x.tenfold-2.lease"}));
   save_file(folder / "x", "new");
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
 TEST(FileReplacement, LeavesALivingWritersSiblingAlone) {
   const TemporaryFolder folder;
-  FileReplacement slow(folder / "x");
-  slow.file().write_at(0, std::as_bytes(std::span("slow", 4)));
-  save_file(folder / "x", "quick");
-  EXPECT_EQ(read_text(folder / "x"), "quick");
-  slow.publish(false);
+  {
+    FileReplacement slow(folder / "x");
+    slow.file().write_at(0, std::as_bytes(std::span("slow", 4)));
+    save_file(folder / "x", "quick");
+    EXPECT_EQ(read_text(folder / "x"), "quick");
+    slow.publish(false);
+  }
   EXPECT_EQ(read_text(folder / "x"), "slow");
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
@@ -286,10 +290,11 @@ TEST(RecoverFolder, LeavesALivingWriterAlone) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   fs::rename(folder / "x", folder / ".x.tenfold-old");
-  os::Directory held = os::Directory::open(folder / ".x.tenfold-old");
-  ASSERT_TRUE(held.try_lock_exclusive());
+  const auto held =
+      os::Lease::try_acquire(os::Directory::open(folder.path()), ".x.tenfold-old.lease");
+  ASSERT_TRUE(held);
   EXPECT_FALSE(recover_folder(folder / "x"));
-  EXPECT_EQ(entries_of(folder.path()), Names{".x.tenfold-old"});
+  EXPECT_EQ(entries_of(folder.path()), (Names{".x.tenfold-old", ".x.tenfold-old.lease"}));
 }
 
 }  // namespace

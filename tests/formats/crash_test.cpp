@@ -136,16 +136,21 @@ Found which_memmap_folder(const fs::path& path) {
 
 fs::path index_in(const fs::path& folder) { return folder / "m.safetensors.index.json"; }
 
-/// Saves shards and their index in a folder of their own, and looks for litter in it.
+/// Shards and their index lie in a folder of their own.
 void save_shards(const fs::path& folder, char version, bool durable) {
   save_tree(kSafetensorsSharded, index_in(folder), version, durable);
+}
+
+std::string files_that_no_index_names(const fs::path& folder) {
   const std::string index = read_file(index_in(folder));
+  std::string names;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    EXPECT_TRUE(entry.path() == index_in(folder) ||
-                index.find('"' + name + '"') != std::string::npos)
-        << name << " is litter";
+    const bool is_named =
+        entry.path() == index_in(folder) || index.find('"' + name + '"') != std::string::npos;
+    if (!is_named) names += name + " ";
   }
+  return names;
 }
 
 /// One tensor in NumPy's files; versions differ in every byte.
@@ -272,8 +277,32 @@ Found which_dict(const fs::path& path) {
   return is_new ? Found::new_version : Found::old_version;
 }
 
+std::shared_ptr<void> open_tree_r_plus(const Format& format, const fs::path& path) {
+  return std::make_shared<TensorDict>(format.open(path, {.mode = Mode::write_through}));
+}
+
+/// Which of them are opened "r+", and which refuse to replace foreign files.
+std::vector<CrashCase> with_handles(std::vector<CrashCase> cases) {
+  for (CrashCase& crash : cases) {
+    const std::string& name = crash.name;
+    const bool is_folder = name.starts_with("MemmapFolder") || name == "Memmap" ||
+                           name == "Ingest" || name == "SparseMatrix" || name == "MappedDict";
+    crash.keeps_foreign_files = is_folder || name == "Snapshot";
+    if (name == "SafetensorsShards") crash.litter_in = files_that_no_index_names;
+    const Format* format = name == "MemmapArchive" ? &kMemmapArchive
+                           : name == "Npy"         ? &kNpy
+                           : is_folder             ? &kMemmapFolder
+                                                   : nullptr;
+    if (format == nullptr) continue;
+    crash.write_through = [format](const fs::path& path) {
+      return open_tree_r_plus(*format, path);
+    };
+  }
+  return cases;
+}
+
 std::vector<CrashCase> crash_cases() {
-  return {
+  return with_handles({
       {"File", "data.bin", [](const Path& path) { save_file(path, 'o', false); },
        [](const Path& path, bool durable) { save_file(path, 'n', durable); }, which_file},
       {"FileWithoutExchange", "data.bin", [](const Path& path) { save_file(path, 'o', false); },
@@ -341,7 +370,7 @@ std::vector<CrashCase> crash_cases() {
       {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
        [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
        [](const Path& path) { return which_tree(kTorchFile, path); }},
-  };
+  });
 }
 
 class EveryWriter : public ::testing::TestWithParam<CrashCase> {};
@@ -369,6 +398,73 @@ TEST_P(EveryWriter, SurvivesAFailingDiskAtEveryChange) {
 TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
   for (const bool with_old : {true, false}) {
     expect_survives_power_loss(GetParam(), with_old, kCrashTrials, 20260);
+  }
+}
+
+TEST_P(EveryWriter, SurvivesAnErrorOfEveryClose) {
+  for (const bool durable : {true, false}) {
+    expect_survives_failure_of_every_close(GetParam(), durable, true);
+  }
+}
+
+TEST_P(EveryWriter, SurvivesAnOldVersionThatCannotBeRemoved) {
+  expect_survives_failure_of_every_change(GetParam(), false, true, EACCES);
+}
+
+TEST_P(EveryWriter, SurvivesASecondWriterAtEveryChange) {
+  for (const int lock_errno : {0, EBADF, ENOLCK, ENOSYS}) {
+    SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
+    const LocksFail fail(lock_errno);
+    for (const bool with_old : {true, false}) {
+      expect_survives_second_writer(GetParam(), with_old, false);
+    }
+  }
+}
+
+TEST_P(EveryWriter, SurvivesAKillWhereThereAreNoLocks) {
+  const LocksFail fail(ENOLCK);
+  expect_survives_kill_at_every_change(GetParam(), false, true);
+}
+
+TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
+  const LocksFail fail(EWOULDBLOCK);
+  const TemporaryFolder folder;
+  const fs::path path = folder / GetParam().file_name;
+  try {
+    GetParam().make_new(path, false);
+    EXPECT_EQ(GetParam().which(path), Found::new_version);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.system_errno(), EBUSY) << error.what();
+  }
+}
+
+TEST_P(EveryWriter, IsNotHeldUpByAForkAtAnyChange) {
+  for (const bool with_old : {true, false}) {
+    expect_survives_fork_at_every_change(GetParam(), with_old);
+  }
+}
+
+class WritersOfWhatIsWrittenThrough : public EveryWriter {};
+
+TEST_P(WritersOfWhatIsWrittenThrough, NeverReplaceIt) {
+  expect_never_replaces_what_is_written_through(GetParam());
+}
+
+class WritersOfNamedFiles : public EveryWriter {};
+
+TEST_P(WritersOfNamedFiles, KeepAFileThatArrivesAtAnyChange) {
+  expect_keeps_foreign_files(GetParam());
+}
+
+/// Both writers of a small save stop once, at any of their changes.
+class SmallWriters : public EveryWriter {};
+
+TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {
+  for (const int lock_errno : {0, EBADF}) {
+    const LocksFail fail(lock_errno);
+    for (const bool with_old : {true, false}) {
+      expect_survives_second_writer(GetParam(), with_old, true);
+    }
   }
 }
 
@@ -415,8 +511,35 @@ TEST(AppendMemmap, SurvivesAKillAndAFailureAtEveryChange) {
   expect_survives_failure_of_every_change(append, false, true, EIO);
 }
 
-INSTANTIATE_TEST_SUITE_P(Writers, EveryWriter, ::testing::ValuesIn(crash_cases()),
-                         [](const auto& row) { return row.param.name; });
+template <class Wanted>
+std::vector<CrashCase> cases_where(const Wanted& wanted) {
+  std::vector<CrashCase> cases = crash_cases();
+  std::erase_if(cases, [&](const CrashCase& crash) { return !wanted(crash); });
+  return cases;
+}
+
+bool is_small(const CrashCase& crash) {
+  return crash.name.starts_with("File") || crash.name.starts_with("Folder") ||
+         crash.name == "Npy" || crash.name == "SafetensorsShards";
+}
+
+std::string name_of(const ::testing::TestParamInfo<CrashCase>& row) { return row.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Small, SmallWriters, ::testing::ValuesIn(cases_where(is_small)), name_of);
+
+INSTANTIATE_TEST_SUITE_P(Shared, WritersOfWhatIsWrittenThrough,
+                         ::testing::ValuesIn(cases_where([](const CrashCase& crash) {
+                           return static_cast<bool>(crash.write_through);
+                         })),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Folders, WritersOfNamedFiles,
+                         ::testing::ValuesIn(cases_where([](const CrashCase& crash) {
+                           return crash.keeps_foreign_files;
+                         })),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Writers, EveryWriter, ::testing::ValuesIn(crash_cases()), name_of);
 
 }  // namespace
 }  // namespace tenfold::test

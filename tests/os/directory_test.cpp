@@ -166,11 +166,11 @@ TEST(Directory, LocksExcludeEachOther) {
   const TemporaryFolder folder;
   Directory a = Directory::open(folder.path());
   Directory b = Directory::open(folder.path());
-  EXPECT_TRUE(a.try_lock_exclusive());
-  EXPECT_FALSE(b.try_lock_shared());
+  EXPECT_EQ(a.try_lock_exclusive(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_shared(), LockResult::held);
   a.unlock();
-  EXPECT_TRUE(b.try_lock_shared());
-  EXPECT_FALSE(a.try_lock_exclusive());
+  EXPECT_EQ(b.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(a.try_lock_exclusive(), LockResult::held);
 }
 
 TEST(Directory, KeepsPermissionBits) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +19,7 @@
 #include <tenfold/error.hpp>
 
 #include "os/directory.hpp"
+#include "os/fault.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {
@@ -280,11 +282,75 @@ TEST(File, LocksExcludeOtherOpenFilesAndEndWithTheFile) {
   write_text(folder / "x", "");
   File a = File::open_read(folder / "x");
   File b = File::open_read(folder / "x");
-  EXPECT_TRUE(a.try_lock_shared());
-  EXPECT_TRUE(b.try_lock_shared());
-  EXPECT_FALSE(b.try_lock_exclusive());
+  EXPECT_EQ(a.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_exclusive(), LockResult::held);
   a.close();
-  EXPECT_TRUE(b.try_lock_exclusive());
+  EXPECT_EQ(b.try_lock_exclusive(), LockResult::acquired);
+}
+
+/// Fails flock, and the close of what was written, as a file system may.
+class FailingCalls : public ChangeObserver {
+ public:
+  explicit FailingCalls(int lock, int close) : lock_(lock), close_(close) {
+    previous_ = set_change_observer(this);
+  }
+  ~FailingCalls() override { set_change_observer(previous_); }
+  void before(const Change&) override {}
+  void after(const Change&, std::uint64_t) override {}
+  int lock_errno() override { return lock_; }
+  int close_errno() override { return close_; }
+
+ private:
+  int lock_;
+  int close_;
+  ChangeObserver* previous_;
+};
+
+TEST(File, AFileSystemWithoutLocksIsNotTakenForAFreeLock) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File file = File::open_read(folder / "x");
+  for (const int code : {EBADF, ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    const FailingCalls failing(code, 0);
+    EXPECT_EQ(file.try_lock_exclusive(), LockResult::unsupported);
+    EXPECT_EQ(file.try_lock_shared(), LockResult::unsupported);
+  }
+  const FailingCalls failing(EWOULDBLOCK, 0);
+  EXPECT_EQ(file.try_lock_exclusive(), LockResult::held);
+}
+
+TEST(File, AnErrorOfTheLastCloseIsReported) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File file = File::open_read_write(folder / "x");
+  const FailingCalls failing(0, EDQUOT);
+  EXPECT_EQ(error_of([&] { file.close_written(); }).system_errno(), EDQUOT);
+  EXPECT_FALSE(file.valid());
+}
+
+TEST(File, AForkedChildNeitherKeepsNorReleasesAnExclusiveLock) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File other = File::open_read(folder / "x");
+  File file = File::open_read(folder / "x");
+  ASSERT_EQ(file.try_lock_exclusive(), LockResult::acquired);
+  const pid_t closes = ::fork();
+  if (closes == 0) {
+    file.close();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(closes, nullptr, 0), closes);
+  EXPECT_EQ(other.try_lock_exclusive(), LockResult::held);
+  const pid_t keeps = ::fork();
+  if (keeps == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  file.close();
+  EXPECT_EQ(other.try_lock_exclusive(), LockResult::acquired);
+  ::kill(keeps, SIGKILL);
+  ASSERT_EQ(::waitpid(keeps, nullptr, 0), keeps);
 }
 
 TEST(File, MovingHandsOverTheDescriptor) {

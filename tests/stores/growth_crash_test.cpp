@@ -201,7 +201,7 @@ CrashCase ring_case() {
 CrashCase after_a_boot(CrashCase crash) {
   const auto which = crash.which;
   crash.which = [which](const Path& path) {
-    os::set_boot_id(os::BootId{std::byte{9}});
+    os::set_boot_id(kNextBoot);
     return which(path);
   };
   return crash;

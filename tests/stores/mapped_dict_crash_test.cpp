@@ -66,7 +66,7 @@ CrashCase writing(std::int64_t num_new, bool with_checksums = true) {
 CrashCase after_a_boot(CrashCase crash) {
   const auto before = crash.which;
   crash.which = [before](const Path& path) {
-    os::set_boot_id(os::BootId{std::byte{9}});
+    os::set_boot_id(kNextBoot);
     return before(path);
   };
   return crash;

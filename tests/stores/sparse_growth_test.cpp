@@ -201,7 +201,7 @@ TEST_F(SparseGrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
 TEST_F(SparseGrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
   CrashCase crash = append_case(false);
   crash.which = [](const Path& path) {
-    os::set_boot_id(os::BootId{std::byte{9}});
+    os::set_boot_id(kNextBoot);
     return which(path);
   };
   constexpr int kTrials = 48;

@@ -1,12 +1,16 @@
 #include "support/crash_harness.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -14,9 +18,13 @@
 #include <tenfold/error.hpp>
 
 #include "os/fault.hpp"
+#include "os/file.hpp"
+#include "os/lease.hpp"
+#include "os/process.hpp"
 #include "support/change_log.hpp"
 #include "support/model_disk.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -79,10 +87,49 @@ void expect_next_save_cleans_up(const CrashCase& crash, const fs::path& parent) 
   crash.make_new(path, false);
   EXPECT_EQ(text_of(crash.which(path)), text_of(Found::new_version)) << "after one more save";
   EXPECT_EQ(entries_of(parent), std::set<std::string>{crash.file_name}) << "after one more save";
+  if (crash.litter_in) {
+    EXPECT_EQ(crash.litter_in(path), "") << "after one more save";
+  }
 }
 
+/// What flock fails with, for every observer of this file.
+std::atomic<int> failing_lock_errno{0};
+
+/// Does something before the change of a number, and fails locks if they are to.
+class Observer : public os::ChangeObserver {
+ public:
+  void before(const os::Change&) override {}
+  void after(const os::Change&, std::uint64_t) override {}
+  int lock_errno() override { return failing_lock_errno; }
+};
+
+/// Calls `action` once, before the change of that number, on the thread that makes it. Changes that
+/// the action makes itself are not counted.
+class Interrupter : public Observer {
+ public:
+  Interrupter(std::size_t at, std::function<void()> action)
+      : at_(at), action_(std::move(action)), previous_(os::set_change_observer(this)) {}
+  ~Interrupter() override { os::set_change_observer(previous_); }
+  void before(const os::Change&) override {
+    if (is_acting_ || next_.fetch_add(1) != at_) return;
+    is_acting_ = true;
+    was_called_ = true;
+    action_();
+    is_acting_ = false;
+  }
+  bool was_called() const { return was_called_; }
+
+ private:
+  std::size_t at_;
+  std::function<void()> action_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> is_acting_{false};
+  std::atomic<bool> was_called_{false};
+  os::ChangeObserver* previous_;
+};
+
 /// Ends the process before the change of that number, or half-way through it if it is a write.
-class Killer : public os::ChangeObserver {
+class Killer : public Observer {
  public:
   static constexpr int kKilled = 77;
 
@@ -96,7 +143,6 @@ class Killer : public os::ChangeObserver {
     }
     ::_exit(kKilled);
   }
-  void after(const os::Change&, std::uint64_t) override {}
 
  private:
   std::size_t at_;
@@ -126,26 +172,51 @@ bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool 
 }
 
 /// Throws at the change of that number, once.
-class Refuser : public os::ChangeObserver {
+class Refuser : public Observer {
  public:
-  Refuser(std::size_t at, int system_errno) : at_(at), system_errno_(system_errno) {
+  enum class Of : std::uint8_t { changes, closes };
+
+  Refuser(std::size_t at, int system_errno, Of of) : at_(at), system_errno_(system_errno), of_(of) {
     previous_ = os::set_change_observer(this);
   }
   ~Refuser() override { os::set_change_observer(previous_); }
   void before(const os::Change&) override {
-    if (next_.fetch_add(1) != at_) return;
+    if (of_ != Of::changes || next_.fetch_add(1) != at_) return;
     refused_ = true;
     throw Error::io(system_errno_, "injected", "injected: the system refuses");
   }
-  void after(const os::Change&, std::uint64_t) override {}
+  int close_errno() override {
+    if (of_ != Of::closes || next_.fetch_add(1) != at_) return 0;
+    refused_ = true;
+    return system_errno_;
+  }
   bool refused() const { return refused_; }
 
  private:
   std::size_t at_;
   int system_errno_;
+  Of of_;
   std::atomic<bool> refused_{false};
   std::atomic<std::size_t> next_{0};
   os::ChangeObserver* previous_ = nullptr;
+};
+
+/// The leases of before are those of another system, and long untouched.
+class AfterABoot {
+ public:
+  AfterABoot()
+      : boot_(os::set_boot_id(kNextBoot)),
+        timeout_(os::set_lease_timeout(std::chrono::seconds(0))) {}
+  ~AfterABoot() {
+    os::set_boot_id(boot_);
+    os::set_lease_timeout(timeout_);
+  }
+  AfterABoot(const AfterABoot&) = delete;
+  AfterABoot& operator=(const AfterABoot&) = delete;
+
+ private:
+  std::optional<os::BootId> boot_;
+  std::chrono::seconds timeout_;
 };
 
 ModelDisk::Survival survival_of_trial(int trial, std::mt19937_64& random) {
@@ -179,17 +250,21 @@ void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, 
   }
 }
 
-void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
-                                             int system_errno) {
+namespace {
+
+void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_old, int system_errno,
+                              Refuser::Of of) {
   bool refused = true;
   for (std::size_t at = 0; refused; ++at) {
-    SCOPED_TRACE("change " + std::to_string(at) + " refused");
+    SCOPED_TRACE((of == Refuser::Of::changes ? "change " : "close ") + std::to_string(at) +
+                 " refused");
     const Scene scene(crash, with_old);
     const fs::path path = scene.path(crash);
     const std::size_t descriptors_before = count_descriptors();
+    bool thrown = false;
+    const Warnings warnings;
     {
-      Refuser refuser(at, system_errno);
-      bool thrown = false;
+      Refuser refuser(at, system_errno, of);
       try {
         crash.make_new(path, durable);
       } catch (const Error& error) {
@@ -197,19 +272,33 @@ void expect_survives_failure_of_every_change(const CrashCase& crash, bool durabl
         EXPECT_EQ(error.system_errno(), system_errno) << error.what();
       }
       refused = refuser.refused();
-      EXPECT_EQ(thrown, refused);
+      EXPECT_TRUE(refused || !thrown);
     }
     EXPECT_EQ(count_descriptors(), descriptors_before);
     const Found found = crash.which(path);
     EXPECT_TRUE(is_whole(found, with_old));
-    const std::set<std::string> entries = entries_of(scene.parent());
-    EXPECT_TRUE(entries.empty() || entries == std::set<std::string>{crash.file_name});
-    if (!refused) {
+    if (!thrown) {
       EXPECT_EQ(text_of(found), text_of(Found::new_version));
     }
+    std::set<std::string> entries = entries_of(scene.parent());
+    // The lease is not an error's business: it is dead.
+    std::erase_if(entries, [](const std::string& name) { return name.ends_with(".lease"); });
+    EXPECT_TRUE(found == Found::new_version || entries.empty() ||
+                entries == std::set<std::string>{crash.file_name});
     expect_next_save_cleans_up(crash, scene.parent());
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+}  // namespace
+
+void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
+                                             int system_errno) {
+  expect_survives_refusals(crash, durable, with_old, system_errno, Refuser::Of::changes);
+}
+
+void expect_survives_failure_of_every_close(const CrashCase& crash, bool durable, bool with_old) {
+  expect_survives_refusals(crash, durable, with_old, EIO, Refuser::Of::closes);
 }
 
 void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_trials,
@@ -238,10 +327,225 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
       if (done == changes.size()) {
         EXPECT_EQ(text_of(found), text_of(Found::new_version)) << "though the save had returned";
       }
-      if (trial % 8 == 0) expect_next_save_cleans_up(crash, parent);
+      if (trial % 8 == 0) {
+        const AfterABoot after;
+        expect_next_save_cleans_up(crash, parent);
+      }
       if (::testing::Test::HasFailure()) return;
       fs::remove_all(parent);
     }
+  }
+}
+
+LocksFail::LocksFail(int system_errno) : before_(failing_lock_errno.exchange(system_errno)) {}
+LocksFail::~LocksFail() { failing_lock_errno = before_; }
+
+namespace {
+
+/// How a process that saves ended.
+enum class Ended : std::uint8_t { saved, refused, crashed };
+
+Ended ended(int status) {
+  if (!WIFEXITED(status)) return Ended::crashed;
+  return WEXITSTATUS(status) == 0   ? Ended::saved
+         : WEXITSTATUS(status) == 1 ? Ended::refused
+                                    : Ended::crashed;
+}
+
+/// A child that saves, and stops before the change of a number until it is told to go on.
+class StoppingWriter {
+ public:
+  static constexpr std::size_t kNever = ~std::size_t{0};
+
+  StoppingWriter(std::size_t at, const std::function<void()>& save) {
+    std::array<int, 2> stopped{};
+    std::array<int, 2> go_on{};
+    if (::pipe(stopped.data()) != 0 || ::pipe(go_on.data()) != 0) std::abort();
+    child_ = ::fork();
+    if (child_ == 0) {
+      os::set_change_observer(nullptr);
+      ::close(stopped[0]);
+      ::close(go_on[1]);
+      char byte = 0;
+      try {
+        const Interrupter interrupter(at, [&] {
+          if (::write(stopped[1], "s", 1) != 1 || ::read(go_on[0], &byte, 1) != 1) ::_exit(3);
+        });
+        save();
+      } catch (const Error&) {
+        ::_exit(1);
+      } catch (...) {
+        ::_exit(2);
+      }
+      ::_exit(0);
+    }
+    ::close(stopped[1]);
+    ::close(go_on[0]);
+    char byte = 0;
+    has_stopped_ = ::read(stopped[0], &byte, 1) == 1;  // 0: it has ended
+    ::close(stopped[0]);
+    go_on_ = go_on[1];
+  }
+  StoppingWriter(const StoppingWriter&) = delete;
+  StoppingWriter& operator=(const StoppingWriter&) = delete;
+
+  bool has_stopped() const { return has_stopped_; }
+  Ended finish() {
+    if (has_stopped_) {
+      EXPECT_EQ(::write(go_on_, "g", 1), 1);
+      ::close(go_on_);
+    }
+    int status = 0;
+    ::waitpid(child_, &status, 0);
+    return ended(status);
+  }
+
+ private:
+  pid_t child_ = -1;
+  int go_on_ = -1;
+  bool has_stopped_ = false;
+};
+
+/// The first writer saves the old version, the second the new one.
+void expect_two_writers_agree(const CrashCase& crash, const fs::path& parent, Ended first,
+                              Ended second) {
+  const fs::path path = parent / crash.file_name;
+  EXPECT_NE(first, Ended::crashed);
+  EXPECT_NE(second, Ended::crashed);
+  EXPECT_TRUE(first == Ended::saved || second == Ended::saved) << "neither has saved";
+  const Found found = crash.which(path);
+  EXPECT_TRUE((found == Found::old_version && first == Ended::saved) ||
+              (found == Found::new_version && second == Ended::saved))
+      << "found " << text_of(found);
+  expect_next_save_cleans_up(crash, parent);
+}
+
+}  // namespace
+
+void expect_survives_second_writer(const CrashCase& crash, bool with_old, bool all_interleavings) {
+  bool first_stopped = true;
+  for (std::size_t i = 0; first_stopped; ++i) {
+    bool second_stopped = true;
+    for (std::size_t j = all_interleavings ? 0 : StoppingWriter::kNever;
+         second_stopped && first_stopped; ++j) {
+      SCOPED_TRACE("the first writer stopped at change " + std::to_string(i) +
+                   (all_interleavings ? ", the second at " + std::to_string(j) : ""));
+      const Scene scene(crash, with_old);
+      const fs::path path = scene.path(crash);
+      StoppingWriter first(i, [&] { crash.make_old(path); });
+      StoppingWriter second(j, [&] { crash.make_new(path, false); });
+      first_stopped = first.has_stopped();
+      second_stopped = second.has_stopped();
+      const Ended first_ended = first.finish();
+      const Ended second_ended = second.finish();
+      expect_two_writers_agree(crash, scene.parent(), first_ended, second_ended);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+void expect_survives_fork_at_every_change(const CrashCase& crash, bool with_old) {
+  bool forked = true;
+  for (std::size_t at = 0; forked; ++at) {
+    SCOPED_TRACE("forked before change " + std::to_string(at));
+    const Scene scene(crash, with_old);
+    const fs::path path = scene.path(crash);
+    pid_t child = -1;
+    {
+      const Interrupter interrupter(at, [&] {
+        child = ::fork();
+        if (child == 0) {
+          for (;;) ::pause();
+        }
+      });
+      EXPECT_NO_THROW(crash.make_new(path, false));
+      forked = interrupter.was_called();
+    }
+    EXPECT_EQ(text_of(crash.which(path)), text_of(Found::new_version));
+    if (crash.write_through) {
+      EXPECT_NO_THROW(crash.write_through(path));
+      EXPECT_NO_THROW(expect_next_save_cleans_up(crash, scene.parent()));
+    }
+    if (child > 0) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
+  std::size_t num_refused = 0;
+  bool opened = true;
+  for (std::size_t at = 0; opened; ++at) {
+    SCOPED_TRACE("opened \"r+\" before change " + std::to_string(at));
+    const Scene scene(crash, true);
+    const fs::path path = scene.path(crash);
+    std::shared_ptr<void> handle;
+    std::optional<os::FileInfo> written_through;
+    const Interrupter interrupter(at, [&] {
+      try {
+        handle = crash.write_through(path);
+        written_through = os::file_info(path);
+      } catch (const Error& error) {
+        // Absent for a moment where names cannot be exchanged.
+        EXPECT_TRUE(error.system_errno() == EBUSY || error.code() == ErrorCode::file_not_found)
+            << error.what();
+        ++num_refused;
+      }
+    });
+    bool saved = true;
+    try {
+      crash.make_new(path, false);
+    } catch (const Error& error) {
+      saved = false;
+      EXPECT_EQ(error.system_errno(), EBUSY) << error.what();
+    }
+    opened = interrupter.was_called();
+    if (written_through) {
+      EXPECT_TRUE(os::file_info(path).same_file(*written_through));
+      EXPECT_EQ(text_of(crash.which(path)),
+                text_of(saved ? Found::new_version : Found::old_version));
+    }
+    handle.reset();
+    expect_next_save_cleans_up(crash, scene.parent());
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(num_refused, 0U) << "no lock was in the way at any time";
+}
+
+void expect_keeps_foreign_files(const CrashCase& crash) {
+  const std::string foreign = "a file of somebody else";
+  bool arrived = true;
+  for (std::size_t at = 0; arrived; ++at) {
+    SCOPED_TRACE("a file arrived before change " + std::to_string(at));
+    const Scene scene(crash, true);
+    const fs::path path = scene.path(crash);
+    const Warnings warnings;
+    bool written = false;
+    const Interrupter interrupter(at, [&] {
+      std::ofstream file(path / "foreign.txt");
+      written = file.is_open();  // not where the folder is away for a moment
+      file << foreign;
+    });
+    try {
+      crash.make_new(path, false);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    }
+    arrived = interrupter.was_called();
+    std::size_t num_found = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(scene.parent())) {
+      if (entry.path().filename() != "foreign.txt") continue;
+      std::ifstream file(entry.path());
+      EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), foreign);
+      // Not where the next save cleans up.
+      EXPECT_FALSE(entry.path().lexically_relative(scene.parent()).string().starts_with("."));
+      ++num_found;
+    }
+    EXPECT_EQ(num_found, written ? 1U : 0U);
+    EXPECT_TRUE(is_whole(crash.which(path), true));
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

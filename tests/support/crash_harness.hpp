@@ -3,9 +3,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "os/process.hpp"
+
 namespace tenfold::test {
+
+/// The boot ID that saves have after a power loss of expect_survives_power_loss().
+inline constexpr os::BootId kNextBoot = {std::byte{9}};
 
 /// What is found at a path.
 enum class Found : std::uint8_t {
@@ -27,21 +33,60 @@ struct CrashCase {
   std::function<void(const std::filesystem::path&, bool durable)> make_new;
   /// Opens what is there as a user would, and compares every byte.
   std::function<Found(const std::filesystem::path&)> which;
+  /// Opens what is there "r+", where the format can; the lock lives as long as the result.
+  std::function<std::shared_ptr<void>(const std::filesystem::path&)> write_through = {};
+  /// The litter that lies in what is at the path, if one look at its name does not tell.
+  std::function<std::string(const std::filesystem::path&)> litter_in = {};
+  /// A folder that is replaced only if its metadata names all that is in it.
+  bool keeps_foreign_files = false;
+};
+
+/// As on a file system whose flock fails with `system_errno`, while it lives: EBADF, ENOSYS, ENOLCK
+/// where there are no locks, EWOULDBLOCK where somebody else has them all.
+class LocksFail {
+ public:
+  explicit LocksFail(int system_errno);
+  ~LocksFail();
+  LocksFail(const LocksFail&) = delete;
+  LocksFail& operator=(const LocksFail&) = delete;
+
+ private:
+  int before_;
 };
 
 /// The process is killed before every change of the save, and half-way through every write. After
 /// each: the path holds the old version or the new; one more save leaves the new one and no litter.
 void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, bool with_old);
 
-/// Every change fails once with `system_errno`. After each: the save has thrown, the path holds the
-/// old version or the new, no litter, no descriptor left open.
+/// Every change fails once with `system_errno`. After each the path holds the old version or the
+/// new, and no descriptor is left open. A save that returns has saved: what fails after its commit
+/// point is no error. A save that throws leaves no litter, unless the new version is in place.
 void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
                                              int system_errno);
+
+/// Every close of a file that was written fails once with EIO, as on a network file system. The
+/// same holds.
+void expect_survives_failure_of_every_close(const CrashCase& crash, bool durable, bool with_old);
 
 /// The power goes at every moment of a durable save, `num_trials` times each with other losses (see
 /// ModelDisk). After each: the path holds the old version or the new; if the save had returned, the
 /// new one.
 void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_trials,
                                 std::uint64_t seed);
+
+/// A second process saves while the first is stopped before a change; `all_interleavings` stops the
+/// second one, too, before each of its changes while the first goes on. Afterwards the path holds
+/// the version of one that succeeded, one at least did, and errors are errors of the library.
+void expect_survives_second_writer(const CrashCase& crash, bool with_old, bool all_interleavings);
+
+/// A child is forked before every change, and lives on. The save succeeds, and so does the next.
+void expect_survives_fork_at_every_change(const CrashCase& crash, bool with_old);
+
+/// What is at the path is opened "r+" before every change. The handle is refused, or what it writes
+/// through stays what the path names.
+void expect_never_replaces_what_is_written_through(const CrashCase& crash);
+
+/// A foreign file arrives in the folder before every change. It is there afterwards.
+void expect_keeps_foreign_files(const CrashCase& crash);
 
 }  // namespace tenfold::test

@@ -72,6 +72,11 @@ void ModelDisk::apply(const LoggedChange& change, std::size_t index) {
       const Id id = add_object(change.created_inode, change.kind == Kind::create_directory);
       return change_entries(at(change.inode), {index, {{change.name, id}}});
     }
+    case Kind::symlink: {
+      const Id id = add_object(change.created_inode, false);
+      objects_[id].link = change.other;
+      return change_entries(at(change.inode), {index, {{change.name, id}}});
+    }
     case Kind::write:
       at(change.inode).writes.push_back({index, false, change.offset_bytes, change.bytes});
       return;
@@ -189,6 +194,7 @@ void ModelDisk::materialise(Id id, const Survival& survival, std::mt19937_64& ra
     }
     return;
   }
+  if (!object.link.empty()) return std::filesystem::create_symlink(object.link, target);
   const auto [place, is_new] = made.emplace(id, target);
   if (!is_new) return std::filesystem::create_hard_link(place->second, target);
   const std::string content = torn_content(object, survival.writes, random);

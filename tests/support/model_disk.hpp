@@ -51,6 +51,7 @@ class ModelDisk {
   using Entries = std::map<std::string, Id>;
   struct Object {
     bool is_directory = false;
+    std::string link;     // the text of a symbolic link
     std::string content;  // safe
     std::vector<PendingWrite> writes;
     Entries live;     // as a running program sees them

@@ -1,0 +1,441 @@
+#include "os/lease.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <map>
+#include <mutex>
+#include <span>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checksum.hpp"
+#include "os/no_signals.hpp"
+#include "os/process.hpp"
+#include "os/process_wide.hpp"
+#include "os/system.hpp"
+
+namespace tenfold::os {
+namespace {
+
+constexpr std::chrono::seconds kHeartbeat{30};
+/// Host names have 64 characters at most, numbers 20.
+constexpr std::uint64_t kMaxTextBytes = 512;
+const std::string kMagic = "tenfold-lease-1";
+
+std::atomic<std::chrono::seconds> lease_timeout{std::chrono::minutes(10)};
+std::atomic<bool> symlinks_are_supported{true};
+
+std::string boot_text() {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : boot_id()) {
+    text += kDigits[std::to_integer<std::size_t>(byte) / 16];
+    text += kDigits[std::to_integer<std::size_t>(byte) % 16];
+  }
+  return text;
+}
+
+/// Of this process; 0 without /proc.
+std::uint64_t process_namespace() {
+  struct stat status{};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+struct ProcessState {
+  bool has_ended = false;  ///< a zombie, whose parent has not waited for it yet
+  std::uint64_t start_ticks = 0;
+};
+
+/// Of /proc/<process>/stat; nothing if it cannot be read.
+std::optional<ProcessState> process_state(std::uint64_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  // The second field, the program's name, may contain anything.
+  const std::size_t after_name = text.rfind(')');
+  if (after_name == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(after_name + 1));
+  constexpr int kStateField = 3;
+  constexpr int kThreadsField = 20;
+  constexpr int kStartField = 22;
+  ProcessState state;
+  char letter = '?';
+  std::uint64_t num_threads = 0;
+  std::string skipped;
+  for (int field = kStateField; field <= kStartField; ++field) {
+    if (field == kStateField) {
+      fields >> letter;
+    } else if (field == kThreadsField) {
+      fields >> num_threads;
+    } else if (field == kStartField) {
+      fields >> state.start_ticks;
+    } else {
+      fields >> skipped;
+    }
+  }
+  if (!fields) return std::nullopt;
+  // The first thread of a program may end before the others.
+  state.has_ended = letter == 'X' || (letter == 'Z' && num_threads <= 1);
+  return state;
+}
+
+bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
+  if (process == 0 || process > INT_MAX) return false;
+  if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
+  const auto state = process_state(process);
+  return !state || (!state->has_ended && state->start_ticks == start_ticks);
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.front() == '\0' ? "unknown" : name.data();
+}
+
+/// What all leases of this process have in common, and the leases that it holds, whose modification
+/// times a thread keeps new.
+class Holder {
+ public:
+  Holder() : namespace_(process_namespace()), process_(process_id()), host_(host_name()) {
+    if (const auto state = process_state(process_)) start_ticks_ = state->start_ticks;
+  }
+
+  std::string new_text() const {
+    std::array<std::byte, 8> random{};
+    if (::getrandom(random.data(), random.size(), GRND_NONBLOCK) !=
+        static_cast<ssize_t>(random.size())) {
+      static std::atomic<std::uint64_t> count{0};
+      const std::array<std::uint64_t, 3> words = {
+          process_, count.fetch_add(1),
+          static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count())};
+      const std::uint64_t hash = base::xxh3(std::as_bytes(std::span(words)));
+      std::memcpy(random.data(), &hash, sizeof hash);
+    }
+    std::uint64_t number = 0;
+    std::memcpy(&number, random.data(), sizeof number);
+    return kMagic + " " + boot_text() + " " + std::to_string(namespace_) + " " +
+           std::to_string(process_) + " " + std::to_string(start_ticks_) + " " +
+           base::hex16(number) + " " + host_;
+  }
+
+  void add(const std::string& text, int folder, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    held_[text] = {folder, name};
+    if (!has_thread_) start_thread();
+  }
+  void remove(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(text);
+  }
+
+  /// Whether the holder of that text is known to live, known to have ended, or not known.
+  std::optional<bool> lives(const std::string& text) {
+    std::istringstream fields(text);
+    std::string magic;
+    std::string boot;
+    std::uint64_t pid_namespace = 0;
+    std::uint64_t process = 0;
+    std::uint64_t start_ticks = 0;
+    fields >> magic >> boot >> pid_namespace >> process >> start_ticks;
+    if (!fields || magic != kMagic || boot_id() == BootId{} || boot != boot_text() ||
+        pid_namespace == 0 || pid_namespace != namespace_) {
+      return std::nullopt;
+    }
+    if (process != process_ || start_ticks != start_ticks_) {
+      return process_lives(process, start_ticks);
+    }
+    const std::lock_guard lock(mutex_);
+    return held_.contains(text);
+  }
+
+ private:
+  struct Name {
+    int folder;
+    std::string name;
+  };
+
+  /// With the mutex held.
+  void start_thread() {
+    const NoSignals no_signals;
+    try {
+      std::thread([this] {
+        pthread_setname_np(pthread_self(), "tenfold-lease");
+        keep_alive();
+      }).detach();
+      has_thread_ = true;
+    } catch (const std::system_error&) {
+      // Without the thread a lease holds for the time-out on other hosts, and here to its end.
+    }
+  }
+
+  /// Ends when nothing is held any more.
+  void keep_alive() {
+    for (;;) {
+      std::this_thread::sleep_for(kHeartbeat);
+      const std::lock_guard lock(mutex_);
+      if (held_.empty()) {
+        has_thread_ = false;
+        return;
+      }
+      for (const auto& [text, of] : held_) {
+        ::utimensat(of.folder, of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+      }
+    }
+  }
+
+  std::uint64_t namespace_;
+  std::uint64_t process_;
+  std::uint64_t start_ticks_ = 0;
+  std::string host_;
+  std::mutex mutex_;
+  std::map<std::string, Name> held_;  ///< by text
+  bool has_thread_ = false;
+};
+
+Holder& holder() { return ProcessWide<Holder>::get(); }
+
+struct Found {
+  std::string text = "?";
+  std::int64_t modified_ns = 0;
+};
+
+/// The lease under that name; nothing if there is none.
+std::optional<Found> read_lease(const Directory& folder, const std::string& name) {
+  const auto info = folder.entry_info(name);
+  if (!info) return std::nullopt;
+  Found found;
+  found.modified_ns = info->modified_ns;
+  if (info->is_symlink) {
+    const auto text = folder.read_link(name);
+    if (!text) return std::nullopt;
+    found.text = *text;
+  } else if (info->is_regular && info->size_bytes <= kMaxTextBytes) {
+    const File file = File::try_open_read_at(folder, name);
+    if (!file.valid()) return std::nullopt;
+    found.text = file.read_all(kMaxTextBytes);
+  }
+  return found;
+}
+
+bool create_lease(Directory& folder, const std::string& name, const std::string& text) {
+  try {
+    if (symlinks_are_supported.load(std::memory_order_relaxed)) {
+      return folder.create_symlink(text, name);
+    }
+  } catch (const Error& error) {
+    const int code = error.system_errno();
+    if (code != EPERM && code != EOPNOTSUPP && code != ENOSYS) throw;
+  }
+  try {
+    File file = File::create_at(folder, name);
+    file.write_at(0, std::as_bytes(std::span(text)));
+  } catch (const Error& error) {
+    if (error.system_errno() != EEXIST) throw;
+    return false;
+  }
+  return true;
+}
+
+std::int64_t local_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/// The time that the file system gives a new entry: a server's clock may differ from ours.
+std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
+  const std::string probe = name + "~";
+  static_cast<void>(create_lease(folder, probe, kMagic));
+  const auto info = folder.entry_info(probe);
+  folder.remove_tree(probe);
+  return info ? info->modified_ns : local_now_ns();
+}
+
+bool is_dead(Directory& folder, const std::string& name, const Found& found) {
+  // Of a file that its writer was killed at, there may be a part; anything else is not ours.
+  if (!found.text.starts_with(kMagic) && !kMagic.starts_with(found.text)) return false;
+  if (const auto lives = holder().lives(found.text)) return !*lives;
+  const std::int64_t timeout_ns =
+      std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
+  if (local_now_ns() - found.modified_ns < timeout_ns) return false;
+  return file_system_now_ns(folder, name) - found.modified_ns >= timeout_ns;
+}
+
+/// Removes a dead lease: false if it was another one by then.
+void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
+  // The rename makes this process the only one that looks at what it has taken.
+  const std::string aside = name + "~";
+  try {
+    folder.rename(name, aside);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::file_not_found) return;
+    throw;
+  }
+  const auto taken = read_lease(folder, aside);
+  if (taken && taken->text != text && folder.rename_if_absent(aside, name)) return;
+  folder.remove_tree(aside);
+}
+
+}  // namespace
+
+std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
+  Directory same = folder.duplicate();
+  const std::string text = holder().new_text();
+  // Once for a dead lease, and once more for one that was released meanwhile.
+  constexpr int kMaxAttempts = 3;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    // Known to this process before others can see it.
+    holder().add(text, same.fd(), name);
+    try {
+      if (create_lease(same, name, text)) {
+        Lease lease(std::move(same), name, text);
+        // Left by a process that was killed while it took over a dead lease.
+        if (lease.folder_.entry_info(name + "~")) lease.folder_.remove_tree(name + "~");
+        return lease;
+      }
+    } catch (...) {
+      holder().remove(text);
+      throw;
+    }
+    holder().remove(text);
+    const auto found = read_lease(same, name);
+    if (!found) continue;
+    if (!is_dead(same, name, *found)) return std::nullopt;
+    remove_dead(same, name, found->text);
+  }
+  return std::nullopt;
+}
+
+Lease::Lease(Directory folder, std::string name, std::string text)
+    : folder_(std::move(folder)),
+      name_(std::move(name)),
+      text_(std::move(text)),
+      process_(process_id()) {}
+
+Lease::Lease(Lease&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
+      text_(std::move(other.text_)),
+      process_(std::exchange(other.process_, 0)) {}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    release();
+    folder_ = std::move(other.folder_);
+    name_ = std::move(other.name_);
+    text_ = std::move(other.text_);
+    process_ = std::exchange(other.process_, 0);
+  }
+  return *this;
+}
+
+bool Lease::is_held() const {
+  if (process_ == 0 || process_ != process_id()) return false;
+  const auto found = read_lease(folder_, name_);
+  return found && found->text == text_;
+}
+
+void Lease::release() noexcept {
+  if (process_ == 0) return;
+  const bool is_ours = process_ == process_id();
+  process_ = 0;
+  if (!is_ours) return;
+  try {
+    const auto found = read_lease(folder_, name_);
+    if (found && found->text == text_) folder_.remove_file(name_);
+  } catch (...) {
+    // Dead as soon as it is not among those that this process holds.
+  }
+  try {
+    holder().remove(text_);
+  } catch (...) {
+    // A mutex that cannot be locked: the lease ends with the process.
+  }
+  folder_.close();
+}
+
+bool is_leased(const Directory& folder, const std::string& name) {
+  Directory same = folder.duplicate();
+  const auto found = read_lease(same, name);
+  return found && !is_dead(same, name, *found);
+}
+
+namespace {
+
+std::string lock_name(const std::string& name) { return "." + name + ".tenfold-lock"; }
+
+}  // namespace
+
+std::optional<WriterLock> WriterLock::try_acquire(const Directory& folder, const std::string& name,
+                                                  File& file) {
+  WriterLock lock;
+  const LockResult result = file.try_lock_exclusive();
+  if (result == LockResult::held) return std::nullopt;
+  if (result == LockResult::acquired) return lock;
+  lock.lease_ = Lease::try_acquire(folder, lock_name(name));
+  if (!lock.lease_) return std::nullopt;
+  return lock;
+}
+
+bool WriterLock::is_locked(const Directory& folder, const std::string& name, File& file) {
+  const LockResult result = file.try_lock_shared();
+  if (result == LockResult::acquired) file.unlock();
+  if (result != LockResult::unsupported) return result == LockResult::held;
+  return is_leased(folder, lock_name(name));
+}
+
+std::optional<std::uint64_t> lock_holder(const FileInfo& file) {
+  std::ostringstream place;
+  place << std::hex << std::setfill('0') << std::setw(2) << major(file.device) << ':'
+        << std::setw(2) << minor(file.device) << ':' << std::dec << file.inode;
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; of one that waits, "1: -> FLOCK ..."
+    std::istringstream fields(line);
+    std::string number;
+    std::string type;
+    std::string how;
+    std::string access;
+    std::int64_t process = 0;
+    std::string where;
+    fields >> number >> type >> how >> access >> process >> where;
+    if (fields && type == "FLOCK" && where == place.str() && process > 0) {
+      return static_cast<std::uint64_t>(process);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string held_by(const FileInfo& file) {
+  const auto process = lock_holder(file);
+  return process ? " by process " + std::to_string(*process) : std::string();
+}
+
+std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout) {
+  return lease_timeout.exchange(timeout);
+}
+
+bool set_symlinks_supported(bool supported) noexcept {
+  return symlinks_are_supported.exchange(supported);
+}
+
+}  // namespace tenfold::os
