@@ -18,6 +18,7 @@
 
 #include "array_out.hpp"
 #include "call.hpp"
+#include "formats/commit.hpp"
 #include "stores/state_index.hpp"
 #include "stores/state_keys.hpp"
 #include "stores/state_paths.hpp"
@@ -279,6 +280,13 @@ void bind_state_mapper(nb::module_& module) {
       .def("rows_of_ints", &StateKeys::rows_of_ints, "keys"_a)
       .def("rows_of_texts", &StateKeys::rows_of_texts, "keys"_a)
       .def("rows_of_plain", &StateKeys::rows_of_plain, "states"_a);
+  module.def(
+      "replace_file",
+      [](nb::object path, const std::string& text, bool durable) {
+        const Path target = path_from(path);
+        without_gil([&] { replace_file(target, text, durable); });
+      },
+      "path"_a, "text"_a, "durable"_a);
   module.def("sparse_item",
              [](const SparseMatrix& matrix) { return item_of(TensorDict(matrix.tree())); });
   module.def("sparse_of", [](const NodeHandle& parent, const std::string& key) {

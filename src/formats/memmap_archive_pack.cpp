@@ -22,6 +22,7 @@
 #include "formats/memmap_archive.hpp"
 #include "formats/memmap_archive_writer.hpp"
 #include "formats/memmap_files.hpp"
+#include "formats/memmap_inventory.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/progress.hpp"
 #include "formats/zip_archive.hpp"
@@ -191,6 +192,7 @@ class Unpacker {
     }
     progress_.add(entry.stored_bytes);
     if (request_.durable) file.sync();
+    file.close_written();
   }
 
   void copy(const codecs::ZipEntry& entry, os::File& file) const {
@@ -232,8 +234,9 @@ void pack_folder(const Path& folder, const Path& archive, int deflate_level,
 }
 
 void unpack_archive(const Path& path, const Path& folder, const WriteRequest& request) {
+  require_replaceable(folder);
   const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
-  FolderReplacement replacement(folder);
+  FolderReplacement replacement(folder, foreign_in);
   Unpacker(*archive, replacement.folder(), request).run();
   replacement.publish(request.durable);
 }

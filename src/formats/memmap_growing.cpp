@@ -117,15 +117,15 @@ void GrowingFolder::append(std::uint64_t num_rows,
       leaves_[i].is_dirty = true;
       leaves_[i].file.write_at(leaves_[i].leaf.size_bytes, bytes[i]);
     }
+    CommitState next = state();
+    next.num_rows += num_rows;
+    next.written = next.num_rows;
+    is_dirty_ = true;
+    commit_.publish(next);
   } catch (const Error&) {
     give_back_uncommitted();
     throw;
   }
-  CommitState next = state();
-  next.num_rows += num_rows;
-  next.written = next.num_rows;
-  is_dirty_ = true;
-  commit_.publish(next);
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     leaves_[i].leaf.size_bytes += bytes[i].size();
     if (leaves_[i].sums) leaves_[i].sums->add(bytes[i]);

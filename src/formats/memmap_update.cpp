@@ -97,8 +97,9 @@ class Target {
   void finish(bool durable) {
     if (replacement_) {
       replacement_->publish(durable);
-    } else if (durable) {
-      file_.sync();
+    } else {
+      if (durable) file_.sync();
+      file_.close_written();
     }
   }
 

@@ -131,7 +131,8 @@ std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool d
   for (const std::string& name : names) text += name + "\n";
   for (const std::string& name : old_shards_) text += name + "\n";
   list_name_ = list_prefix(index_name_, slot_) + id;
-  os::File list = os::File::create_at(folder_, list_name_);
+  constexpr std::uint32_t kOwnerOnly = 0600;
+  os::File list = os::File::create_at(folder_, list_name_, kOwnerOnly);
   has_list_ = true;
   list.write_at(0, std::as_bytes(std::span(text)));
   if (durable) list.sync();

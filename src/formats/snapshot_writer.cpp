@@ -110,11 +110,13 @@ class Writer {
     write_leaves(writes, xxh3_if(options_.checksums), options_.num_threads, progress_,
                  options_.durable);
     for (std::size_t i = 0; i < writes.size(); ++i) add_lines(writes[i], *written_in[i]);
-    if (!options_.durable) return;
-    for (os::File& file : opened) file.start_writeback();
-    os::parallel_for(
-        opened.size(), kSyncThreads, [&](std::size_t i) { opened[i].sync(); },
-        [&] { progress_.poll(); });
+    if (options_.durable) {
+      for (os::File& file : opened) file.start_writeback();
+      os::parallel_for(
+          opened.size(), kSyncThreads, [&](std::size_t i) { opened[i].sync(); },
+          [&] { progress_.poll(); });
+    }
+    for (os::File& file : opened) file.close_written();
   }
 
   void write_object(os::File& file, const DataFile& of) {
@@ -142,6 +144,7 @@ class Writer {
     os::File file = os::File::create_at(root_, name);
     file.write_at(0, std::as_bytes(std::span(text)));
     if (options_.durable) file.sync();
+    file.close_written();
   }
 
   void add_lines(const LeafWrite& write, const DataFile& file) {

@@ -9,6 +9,7 @@
 #include "core/leaf_source.hpp"
 #include "formats/commit.hpp"
 #include "formats/memmap_commit_file.hpp"
+#include "formats/memmap_inventory.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_plan.hpp"
 #include "formats/memmap_writer.hpp"
@@ -104,6 +105,7 @@ void extend_files(os::Directory& folder, const memmap_folder::Plan& full) {
     os::File made = os::File::create_at(folder, file.name);
     made.truncate(file.size_bytes);
     made.sync();
+    made.close_written();
   }
 }
 
@@ -114,7 +116,7 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const Schema stored = stored_schema(path, schema);
   const memmap_folder::Plan plan = memmap_folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    FolderReplacement replacement(path);
+    FolderReplacement replacement(path, memmap_folder::foreign_in);
     // Rows that are written in place are vouched for by nobody.
     const bool checksums = options.num_rows == 0 && options.capacity == 0;
     memmap_folder::write_plan(plan, replacement.folder(),

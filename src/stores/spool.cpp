@@ -28,7 +28,8 @@ os::File create_unnamed(const Path& path) {
     const std::string name = ".tenfold-spool-" + std::to_string(os::process_id()) + "-" +
                              std::to_string(count.fetch_add(1));
     try {
-      os::File file = os::File::create_at(folder, name);
+      constexpr std::uint32_t kOwnerOnly = 0600;
+      os::File file = os::File::create_at(folder, name, kOwnerOnly);
       folder.remove_file(name);
       return file;
     } catch (const Error& error) {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <set>
 #include <span>
@@ -24,6 +25,7 @@
 #include "os/fault.hpp"
 #include "os/mapping.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold {
 namespace {
@@ -273,6 +275,175 @@ TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
   replacement.publish(false);
   EXPECT_EQ(entries_of(folder / "x"), Names{"y"});
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+/// Runs `work` in a child that is not root, to whom permissions apply: what it returns.
+template <class Work>
+int as_nobody(const Work& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(100);
+    int result = 101;
+    try {
+      result = work();
+    } catch (const Error& error) {
+      std::cerr << error.what() << "\n";
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(FolderReplacement, AReadOnlyFolderInTheOldTreeIsRemovedWithIt) {
+  const TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::all);
+  const int result = as_nobody([&] {
+    for (const std::string text : {"old", "new"}) {
+      FolderReplacement replacement(folder / "x");
+      replacement.folder().create_directory("sub");
+      {
+        const os::Directory sub = os::Directory::open_at(replacement.folder(), "sub");
+        os::File::create_at(sub, "y").write_at(0, std::as_bytes(std::span(text)));
+      }
+      fs::permissions(folder / ".x.tenfold-0/sub", fs::perms::owner_read | fs::perms::owner_exec);
+      replacement.publish(false);
+    }
+    return read_text(folder / "x/sub/y") == "new" ? 0 : 1;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+TEST(FolderReplacement, AFolderWithoutWritePermissionIsRefusedBeforeAByteIsWritten) {
+  const TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::all);
+  const int result = as_nobody([&] {
+    save_folder(folder / "x", "old");
+    fs::permissions(folder / "x", fs::perms::owner_read | fs::perms::owner_exec);
+    try {
+      FolderReplacement replacement(folder / "x");
+    } catch (const Error& error) {
+      return error.system_errno() == EACCES && entries_of(folder.path()) == Names{"x"} ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(read_text(folder / "x/x"), "old");
+}
+
+TEST(FileReplacement, AReadOnlyFileIsReplacedAndStaysReadOnly) {
+  const TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::all);
+  const int result = as_nobody([&] {
+    save_file(folder / "x", "old");
+    fs::permissions(folder / "x", fs::perms::owner_read);
+    save_file(folder / "x", "new");
+    return 0;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(read_text(folder / "x"), "new");
+  EXPECT_EQ(os::file_info(folder / "x").mode, 0400U);
+  EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+}
+
+/// Refuses to remove anything.
+class NothingIsRemoved : public os::ChangeObserver {
+ public:
+  NothingIsRemoved() { os::set_change_observer(this); }
+  ~NothingIsRemoved() override { os::set_change_observer(nullptr); }
+  void before(const os::Change& change) override {
+    const bool removes = change.kind == os::Change::Kind::remove_file ||
+                         change.kind == os::Change::Kind::remove_directory;
+    if (removes) throw Error::io(EACCES, change.name, change.name + ": permission denied");
+  }
+  void after(const os::Change&, std::uint64_t) override {}
+};
+
+TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
+  const TemporaryFolder folder;
+  save_file(folder / "f", "old");
+  save_folder(folder / "x", "old");
+  {
+    const test::Warnings warnings;
+    const NothingIsRemoved nothing;
+    save_file(folder / "f", "new");
+    save_folder(folder / "x", "new");
+    ASSERT_EQ(warnings.all().size(), 2U);
+    EXPECT_THAT(warnings.all()[0], HasSubstr("f: saved; the version before it, \".f.tenfold-0\", "
+                                             "cannot be removed: "));
+    EXPECT_THAT(warnings.all()[1], HasSubstr("x: saved; the version before it"));
+  }
+  EXPECT_EQ(read_text(folder / "f"), "new");
+  EXPECT_EQ(read_text(folder / "x/x"), "new");
+  save_file(folder / "f", "newer");
+  save_folder(folder / "x", "newer");
+  EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
+}
+
+TEST(Replacement, AForkedChildNeitherPublishesNorRemovesASibling) {
+  const TemporaryFolder folder;
+  save_file(folder / "f", "old");
+  FileReplacement replacement(folder / "f");
+  FolderReplacement other(folder / "x");
+  replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      replacement.publish(false);
+    } catch (const Error& error) {
+      code = error.system_errno() == EBUSY ? 0 : 2;
+    }
+    replacement.~FileReplacement();
+    other.~FolderReplacement();
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+  replacement.publish(false);
+  other.publish(false);
+  EXPECT_EQ(read_text(folder / "f"), "new");
+  EXPECT_TRUE(fs::is_directory(folder / "x"));
+}
+
+TEST(FileReplacement, RefusesToPublishASiblingThatAnotherWriterHasMade) {
+  const TemporaryFolder folder;
+  save_file(folder / "x", "old");
+  {
+    FileReplacement replacement(folder / "x");
+    replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
+    // As if another host had taken this process for dead.
+    fs::remove(folder / ".x.tenfold-0");
+    write_text(folder / ".x.tenfold-0", "half");
+    const Error error = error_of([&] { replacement.publish(false); });
+    EXPECT_EQ(error.system_errno(), EBUSY);
+    EXPECT_THAT(error.what(), HasSubstr("not saved"));
+  }
+  EXPECT_EQ(read_text(folder / "x"), "old");
+}
+
+TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {
+  const TemporaryFolder folder;
+  save_file(folder / "x", "old");
+  {
+    const os::File held = open_write_through(folder / "x");
+    const os::File held_too = open_write_through(folder / "x");
+    const Error error =
+        error_of([&] { FileReplacement replacement(folder / "x", OldFile::exclusive); });
+    EXPECT_EQ(error.system_errno(), EBUSY);
+    EXPECT_THAT(error.what(), HasSubstr("the file is in use"));
+    if (os::lock_holder(held.info())) {
+      EXPECT_THAT(error.what(), HasSubstr("by process " + std::to_string(::getpid())));
+    }
+  }
+  FileReplacement replacement(folder / "x", OldFile::exclusive);
+  EXPECT_EQ(error_of([&] { open_write_through(folder / "x"); }).system_errno(), EBUSY);
+  replacement.publish(false);
+  EXPECT_TRUE(open_write_through(folder / "x").valid());
 }
 
 TEST(RecoverFolder, PutsBackWhatAKilledReplacementSetAside) {

@@ -444,6 +444,12 @@ TEST_P(EveryWriter, IsNotHeldUpByAForkAtAnyChange) {
   }
 }
 
+TEST_P(EveryWriter, KeepsPrivateWhatWasPrivate) { expect_stays_private(GetParam()); }
+
+TEST_P(EveryWriter, SyncsByTheDescriptorThatWrote) {
+  expect_syncs_by_the_descriptor_that_wrote(GetParam());
+}
+
 class WritersOfWhatIsWrittenThrough : public EveryWriter {};
 
 TEST_P(WritersOfWhatIsWrittenThrough, NeverReplaceIt) {

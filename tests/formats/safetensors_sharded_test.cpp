@@ -285,6 +285,24 @@ TEST(SafetensorsSharded, ALinkIntoTheBlobsOfItsCacheIsFollowed) {
   EXPECT_TRUE(kSafetensorsSharded.verify(cache.snapshot / kIndex, {}).ok());
 }
 
+TEST(SafetensorsSharded, ASaveThroughALinkToTheIndexIsReadThroughIt) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "real");
+  const std::string name = "m.safetensors.index.json";
+  std::filesystem::create_symlink("real/" + name, folder / name);
+  TensorDict tree = TensorDict(NodeInfo{.kind = NodeKind::dict});
+  const std::vector<float> values = {1, 2, 3};
+  tree.set("w", Tensor::from(std::span<const float>(values), {3}));
+  for (int round = 0; round < 2; ++round) {
+    kSafetensorsSharded.write(tree, folder / name, {});
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / name));
+    const TensorDict found = kSafetensorsSharded.open(folder / name, {});
+    EXPECT_EQ(found.at("w").span<float>()[2], 3.0F);
+    EXPECT_TRUE(kSafetensorsSharded.verify(folder / name, {}).ok());
+  }
+  EXPECT_EQ(entries_of(folder), (std::set<std::string>{"real", name}));
+}
+
 TEST(SafetensorsSharded, NoOtherLinkIsFollowed) {
   const Cache cache;
   std::filesystem::copy_file(cache.blobs / cache.kHash, cache.blobs / "plain");

@@ -52,6 +52,63 @@ void flip_a_bit(const Path& file, std::streamoff offset) {
   stream.put(static_cast<char>(byte ^ 4));
 }
 
+/// Every write from a number on fails, as on a full disk.
+class FullDisk : public os::ChangeObserver {
+ public:
+  explicit FullDisk(std::size_t num_writes) : left_(num_writes) {
+    previous_ = os::set_change_observer(this);
+  }
+  ~FullDisk() override { os::set_change_observer(previous_); }
+  void before(const os::Change& change) override {
+    if (change.kind != os::Change::Kind::write) return;
+    if (left_ == 0) throw Error::io(ENOSPC, "x", "x: no space left on device");
+    --left_;
+  }
+  void after(const os::Change&, std::uint64_t) override {}
+
+ private:
+  std::size_t left_;
+  os::ChangeObserver* previous_;
+};
+
+std::uint64_t bytes_below(const Path& folder) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  return bytes;
+}
+
+TEST(Growth, AFailedAppendGivesBackWhatItTook) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(5));
+  const std::uint64_t before = bytes_below(folder.path());
+  for (std::size_t num_writes = 0; num_writes < 4; ++num_writes) {
+    {
+      const FullDisk full(num_writes);
+      expect_error(ErrorCode::io, "no space", [&] { ds.append(test::numbers(1000)); });
+    }
+    EXPECT_EQ(bytes_below(folder.path()), before) << num_writes << " writes had succeeded";
+  }
+  EXPECT_EQ(ds.append(test::numbers(5)), 10);
+}
+
+TEST(Growth, AFailedAppendOfAFolderGivesBackWhatItTook) {
+  const test::TemporaryFolder folder;
+  write_memmap(test::numbers(5), folder / "rows");
+  const std::uint64_t before = bytes_below(folder.path());
+  for (std::size_t num_writes = 0; num_writes < 3; ++num_writes) {
+    {
+      const FullDisk full(num_writes);
+      expect_error(ErrorCode::io, "no space",
+                   [&] { append_memmap(folder / "rows", test::numbers(1000)); });
+    }
+    EXPECT_EQ(bytes_below(folder.path()), before) << num_writes << " writes had succeeded";
+  }
+  append_memmap(folder / "rows", test::numbers(5));
+}
+
 TEST(Growth, AppendsRowsOfEveryKindOfColumn) {
   const test::TemporaryFolder folder;
   Dataset ds = create(folder / "rows", schema_of(test::ragged()));

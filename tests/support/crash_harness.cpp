@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
@@ -547,6 +549,83 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
     EXPECT_TRUE(is_whole(crash.which(path), true));
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+namespace {
+
+/// Files below `folder` that others may read, but for those in private folders.
+std::string readable_by_others(const fs::path& folder) {
+  std::string names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    const os::FileInfo info = os::file_info(entry.path());
+    constexpr std::uint32_t kOthers = 077;
+    if ((info.mode & kOthers) == 0) continue;
+    names += info.is_directory ? readable_by_others(entry.path()) : entry.path().string() + " ";
+  }
+  return names;
+}
+
+/// Of a folder that is replaced whole its own mode counts; otherwise those of its files.
+void make_private(const CrashCase& crash, const fs::path& path) {
+  if (!fs::is_directory(path) || !crash.litter_in) {
+    return fs::permissions(path, fs::perms::group_all | fs::perms::others_all,
+                           fs::perm_options::remove);
+  }
+  for (const auto& entry : fs::directory_iterator(path)) {
+    fs::permissions(entry.path(), fs::perms::owner_read | fs::perms::owner_write);
+  }
+}
+
+/// Remembers the descriptor of the last write to each file, and compares those of syncs.
+class SyncWatcher : public Observer {
+ public:
+  SyncWatcher() : previous_(os::set_change_observer(this)) {}
+  ~SyncWatcher() override { os::set_change_observer(previous_); }
+  void before(const os::Change& change) override {
+    const std::lock_guard lock(mutex_);
+    if (change.kind == os::Change::Kind::write) written_by_[change.inode] = change.descriptor;
+    if (change.kind != os::Change::Kind::sync_file) return;
+    const auto written = written_by_.find(change.inode);
+    if (written == written_by_.end()) return;
+    ++num_syncs_;
+    EXPECT_EQ(change.descriptor, written->second);
+  }
+  std::size_t num_syncs() const { return num_syncs_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, int> written_by_;  ///< by inode
+  std::size_t num_syncs_ = 0;
+  os::ChangeObserver* previous_;
+};
+
+}  // namespace
+
+void expect_stays_private(const CrashCase& crash) {
+  bool looked = true;
+  for (std::size_t at = 0; looked; ++at) {
+    SCOPED_TRACE("before change " + std::to_string(at));
+    const Scene scene(crash, true);
+    const fs::path path = scene.path(crash);
+    make_private(crash, path);
+    const os::FileInfo old = os::file_info(path);
+    {
+      const Interrupter interrupter(at, [&] { EXPECT_EQ(readable_by_others(scene.parent()), ""); });
+      crash.make_new(path, false);
+      looked = interrupter.was_called();
+    }
+    EXPECT_EQ(os::file_info(path).mode, old.mode);
+    EXPECT_EQ(readable_by_others(scene.parent()), "");
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+void expect_syncs_by_the_descriptor_that_wrote(const CrashCase& crash) {
+  const Scene scene(crash, true);
+  const SyncWatcher watcher;
+  crash.make_new(scene.path(crash), true);
+  EXPECT_GT(watcher.num_syncs(), 0U);
 }
 
 }  // namespace tenfold::test

@@ -89,4 +89,12 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash);
 /// A foreign file arrives in the folder before every change. It is there afterwards.
 void expect_keeps_foreign_files(const CrashCase& crash);
 
+/// What is at the path is private to its owner. Before no change of the save, nor after it, can
+/// others read what is new: files, or the folders that they lie in, are private, too.
+void expect_stays_private(const CrashCase& crash);
+
+/// A durable save syncs each file by the descriptor that wrote it, as the kernel reports an error
+/// of writing back to those that were open when it happened.
+void expect_syncs_by_the_descriptor_that_wrote(const CrashCase& crash);
+
 }  // namespace tenfold::test

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 
-from tenfold import _arrays
+from tenfold import _arrays, _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchical import HierarchicalStateMapper
@@ -60,7 +60,9 @@ def write_json(hierarchy: Hierarchy, path: PathLike, *, durable: bool, overwrite
     )
     writer = _Writer(str(target), is_plain)
     writer.level(levels, "", {} if is_plain else _head(hierarchy.default_key))
-    _replace(target, "".join([*writer.parts, "\n"]), durable, overwrite)
+    if not overwrite and os.path.lexists(target):
+        raise FileExistsError(f"{target}: there is something: expected nothing; overwrite=True")
+    _core.replace_file(target, "".join([*writer.parts, "\n"]), durable)
     return target
 
 
@@ -119,44 +121,6 @@ def _tensor_json(tensor: Any, where: str) -> dict[str, Any]:
             f"numbers, found {size:,}; save to a folder"
         )
     return {TENSOR: dtype, "shape": list(tensor.shape), "values": tensor.tolist()}
-
-
-def _replace(target: Path, text: str, durable: bool, overwrite: bool) -> None:
-    """Writes beside `target`, then renames: whoever reads sees the old file or the new one."""
-    import tempfile
-
-    if target.is_dir():
-        raise IsADirectoryError(f"{target}: expected a file or nothing, found a folder")
-    if not overwrite and target.exists():
-        raise FileExistsError(f"{target}: there is something: expected nothing; overwrite=True")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(descriptor, _permissions(target))
-            if durable:
-                os.fsync(descriptor)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-    if durable:
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _permissions(target: Path) -> int:
-    """Those of the file that is replaced, or of a new one."""
-    try:
-        return target.stat().st_mode & 0o777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
 
 
 # --- reading ---
