@@ -1,4 +1,4 @@
-# make demo | test | check | bench | format | lint | asan | tsan | fuzz
+# make demo | test | check | bench | format | lint | asan | tsan | file-systems | fuzz
 #
 # Every target works from a bare clone on a Debian machine and does only what is not done yet:
 # system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
@@ -34,7 +34,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers asan tsan fuzz clean
+	types layers asan tsan file-systems fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ help:
 # --- environments ---
 
 build/.apt: $(REQUIREMENTS)/apt-build.txt tools/apt.sh
+	@tools/apt.sh $<
+	@mkdir -p build && touch $@
+
+build/.apt-file-systems: $(REQUIREMENTS)/apt-file-systems.txt tools/apt.sh
 	@tools/apt.sh $<
 	@mkdir -p build && touch $@
 
@@ -176,6 +180,10 @@ SPACE := $(EMPTY) $(EMPTY)
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan --target $(addsuffix _test,$(subst /,_,$(TSAN_TESTS)))
 	ctest --preset tsan -L '^($(subst $(SPACE),|,$(strip $(TSAN_TESTS))))$$'
+
+## make file-systems  runs the crash harness on ext4, xfs, btrfs, tmpfs, overlay and FUSE (as root)
+file-systems: build/.apt-file-systems build
+	tools/file_systems.sh
 
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
 fuzz: build/.apt-fuzz build/fuzz/build.ninja

@@ -19,8 +19,8 @@
 
 #include <tenfold/error.hpp>
 
-#include "os/fault.hpp"
 #include "os/process.hpp"
+#include "support/no_locks.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {
@@ -196,20 +196,10 @@ TEST_P(EveryLease, OneOfManyThreadsAndProcessesGetsIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-/// flock fails as on a file system without locks.
-class NoLocks : public ChangeObserver {
- public:
-  NoLocks() { set_change_observer(this); }
-  ~NoLocks() override { set_change_observer(nullptr); }
-  void before(const Change&) override {}
-  void after(const Change&, std::uint64_t) override {}
-  int lock_errno() override { return ENOLCK; }
-};
-
 TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
   for (const bool locks : {true, false}) {
     const TemporaryFolder folder;
-    std::optional<NoLocks> none;
+    std::optional<test::NoLocks> none;
     if (!locks) none.emplace();
     const Directory directory = Directory::open(folder.path());
     File::create_at(directory, "x");

@@ -12,9 +12,12 @@
 #include <tenfold/io.hpp>
 #include <tenfold/memmap.hpp>
 
+#include "formats/memmap_commit_file.hpp"
+#include "os/directory.hpp"
 #include "os/fault.hpp"
 #include "stores/growing_of.hpp"
 #include "stores/table_of.hpp"
+#include "support/no_locks.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -98,6 +101,25 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
   EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
+}
+
+TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
+  for (const int lock_errno : {0, EBADF, ENOSYS, ENOLCK}) {
+    SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
+    const test::NoLocks none(lock_errno);
+    const test::TemporaryFolder folder;
+    const Path path = folder / "ring";
+    Dataset ds = numbers_at(path, {.capacity = 6});
+    ds.append(test::numbers(1));
+    const os::Directory directory = os::Directory::open(path);
+    EXPECT_TRUE(memmap_folder::has_writer(directory));
+    Dataset other(path, Mode::write_through);
+    test::expect_error(ErrorCode::io, "expected one writer at a time",
+                       [&] { other.append(test::numbers(1)); });
+    ds.close();
+    EXPECT_FALSE(memmap_folder::has_writer(directory));
+    EXPECT_EQ(other.append(test::numbers(1)), 2);
+  }
 }
 
 TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {

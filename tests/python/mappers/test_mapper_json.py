@@ -25,6 +25,22 @@ def test_plain_levels_are_the_file_that_json_would_write(tmp_path):
     assert text == json.dumps(SEED, indent=4) + "\n"
 
 
+def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
+    def refuse(mask):
+        raise AssertionError("the umask belongs to all threads")
+
+    monkeypatch.setattr(os, "umask", refuse)
+    mapper = tenfold.HierarchicalStateMapper(SEED)
+    for _ in range(2):
+        mapper.save(tmp_path / "x.json", overwrite=True)
+    assert os.listdir(tmp_path) == ["x.json"]
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        mapper.save(tmp_path / "x.json", overwrite=False)
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        mapper.save(tmp_path / "folder.json", overwrite=True)
+
+
 def test_what_json_wrote_elsewhere_is_loaded(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"%a": {"%%b": 1}, **SEED}))
     mapper = tenfold.StateMapper.load(tmp_path / "x.json")

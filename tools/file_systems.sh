@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs the crash harness on file systems of several kinds, each made in a file and mounted for it.
+# As root, with the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot be mounted here is
+# skipped by name. Prints one line a file system, as docs/reliability.md has them.
+# Usage: tools/file_systems.sh [harness arguments]   (make file-systems)
+set -uo pipefail
+harness=${HARNESS:-build/release/tests/formats_crash_test}
+work=$(mktemp -d)
+trap 'for m in "$work"/*/mounted; do mountpoint -q "$m" && umount "$m"; done; rm -rf "$work"' EXIT
+
+image() { # <folder> <size> <mkfs command>...
+  local folder=$1 size=$2
+  shift 2
+  truncate -s "$size" "$folder/image" && "$@" "$folder/image" >/dev/null 2>&1 &&
+    mount -o loop "$folder/image" "$folder/mounted"
+}
+
+mount_kind() { # <kind> <folder>
+  local folder=$2
+  case $1 in
+    ext4) image "$folder" 256M mkfs.ext4 -q -F ;;
+    xfs) image "$folder" 512M mkfs.xfs -q -f ;;
+    btrfs) image "$folder" 256M mkfs.btrfs -q -f ;;
+    tmpfs) mount -t tmpfs -o size=256m none "$folder/mounted" ;;
+    overlay)
+      mkdir "$folder/lower" "$folder/upper" "$folder/work" &&
+        mount -t overlay overlay "$folder/mounted" \
+          -o "lowerdir=$folder/lower,upperdir=$folder/upper,workdir=$folder/work"
+      ;;
+    fuse) mkdir "$folder/below" && bindfs "$folder/below" "$folder/mounted" ;;
+  esac 2>/dev/null
+}
+
+failed=0
+printf '| file system | tests | result |\n| --- | --- | --- |\n'
+for kind in ext4 xfs btrfs tmpfs overlay fuse; do
+  folder=$work/$kind
+  mkdir -p "$folder/mounted"
+  if ! mount_kind "$kind" "$folder"; then
+    printf '| %s | 0 | cannot be mounted here |\n' "$kind"
+    continue
+  fi
+  log=$work/$kind.log
+  TENFOLD_TEST_FOLDER=$folder/mounted "$harness" "$@" >"$log" 2>&1
+  result=$?
+  tests=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log")
+  if [ $result = 0 ]; then
+    printf '| %s | %s | passed |\n' "$kind" "$tests"
+  else
+    failed=1
+    printf '| %s | %s | FAILED |\n' "$kind" "$tests"
+    grep -A 12 'Failure$' "$log" | head -n 40 >&2
+  fi
+  umount "$folder/mounted"
+done
+exit $failed
