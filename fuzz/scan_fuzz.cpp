@@ -14,6 +14,7 @@
 #include <tenfold/scan.hpp>
 
 #include "codecs/pickle.hpp"
+#include "codecs/pickle_imports.hpp"
 #include "fuzz/scratch.hpp"
 
 namespace {
@@ -21,7 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using namespace tenfold;
 
-/// Named as a pickle, and as nothing: what is at the front then has to say what it is.
+constexpr const char* kNumbers = "x.memmap";
+
+/// Named as a pickle, as numbers, and as nothing: what is at the front then has to say what it is.
 fs::path scratch(const char* name) {
   static const fuzz::ScratchFolder folder;
   return folder.path() / name;
@@ -46,7 +49,7 @@ void require_all_named(std::string_view bytes, const ScanReport& report) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  for (const char* name : {"x", "x.pkl"}) {
+  for (const char* name : {"x", "x.pkl", kNumbers}) {
     const fs::path path = scratch(name);
     std::ofstream(path, std::ios::binary)
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -57,7 +60,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       const bool is_pickle =
           bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
-      if (is_pickle) require_all_named(bytes, report);
+      const bool imports = !bytes.starts_with("PK") && codecs::may_import(bytes);
+      if (imports || (is_pickle && name != kNumbers)) require_all_named(bytes, report);
+      if (imports && report.findings.empty()) std::abort();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported)
         std::abort();

@@ -34,11 +34,13 @@ struct ScanReport {
 /// Lists every global that the pickles in a file name: a file of torch.save (of any age), a pickle,
 /// a zip archive with pickles or archives in it (.npz too), a .npy file of objects, a file of
 /// torch.distributed.checkpoint (`where` tells the key if its .metadata is in the folder that is
-/// scanned). Nothing is imported, called or executed. What is not looked into is a suspicious
-/// finding: archives that are no zip, compressed files, bytes after a pickle that are none. Of a
-/// folder, all files in it are scanned, those of folders in it too, and `where` begins with the
-/// file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot
-/// be read; in a folder it is suspicious).
+/// scanned). Nothing is imported, called or executed. What torch.load, pickle.load or numpy.load
+/// with allow_pickle would come to import is never called safe, whatever the file is named: where a
+/// pickle cannot be read to its end, that is a suspicious finding. What is not looked into is a
+/// suspicious finding: archives that are no zip, compressed files, bytes after a pickle that are
+/// none. Of a folder, all files in it are scanned, those of folders in it too, and `where` begins
+/// with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be read;
+/// in a folder it is suspicious).
 ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

@@ -28,6 +28,8 @@ struct ScanItem {
   std::uint64_t size_bytes = 0;
   std::string key;
 };
+/// No archive is shorter.
+constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
 /// Where the metadata of a checkpoint says that items lie. Metadata that cannot be read says
@@ -63,6 +65,11 @@ void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
 
 void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   std::ranges::sort(items, {}, &ScanItem::begin);
+  // Others open the file without its metadata, whose items may cut what it begins with in pieces.
+  scanner.guess(bytes, "");
+  if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
+    scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
+  }
   std::uint64_t done = 0;
   for (const ScanItem& item : items) {
     if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {

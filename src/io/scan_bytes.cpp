@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "codecs/pickle_imports.hpp"
 #include "io/scan_risk.hpp"
 
 namespace tenfold {
@@ -17,8 +18,6 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotLookedInto = ", which is not looked into";
-/// Larger records that neither begin nor are named as pickles are data.
-constexpr std::uint64_t kMaxGuessBytes = std::uint64_t{1} << 20U;
 /// Archives in archives, which are inflated into memory: how deep, and how much of them.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
@@ -48,14 +47,72 @@ bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
 }
 
-/// The pickle that files of torch before 1.6 begin with: the number 0x1950a86a20f9469cfc6c. Bytes
-/// of storages follow the pickles there.
-bool begins_as_old_torch(std::string_view bytes) {
-  constexpr std::string_view kNumber = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-  return bytes.size() > 2 && bytes[0] == '\x80' && bytes.substr(2).starts_with(kNumber);
+/// The number that the first pickle of a file of torch before 1.6 is. Four more follow, and then
+/// the bytes of storages.
+constexpr std::string_view kOldTorchNumber = "119547037146038801333356";
+constexpr int kOldTorchPickles = 5;
+
+bool is_old_torch_number(const codecs::PickleGraph& graph) {
+  const codecs::PickleNode root = graph.at(graph.root);
+  return root.kind == codecs::PickleKind::big_integer && root.text == kOldTorchNumber;
 }
 
-/// Where the pickle in a .npy file of objects begins; nothing for another.
+/// A header of tar, of which torch.load asks nothing but that its checksum is right.
+bool begins_as_tar(std::string_view bytes) {
+  constexpr std::size_t kHeaderBytes = 512;
+  constexpr std::size_t kSumAt = 148;
+  constexpr std::size_t kSumBytes = 8;
+  if (bytes.size() < kHeaderBytes) return false;
+  const std::string_view field = bytes.substr(kSumAt, kSumBytes);
+  const bool is_octal = field[0] != '\x80' && field[0] != '\xff';
+  std::int64_t written = 0;
+  for (const char c : field.substr(is_octal ? 0 : 5)) {
+    if (!is_octal) {
+      written = written * 256 + static_cast<unsigned char>(c);
+    } else if (c == '\0') {
+      break;
+    } else if (c >= '0' && c <= '7') {
+      written = written * 8 + (c - '0');
+    }
+  }
+  std::int64_t as_unsigned = 0;
+  std::int64_t as_signed = 0;
+  for (std::size_t i = 0; i < kHeaderBytes; ++i) {
+    const char c = i - kSumAt < kSumBytes ? ' ' : bytes[i];
+    as_unsigned += static_cast<unsigned char>(c);
+    as_signed += static_cast<signed char>(c);
+  }
+  return written == as_unsigned || written == as_signed;
+}
+
+/// True for the header of a .npy file of which numpy might unpickle the values: the type is "O",
+/// "object" or "T" somewhere in Python's literals, which can write the same in many ways.
+bool may_hold_objects(std::string_view header) {
+  if (header.find_first_of("\\#") != std::string_view::npos) return true;
+  if (header.find("object") != std::string_view::npos) return true;
+  const auto is_letter = [&](std::size_t i) {
+    const char c = i < header.size() ? header[i] : ' ';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  bool ended = false;  // a text, after which another one would be a part of it
+  char quote = '\0';   // of the text that this is in
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    const char c = header[i];
+    if ((c == 'O' || c == 'T') && !is_letter(i + 1) && (i == 0 || !is_letter(i - 1))) return true;
+    if (quote != '\0') {
+      ended = c == quote;
+      if (ended) quote = '\0';
+    } else if (c == '\'' || c == '"') {
+      if (ended) return true;
+      quote = c;
+    } else if (c == ',' || c == ':') {
+      ended = false;
+    }
+  }
+  return false;
+}
+
+/// Where the pickle in a .npy file that may be one of objects begins; nothing for another.
 std::optional<std::size_t> npy_objects(std::string_view bytes) {
   if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
   const auto at = [&](std::size_t i) {
@@ -67,20 +124,13 @@ std::optional<std::size_t> npy_objects(std::string_view bytes) {
   if (wide) size |= at(10) << 16U | at(11) << 24U;
   if (size > bytes.size() - begin) return std::nullopt;
   const std::string_view header = bytes.substr(begin, size);
-  if (header.find('O') == std::string_view::npos) return std::nullopt;
+  if (!may_hold_objects(header)) return std::nullopt;
   return begin + size;
 }
 
 bool has_global(const codecs::PickleGraph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const codecs::PickleNode& node) {
     return node.kind == codecs::PickleKind::global;
-  });
-}
-
-bool names_danger(const codecs::PickleGraph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const codecs::PickleNode& node) {
-    return node.kind == codecs::PickleKind::global &&
-           risk_of_global(node.text, node.name) == ScanRisk::dangerous;
   });
 }
 
@@ -156,17 +206,15 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
 
 /// The pickles that `bytes` begin with, one after the other. `surely` says that the first is one.
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool surely) {
-  const bool is_old_torch = begins_as_old_torch(bytes);
+  bool is_old_torch = false;
   std::uint64_t at = 0;
-  for (bool first = true; at < bytes.size(); first = false) {
+  for (int i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
-    if (!first && is_old_torch && !begins_as_pickle(rest)) return;
     std::string problem;
     const codecs::PickleGraph graph = codecs::read_pickle_prefix(rest, where, problem);
-    const bool counts = problem.empty() || (first && surely) || has_global(graph);
+    const bool counts = problem.empty() || (i == 0 && surely) || has_global(graph);
     if (!counts) {
-      // torch writes storages behind its pickles; for others such bytes are out of the ordinary.
-      if (!first && surely && !is_old_torch) {
+      if (i > 0 && surely) {
         add(std::to_string(rest.size()) + " bytes after a pickle that are none",
             ScanRisk::suspicious, where, at);
       }
@@ -181,27 +229,29 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
           where, at);
       return;
     }
+    if (i == 0) is_old_torch = is_old_torch_number(graph);
     at += graph.size_bytes;
   }
 }
 
-/// Pickles of protocols 0 and 1 begin with no mark: text is one if it can be read as one, or if
-/// it names what is dangerous before it cannot.
+/// Bytes that neither begin nor are named as a pickle: pickles of protocols 0 and 1 have no mark.
+/// They count if unpickling them might come to import something, also where it would then fail.
 void ByteScanner::guess(std::string_view bytes, const std::string& where) {
-  std::string problem;
-  const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, where, problem);
-  if ((problem.empty() && has_global(graph)) || names_danger(graph)) pickles(bytes, where, true);
+  if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
 /// True if that was an archive. A pickle can have the mark of a tar archive in a text of its own:
 /// that one is scanned all the same.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
-  if (hint == ScanHint::tensor) return false;
+  if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
-  if (bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar")) {
+  const bool is_marked =
+      bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar");
+  if ((is_marked && hint != ScanHint::tensor) || begins_as_tar(bytes)) {
     add("tar archive" + std::string(kNotLookedInto), ScanRisk::suspicious, where, 0);
     return false;
   }
+  if (hint == ScanHint::tensor) return false;
   for (const Packed& format : kPacked) {
     if (!bytes.starts_with(format.magic)) continue;
     add(std::string(format.name) + " archive" + std::string(kNotLookedInto) +
@@ -220,15 +270,18 @@ bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanH
 }
 
 void ByteScanner::any(std::string_view bytes, const std::string& where, ScanHint hint) {
-  if (bytes.starts_with(kZipMagic) && hint != ScanHint::tensor) {
+  const bool is_zip = bytes.starts_with(kZipMagic) || bytes.starts_with(kZipEnd);
+  if (is_zip && hint != ScanHint::storage) {
     zip(bytes, where);
   } else if (packed(bytes, where, hint)) {
     guess(bytes, where);  // a pickle can be made that begins so, too
   } else if (const auto objects = npy_objects(bytes)) {
     pickles(bytes.substr(*objects), where, true);
-  } else if (hint == ScanHint::pickle || begins_as_pickle(bytes)) {
-    pickles(bytes, where, hint != ScanHint::tensor);
-  } else if (bytes.size() <= kMaxGuessBytes) {
+  } else if (hint == ScanHint::storage) {
+    if (begins_as_pickle(bytes)) pickles(bytes, where, false);
+  } else if (hint == ScanHint::pickle || (hint == ScanHint::none && begins_as_pickle(bytes))) {
+    pickles(bytes, where, true);
+  } else {
     guess(bytes, where);
   }
 }
@@ -245,7 +298,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   for (const codecs::ZipEntry& entry : directory.entries) {
     if (entry.size_bytes == 0) continue;
     const ScanHint hint =
-        is_storage(directory, entry.name) ? ScanHint::tensor : hint_of_name(entry.name);
+        is_storage(directory, entry.name) ? ScanHint::storage : hint_of_name(entry.name);
     const std::string place = inside(where, "record " + base::quote(entry.name));
     try {
       if (entry.method == codecs::ZipMethod::stored) {
@@ -254,7 +307,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
         continue;
       }
       if (entry.size_bytes > kMaxRecordBytes) {
-        if (hint == ScanHint::tensor) continue;
+        if (hint == ScanHint::storage) continue;
         add("deflated record of more than 1 GiB" + std::string(kNotLookedInto),
             ScanRisk::suspicious, place, 0);
         continue;

@@ -16,9 +16,10 @@ namespace tenfold {
 /// What is known of bytes before they are looked at.
 enum class ScanHint : std::uint8_t {
   none,
-  pickle,  ///< named as one
-  tensor,  ///< numbers: their first bytes say nothing, so a pickle counts only if it names
-           ///< something
+  pickle,   ///< named as one
+  tensor,   ///< a file of numbers, which may begin with the mark of anything: a pickle counts only
+            ///< if it imports something
+  storage,  ///< a record of numbers, which nobody opens as a file: archives do not count either
 };
 
 /// Of a file's or record's name.
@@ -41,6 +42,9 @@ class ByteScanner {
   /// looked at as a pickle and named. False, and nothing found, if there is no archive.
   bool archives(std::string_view bytes, const std::string& where);
 
+  /// A pickle of any protocol, if reading it might come to import something.
+  void guess(std::string_view bytes, const std::string& where);
+
   void add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at);
 
   /// An archive that cannot be read. Throws on what says nothing of the bytes.
@@ -50,7 +54,6 @@ class ByteScanner {
 
  private:
   void pickles(std::string_view bytes, const std::string& where, bool surely);
-  void guess(std::string_view bytes, const std::string& where);
   bool packed(std::string_view bytes, const std::string& where, ScanHint hint);
   void zip(std::string_view bytes, const std::string& where);
   void no_archive(std::string_view bytes, const std::string& where, std::uint64_t at);
