@@ -7,7 +7,6 @@
 #include <tenfold/error.hpp>
 
 #include "stores/dict_state.hpp"
-#include "stores/verify_rows.hpp"
 
 namespace tenfold {
 namespace {
@@ -59,18 +58,6 @@ std::int64_t count_slots(const DictState& state) {
 }
 
 }  // namespace
-
-std::vector<Problem> check_rows_of(const TensorDict& tree) {
-  if (!DictNote::of(tree)) return {};
-  try {
-    auto state = dict_state_of(state_of(tree));
-    if (!is_trusted(*state)) make_index_in_memory(*state);
-    return check_dict(*state);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_argument) throw;
-    return {{tree.where(), "dictionary", error.what()}};
-  }
-}
 
 std::vector<Problem> check_dict(const DictState& state) {
   std::vector<Problem> problems;

@@ -80,10 +80,27 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// The bytes of an unbatched leaf that the rows need: where the last of them ends.
-std::uint64_t last_end(const Tensor& ends) {
-  const std::int64_t count = ends.numel();
-  return count == 0 ? 0 : static_cast<std::uint64_t>(ends.data<std::int64_t>()[count - 1]);
+/// Where the last of `count` rows ends that `ends` are of, among `limit` elements that there are.
+/// Throws Error(corrupt) for a last end that cannot be one: what is appended goes behind it.
+std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
+                       std::uint64_t count, std::int64_t limit, bool is_exact) {
+  const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
+  const std::int64_t last = count == 0 ? 0 : values[count - 1];
+  const std::int64_t before = count < 2 ? 0 : values[count - 2];
+  const std::string where = path.string() + ": column " + base::quote(column.name()) + ": ends: ";
+  if (before < 0 || last < before || last > limit) {
+    throw Error(ErrorCode::corrupt, where + "expected ends that rise from 0 to " +
+                                        std::to_string(limit) + ", found " +
+                                        std::to_string(before) + " before " + std::to_string(last) +
+                                        "; the data set is damaged");
+  }
+  if (is_exact && last != limit) {
+    throw Error(ErrorCode::corrupt,
+                where + "rows cannot be added: expected " + std::to_string(limit) +
+                    ", as many elements as there are, found " + std::to_string(last) +
+                    "; the data set is damaged or was cut: ingest() copies its rows");
+  }
+  return static_cast<std::uint64_t>(last);
 }
 
 }  // namespace
@@ -159,7 +176,7 @@ void Growth::require_folder() const {
                     std::string("convert() it to a folder"));
 }
 
-std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state) {
+std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bool is_exact) {
   const TensorDict& tree = state.parts[0].table->tree();
   std::vector<folder::GrowingLeaf> leaves;
   std::size_t batched = 0;
@@ -169,11 +186,13 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state) {
     const StoredColumn& stored = *state.parts[0].columns[role.column];
     auto count = static_cast<std::uint64_t>(state.parts[0].table->num_rows());
     if (role.is_unbatched) {
-      count = last_end(stored.ends);
-      if (role.part == LeafRole::Part::values && stored.item_ends.numel() > 0) {
-        count = count == 0
-                    ? 0
-                    : static_cast<std::uint64_t>(stored.item_ends.data<std::int64_t>()[count - 1]);
+      const auto end_of = [&](const Tensor& ends, std::uint64_t of, const Tensor& counted) {
+        return last_end(path_, column, ends, of, counted.shape()[0], is_exact);
+      };
+      const bool has_items = column.ragged && column.is_text();
+      count = end_of(stored.ends, count, has_items ? stored.item_ends : stored.values);
+      if (has_items && role.part == LeafRole::Part::values) {
+        count = end_of(stored.item_ends, count, stored.values);
       }
     } else {
       ++batched;
@@ -194,12 +213,22 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state) {
 void Growth::start() {
   if (writer_) return;
   require_folder();
+  const bool had_page = lock_.entry_info(std::string(folder::kCommitName)).has_value();
   // First the lock: from then on nobody else adds rows to those that are found.
   folder::CommitFile commit(path_, lock_);
   forget();
-  const auto state = current();
-  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.duplicate(), std::move(commit),
-                                                    leaves_of(*state));
+  // What its last writer closed has no page, and no elements behind its rows.
+  constexpr std::uint64_t kFirstSequence = 2;
+  const bool was_closed =
+      !had_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
+  try {
+    auto leaves = leaves_of(*current(), was_closed);
+    writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.duplicate(), std::move(commit),
+                                                      std::move(leaves));
+  } catch (...) {
+    if (was_closed) lock_.remove_file(std::string(folder::kCommitName));
+    throw;
+  }
 }
 
 std::int64_t Growth::append(const Batch& rows) {

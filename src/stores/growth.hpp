@@ -48,7 +48,8 @@ class Growth {
   void require_folder() const;
   void start();
   void mark_in_place();
-  std::vector<memmap_folder::GrowingLeaf> leaves_of(const DatasetState& state);
+  /// What is added goes behind the rows; `is_exact` says that nothing else lies there.
+  std::vector<memmap_folder::GrowingLeaf> leaves_of(const DatasetState& state, bool is_exact);
 
   const Path path_;
   const Mode mode_;

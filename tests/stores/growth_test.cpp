@@ -244,6 +244,50 @@ TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+/// One of the ends of rows of unequal length.
+void set_end(const Path& file, std::int64_t row, std::int64_t end) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(row * 8);
+  stream.write(reinterpret_cast<const char*>(&end), 8);
+}
+
+TEST(Growth, RefusesALastEndThatIsDamagedAndVerifyFindsIt) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  struct Damage {
+    const char* file;
+    std::int64_t row;
+    std::int64_t end;
+    bool is_order;  ///< one that can be seen in the ends alone
+  };
+  for (const Damage& damage :
+       {Damage{"tags.end.memmap", 3, std::int64_t{1} << 36, true},
+        Damage{"tags.end.memmap", 3, -1, true}, Damage{"tags.end.memmap", 3, 3, false},
+        Damage{"%values/tags.item_end.memmap", 3, std::int64_t{1} << 36, true},
+        Damage{"%values/tags.item_end.memmap", 3, -1, true},
+        Damage{"name.end.memmap", 3, std::int64_t{1} << 62, true},
+        Damage{"tokens.end.memmap", 3, -5, true}}) {
+    std::filesystem::remove_all(path);
+    {
+      Dataset ds = create(path, schema_of(test::ragged()));
+      ds.append(test::ragged());
+      ds.close();
+    }
+    std::filesystem::remove(path / "%checksums");
+    ASSERT_TRUE(verify(path).ok());
+    ASSERT_TRUE(std::filesystem::exists(path / damage.file)) << damage.file;
+    set_end(path / damage.file, damage.row, damage.end);
+    EXPECT_EQ(verify(path).ok(), !damage.is_order) << damage.file << " " << damage.end;
+    const auto before = std::filesystem::file_size(path / damage.file);
+    Dataset ds(path, Mode::write_through);
+    for (int i = 0; i < 2; ++i) {
+      expect_error(ErrorCode::corrupt, "ends: ", [&] { ds.append(test::ragged()); });
+    }
+    ds.close();
+    EXPECT_EQ(std::filesystem::file_size(path / damage.file), before);
+  }
+}
+
 TEST(Growth, LeavesChecksumsThatFindAFlippedBit) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
