@@ -298,8 +298,11 @@ void GrowingFolder::write_meta(const std::string& folder) {
     lengths.push_back(
         {leaf.key, counts_rows ? state().num_rows : leaf.size_bytes / leaf.row_bytes});
   }
+  // A sparse matrix has no batch size.
+  const bool has_batch =
+      std::ranges::none_of(leaves_, [](const OpenLeaf& open) { return open.leaf.counts_itself; });
   std::optional<std::uint64_t> batch;
-  if (folder != kValuesName) batch = state().num_rows;
+  if (folder != kValuesName && has_batch) batch = state().num_rows;
   set_meta_lengths(path_ / folder, lengths, batch);
 }
 

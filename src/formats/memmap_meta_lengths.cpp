@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/text.hpp"
 #include "core/value_json.hpp"
 #include "formats/commit.hpp"
 #include "formats/memmap_keys.hpp"
@@ -14,17 +15,32 @@
 namespace tenfold::memmap_folder {
 namespace {
 
+/// Null if `object` is no object or has no such member.
 Value* member(Value& object, std::string_view key) {
-  for (auto& [name, value] : std::get<Value::Object>(object.data()).members) {
+  auto* members = std::get_if<Value::Object>(&object.data());
+  if (members == nullptr) return nullptr;
+  for (auto& [name, value] : members->members) {
     if (name == key) return &value;
   }
   return nullptr;
 }
 
-void set_length(Value* shape, std::uint64_t length) {
-  auto& lengths = std::get<Value::List>(shape->data()).items;
-  // A sparse matrix has no batch size.
-  if (!lengths.empty()) lengths.front() = Value(static_cast<std::int64_t>(length));
+[[noreturn]] void fail(const os::File& file, const std::string& part, const std::string& expected,
+                       const std::string& found) {
+  throw Error(ErrorCode::corrupt, file.display() + ": " + part + ": expected " + expected +
+                                      ", as when the data set was opened, found " + found +
+                                      "; another tool wrote the file");
+}
+
+void set_length(const os::File& file, const std::string& part, Value& object,
+                std::uint64_t length) {
+  Value* shape = member(object, "shape");
+  auto* lengths = shape == nullptr ? nullptr : std::get_if<Value::List>(&shape->data());
+  if (lengths == nullptr || lengths->items.empty()) {
+    fail(file, part + "shape", "an array that begins with the number of rows",
+         shape == nullptr ? "none" : to_json(*shape));
+  }
+  lengths->items.front() = Value(static_cast<std::int64_t>(length));
 }
 
 }  // namespace
@@ -35,15 +51,14 @@ void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
   const os::File file = os::File::open_read_at(os::Directory::open(folder), name);
   const std::string before = file.read_all(kMaxMetaBytes);
   Value document = from_json(before, file.display());
-  if (batch) set_length(member(document, "shape"), *batch);
+  if (batch) set_length(file, "", document, *batch);
   for (const LeafLength& leaf : lengths) {
+    const std::string part = "tensor " + base::quote(leaf.key) + ": ";
     Value* entry = member(document, leaf.key);
     if (entry == nullptr) {
-      throw Error(ErrorCode::corrupt, file.display() + ": tensor \"" + leaf.key +
-                                          "\": expected it there, as when the data set was "
-                                          "opened, found it gone; another tool wrote the file");
+      fail(file, part.substr(0, part.size() - 2), "it there", "it gone");
     }
-    set_length(member(*entry, "shape"), leaf.length);
+    set_length(file, part, *entry, leaf.length);
   }
   const std::string text = to_json(document);
   if (text == before) return;

@@ -244,6 +244,46 @@ TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, SaysWhatOfMetaJsonAnotherToolHasTakenAway) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  struct Change {
+    const char* from;
+    const char* to;
+    const char* what;
+  };
+  constexpr const char* kLeaf = R"("id": {"device": "cpu", "shape": [2], )";
+  for (const Change& change :
+       {Change{R"("shape": [2], "device": "cpu", "_type")", R"("device": "cpu", "_type")",
+               "meta.json: shape: expected an array that begins with the number of rows, as when "
+               "the data set was opened, found none; another tool wrote the file"},
+        Change{R"("shape": [2], "device": "cpu", "_type")",
+               R"("shape": "x", "device": "cpu", "_type")", "found \"x\""},
+        Change{R"("shape": [2], "device": "cpu", "_type")",
+               R"("shape": [], "device": "cpu", "_type")", "found []"},
+        Change{kLeaf, R"("id": {"device": "cpu", )", "tensor \"id\": shape: "},
+        Change{kLeaf, R"("id": {"device": "cpu", "shape": 2, )", "found 2"},
+        Change{R"("id": )", R"("id": 3, "was": )", "tensor \"id\": shape: "},
+        Change{R"("id": )", R"("was": )", "tensor \"id\": expected it there"}}) {
+    std::filesystem::remove_all(path);
+    {
+      Dataset ds = numbers_at(path);
+      ds.append(test::numbers(2));
+      ds.close();
+    }
+    Dataset ds(path, Mode::write_through);
+    ds.append(test::numbers(1, 2));
+    std::ifstream in(path / "meta.json");
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::size_t at = text.find(change.from);
+    ASSERT_NE(at, std::string::npos) << change.from << " in " << text;
+    text.replace(at, std::string(change.from).size(), change.to);
+    std::ofstream(path / "meta.json") << text;
+    expect_error(ErrorCode::corrupt, change.what, [&] { ds.flush(); });
+    expect_error(ErrorCode::corrupt, change.what, [&] { ds.close(); });
+  }
+}
+
 /// One of the ends of rows of unequal length.
 void set_end(const Path& file, std::int64_t row, std::int64_t end) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
