@@ -94,8 +94,10 @@ void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std:
 std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry);
 
 /// Throws Error(corrupt) if the entry's bytes do not have its CRC-32. Needs 2 MiB at most, 64 MiB
-/// for a deflated entry.
-void check_zip_entry(const ZipInput& input, const ZipEntry& entry);
+/// for a deflated entry. `use` gets the bytes piece by piece, before it is known whether they are
+/// right.
+using UsePiece = std::function<void(std::span<const std::byte>)>;
+void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// What is wrong with a name of an entry ("is empty", "leaves the archive"): read_zip_directory
 /// refuses it. Nothing for a good one.

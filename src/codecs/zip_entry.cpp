@@ -70,7 +70,7 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
 }
 
 /// Inflates piece by piece: a small file can hold more than fits memory.
-void check_inflating(const ZipInput& input, const ZipEntry& entry) {
+void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   const auto decoder = deflate_decoder(input.where + ": entry " + base::quote(entry.name));
   std::vector<std::byte> deflated(kChunkBytes);
   std::vector<std::byte> inflated(kChunkBytes);
@@ -89,9 +89,11 @@ void check_inflating(const ZipInput& input, const ZipEntry& entry) {
     const StreamDecoder::Step step = decoder->decode(waiting, inflated);
     if (step.consumed == 0 && step.produced == 0) break;
     waiting = waiting.subspan(step.consumed);
-    found = crc32(std::span(inflated).first(step.produced), found);
     num_made += step.produced;
     if (num_made > entry.size_bytes) break;
+    const auto piece = std::span(inflated).first(step.produced);
+    found = crc32(piece, found);
+    if (use) use(piece);
   }
   if (num_made != entry.size_bytes || !decoder->is_whole()) {
     fail(input, entry,
@@ -173,12 +175,13 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
                    found));
 }
 
-void check_zip_entry(const ZipInput& input, const ZipEntry& entry) {
+void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   // Inflating all at once is twice as fast.
   constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
-    if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry);
-    read_zip_entry(input, entry);
+    if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry, use);
+    const std::vector<std::byte> bytes = read_zip_entry(input, entry);
+    if (use) use(bytes);
     return;
   }
   std::vector<std::byte> chunk(
@@ -190,6 +193,7 @@ void check_zip_entry(const ZipInput& input, const ZipEntry& entry) {
     const std::span<std::byte> part(chunk.data(), size);
     input.read(entry.data_offset + at, part);
     found = crc32(part, found);
+    if (use) use(part);
   }
   require_crc32(input, entry, found);
 }

@@ -1,5 +1,6 @@
 #include "formats/memmap_archive_folder.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <utility>
@@ -8,6 +9,8 @@
 
 namespace tenfold::memmap_folder {
 namespace {
+
+constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 10U;
 
 class EntryFile final : public StoredFile {
  public:
@@ -30,6 +33,16 @@ class EntryFile final : public StoredFile {
                                         std::to_string(offset_bytes + into.size()) +
                                         " bytes, found " + std::to_string(offset_bytes + found) +
                                         "; the archive may be truncated");
+  }
+  void check_cost(std::uint64_t size_bytes) const override {
+    // Inflated whole, and kept as long as the tensor is.
+    const std::uint64_t most = kSpareBytes + std::min(size_bytes, entry().size_bytes) * 2;
+    if (entry().method == codecs::ZipMethod::stored || entry().size_bytes <= most) return;
+    throw Error(ErrorCode::unsupported,
+                display_ + ": a deflated entry is much longer than its tensor: expected about " +
+                    std::to_string(size_bytes) + " bytes, found " +
+                    std::to_string(entry().size_bytes) +
+                    "; unpack_memmap makes a folder of the archive");
   }
   Buffer map(std::uint64_t size_bytes, Mode, Arena&) const override {
     return archive_->map(number_, size_bytes);

@@ -186,7 +186,11 @@ class Unpacker {
     const auto [parent, name] = parent_of(root_, entry.name);
     os::File file = os::File::create_at(parent, name);
     if (entry.method == codecs::ZipMethod::deflated) {
-      file.write_at(0, codecs::read_zip_entry(archive_.input(), entry));
+      std::uint64_t done = 0;
+      codecs::check_zip_entry(archive_.input(), entry, [&](std::span<const std::byte> piece) {
+        file.write_at(done, piece);
+        done += piece.size();
+      });
     } else {
       copy(entry, file);
     }

@@ -135,20 +135,44 @@ class ArchiveVerifier {
   }
 
   void check_deflated(Block& block, const codecs::ZipEntry& entry) {
-    // Inflating compares the CRC-32, too.
-    const std::vector<std::byte> bytes = codecs::read_zip_entry(archive_->input(), entry);
-    block.crc32 = entry.crc32;
-    const auto lines = lines_.find(entry.name);
-    if (lines == lines_.end()) return;
-    for (const ChecksumLine& line : lines->second) {
-      std::optional<std::uint64_t> found;
-      if (base::range_fits(line.offset_bytes, line.size_bytes, bytes.size())) {
-        found = base::xxh3(std::span(bytes).subspan(static_cast<std::size_t>(line.offset_bytes),
-                                                    static_cast<std::size_t>(line.size_bytes)));
+    std::vector<ChecksumLine> lines;
+    if (const auto found = lines_.find(entry.name); found != lines_.end()) lines = found->second;
+    std::ranges::sort(lines, {}, &ChecksumLine::offset_bytes);
+    std::uint64_t end = 0;
+    for (const ChecksumLine& line : lines) {
+      if (!base::range_fits(line.offset_bytes, line.size_bytes, entry.size_bytes) ||
+          line.offset_bytes < end) {
+        compare(block, line, std::nullopt);
+        lines.clear();
+        break;
       }
-      compare(block, line, found);
-      if (block.problem) return;
+      end = line.offset_bytes + line.size_bytes;
     }
+    auto line = lines.begin();
+    std::uint64_t at = 0;  // of the entry
+    base::Xxh3Stream stream;
+    const auto use = [&](std::span<const std::byte> piece) {
+      while (!piece.empty() && line != lines.end() && line->offset_bytes <= at + piece.size()) {
+        if (line->offset_bytes > at) {
+          piece = piece.subspan(static_cast<std::size_t>(line->offset_bytes - at));
+          at = line->offset_bytes;
+        }
+        const std::uint64_t left = line->offset_bytes + line->size_bytes - at;
+        const auto part =
+            piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
+        stream.update(part);
+        piece = piece.subspan(part.size());
+        at += part.size();
+        if (part.size() < left) continue;
+        if (!block.problem) compare(block, *line, stream.digest());
+        stream.reset();
+        ++line;
+      }
+      at += piece.size();
+    };
+    // Compares the CRC-32, too.
+    codecs::check_zip_entry(archive_->input(), entry, use);
+    block.crc32 = entry.crc32;
   }
 
   const ChecksumLine* line_at(std::string_view path, std::uint64_t offset) const {

@@ -50,6 +50,9 @@ class StoredFile {
   /// Fills `into`, or throws Error(corrupt).
   virtual void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
 
+  /// Throws Error(unsupported) where reading the first `size_bytes` bytes takes much more memory.
+  virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
+
   /// The first `size_bytes` bytes (there are as many): mapped as `mode` says, or in memory, small
   /// ones in `arena`. Throws Error(unsupported) where write_through cannot reach the file.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;

@@ -99,7 +99,7 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
 
 void FolderSource::check_size(const StoredFile& file, std::uint64_t found_bytes,
                               std::uint64_t position, std::uint64_t size_bytes) const {
-  if (found_bytes >= size_bytes) return;
+  if (found_bytes >= size_bytes) return file.check_cost(size_bytes);
   throw Error(ErrorCode::corrupt, file.display() + ": " + part(position) +
                                       ": the file is too short: expected " +
                                       std::to_string(size_bytes) + " bytes, found " +
@@ -246,6 +246,7 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
     }
   }
   const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  file->check_cost(size_bytes);
   if (file->read_some_at(offset_bytes, into) == into.size()) return;
   check_size(*file, file->size_bytes_now(), leaf.position(), size_bytes);
   file->read_at(offset_bytes, into);

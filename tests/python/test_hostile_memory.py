@@ -1,0 +1,82 @@
+"""Numbers in a file do not decide how much memory reading it takes: with little, calls end in an
+answer or in a documented error."""
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+CHILD = """
+import resource, sys
+import numpy, tenfold
+with open("/proc/self/statm") as statm:
+    room = int(statm.read().split()[0]) * resource.getpagesize() + (400 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+path, other = sys.argv[1], sys.argv[1] + ".out"
+try:
+    print(repr({call}))
+except (tenfold.Error, KeyError, ValueError) as error:
+    print(type(error).__name__, error)
+"""
+
+
+def with_little_memory(call, path):
+    run = subprocess.run(
+        [sys.executable, "-c", CHILD.replace("{call}", call), str(path)],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout
+
+
+def node(**leaves):
+    described = {
+        key: {"device": "cpu", "shape": shape, "dtype": "torch.uint8", "is_nested": False}
+        for key, shape in leaves.items()
+    }
+    return {
+        **described,
+        "shape": [],
+        "device": "cpu",
+        "_type": "<class 'tensordict._td.TensorDict'>",
+    }
+
+
+@pytest.fixture(scope="module")
+def deflated(tmp_path_factory):
+    """1 MB that inflates to 1 GiB, of which a tensor needs 16 bytes."""
+    path = tmp_path_factory.mktemp("deflated") / "x.tdz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("meta.json", json.dumps(node(x=[16])))
+        with archive.open("x.memmap", "w") as entry:
+            for _ in range(64):
+                entry.write(bytes(16 << 20))
+    return path
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "tenfold.load(path)",
+        "tenfold.open(path)['x']",
+        "tenfold.diff(path, path)",
+        "tenfold.convert(path, other)",
+        "tenfold.verify(path).problems",
+    ],
+)
+def test_an_entry_that_inflates_to_much_more_than_its_tensor_is_refused(deflated, call):
+    said = with_little_memory(call, deflated)
+    assert "x.tdz/x.memmap" in said
+    assert "much longer than its tensor" in said
+    assert "expected about 16 bytes, found 1073741824" in said
+
+
+def test_such_an_archive_can_be_unpacked(deflated):
+    said = with_little_memory(
+        "tenfold.unpack_memmap(path, other) or tenfold.load(other)['x'].shape", deflated
+    )
+    assert "16" in said
+    assert "Error" not in said
