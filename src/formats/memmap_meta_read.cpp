@@ -122,7 +122,11 @@ class MetaHandler final : public codecs::JsonHandler {
     if (level_ == 1 && member_ == "_format_version")
       check_version(std::to_string(value), value > kFormatVersion);
     if (level_ == 1 && member_ == "stack_dim") {
-      if (value < 0) fail(where_, "stack_dim: expected at least 0, found " + std::to_string(value));
+      constexpr std::int64_t kMaxStackDim = 63;  // of torch, which has 64 dimensions
+      if (value < 0 || value > kMaxStackDim) {
+        fail(where_, "stack_dim: expected 0 to " + std::to_string(kMaxStackDim) + ", found " +
+                         std::to_string(value));
+      }
       meta_.stack_dim = value;
       return;
     }

@@ -87,10 +87,11 @@ std::string_view member_of(Target target) noexcept {
 
 std::string_view type_of(Target target) noexcept {
   switch (target) {
-    case Target::version:
     case Target::stack_dim:
     case Target::lazy_stack_dim:
     case Target::non_tensor_stack_dim:
+      return "an integer from 0 to 63";
+    case Target::version:
     case Target::length:
       return "an integer from 0";
     case Target::batch_size:
@@ -318,7 +319,10 @@ class StructureHandler final : public codecs::JsonHandler {
       has_version_ = true;
       return;
     }
-    if (value < 0) wrong_type(std::to_string(value));
+    constexpr std::int64_t kMaxStackDim = 63;  // of torch, which has 64 dimensions
+    const bool is_stack_dim = target_ == Target::stack_dim || target_ == Target::lazy_stack_dim ||
+                              target_ == Target::non_tensor_stack_dim;
+    if (value < 0 || (is_stack_dim && value > kMaxStackDim)) wrong_type(std::to_string(value));
     switch (target_) {
       case Target::length:
         level().batch_size.push_back(value);

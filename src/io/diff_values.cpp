@@ -17,6 +17,7 @@
 #include "core/cast.hpp"
 #include "formats/progress.hpp"
 #include "io/elements.hpp"
+#include "io/holdable.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold {
@@ -347,6 +348,8 @@ std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
   std::vector<std::size_t> alike;  // of one dtype
   std::vector<std::size_t> differing;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
+    require_whole(pairs[i].a);
+    require_whole(pairs[i].b);
     if (pairs[i].a.dtype() == pairs[i].b.dtype()) {
       alike.push_back(i);
     } else if (has_figures(pairs[i])) {

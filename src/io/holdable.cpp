@@ -1,6 +1,9 @@
 #include "io/holdable.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -32,6 +35,14 @@ void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
                   (path.empty() ? "root" : "key " + base::quote(dotted(path))) + ": " + what);
 }
 
+void require_whole_leaves(const TensorDict& node, std::size_t levels) {
+  const Depth depth(levels);
+  node.for_each([&](const std::string&, const TensorDict::Item& item) {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) require_whole(*leaf);
+    if (const auto* child = std::get_if<TensorDict>(&item)) require_whole_leaves(*child, levels);
+  });
+}
+
 }  // namespace
 
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
@@ -48,8 +59,16 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
   });
 }
 
+void require_whole(const Leaf& leaf) {
+  constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30U;
+  if (!leaf.source() || leaf.nbytes() < kLargeBytes) return;
+  std::vector<std::byte> last(itemsize(leaf.dtype()));
+  leaf.read(leaf.nbytes() - last.size(), last);
+}
+
 void require_holdable(const TensorDict& tree, const Format& format, const std::string& where) {
   refuse_opaque(tree, where, "");
+  require_whole_leaves(tree, 0);
   if (format.holds_sparse) return;
   KeyPath path;
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {

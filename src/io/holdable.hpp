@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include <tenfold/leaf.hpp>
 #include <tenfold/tensordict.hpp>
 
 #include "formats/format.hpp"
@@ -18,8 +19,12 @@ enum class MetaTensors : std::uint8_t { refused, allowed };
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 
+/// Throws as reading does if a large leaf's last element is not there: what plans the work for a
+/// leaf by its size asks first, since a number in a file can say any size.
+void require_whole(const Leaf& leaf);
+
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
-/// format (sparse) can hold.
+/// format (sparse) can hold; and as require_whole() does.
 void require_holdable(const TensorDict& tree, const Format& format, const std::string& where);
 
 /// What `work` refuses in the name of the format ("npz: key \"a\": ...") in the name of the path.

@@ -10,6 +10,7 @@
 
 #include "formats/progress.hpp"
 #include "io/elements.hpp"
+#include "io/holdable.hpp"
 #include "os/thread_pool.hpp"
 
 namespace tenfold {
@@ -92,6 +93,7 @@ Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
 }  // namespace
 
 Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
+  require_whole(leaf);
   const std::uint64_t size_bytes = leaf.nbytes();
   const std::uint64_t num_elements = size_bytes / itemsize(leaf.dtype());
   const std::uint64_t num_tasks = (num_elements + kStatElementsPerTask - 1) / kStatElementsPerTask;

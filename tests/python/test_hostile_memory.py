@@ -76,7 +76,56 @@ def test_an_entry_that_inflates_to_much_more_than_its_tensor_is_refused(deflated
 
 def test_such_an_archive_can_be_unpacked(deflated):
     said = with_little_memory(
-        "tenfold.unpack_memmap(path, other) or tenfold.load(other)['x'].shape", deflated
+        "(tenfold.unpack_memmap(path, other), tenfold.load(other)['x'].shape)", deflated
     )
     assert "16" in said
     assert "Error" not in said
+
+
+def folder_of(path, meta, **files):
+    path.mkdir()
+    (path / "meta.json").write_text(json.dumps(meta))
+    for name, size in files.items():
+        (path / f"{name}.memmap").write_bytes(bytes(size))
+    return path
+
+
+@pytest.mark.parametrize("power", [40, 46, 50, 62])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "tenfold.diff(path, path)",
+        "tenfold.convert(path, other + '.safetensors')",
+        "tenfold.convert(path, other + '.tdz')",
+        "tenfold.convert(path, other + '.pt')",
+        "tenfold.convert(path, other + '.npz', dtype='float16')",
+        "tenfold.save(tenfold.open(path), other)",
+        "tenfold.load(path)",
+        "tenfold.verify(path).problems",
+    ],
+)
+def test_a_shape_that_the_file_does_not_hold(tmp_path, call, power):
+    path = folder_of(tmp_path / "x", node(x=[2**power]), x=16)
+    said = with_little_memory(call, path)
+    assert "x.memmap" in said
+    assert f"expected {2**power} bytes, found 16" in said
+
+
+def test_stat_of_such_a_shape(tmp_path):
+    path = folder_of(tmp_path / "x", node(x=[2**50]), x=16)
+    run = subprocess.run(
+        [sys.executable, "-m", "tenfold", "stat", path], capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert f"expected {2**50} bytes, found 16" in run.stderr
+
+
+@pytest.mark.parametrize("call", ["tenfold.open(path)[0]", "tenfold.verify(path).problems"])
+def test_a_stack_along_more_dimensions_than_there_are(tmp_path, call):
+    meta = {"_type": "<class 'tensordict._lazy.LazyStackedTensorDict'>", "stack_dim": 2**27}
+    path = folder_of(tmp_path / "x", meta)
+    folder_of(path / "0", node(x=[16]), x=16)
+    said = with_little_memory(call, path)
+    assert f"stack_dim: expected 0 to 63, found {2**27}" in said or (
+        "stack_dim" in said and f"expected 0 to 63, found {2**27}" in said
+    )
