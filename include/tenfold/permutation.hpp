@@ -7,12 +7,13 @@
 
 namespace tenfold {
 
-/// The Feistel network of a Permutation: its halves and its keys.
+/// The Feistel network of a Permutation: the widths of its halves and its keys.
 struct PermutationNetwork {
-  static constexpr std::size_t kRounds = 6;
+  static constexpr std::size_t kRounds = 8;
   unsigned low_bits = 5;
-  std::uint64_t low_mask = 0;
-  std::uint64_t high_mask = 0;
+  unsigned high_bits = 5;
+  /// 1: the results 0 and 1 change places. Rounds alone make even permutations only.
+  std::uint64_t swap = 0;
   std::array<std::uint64_t, kRounds> keys{};
 };
 
@@ -24,9 +25,10 @@ struct PermutationNetwork {
 ///   order.fill(512, batch);    // those at the positions 512, 513, ...
 ///
 /// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
-/// of unequal width where they must be, and walked on from what falls outside (M. Luby and
+/// of unequal width where they must be, and cycle walking for what falls outside (M. Luby and
 /// C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
-/// "Ciphers with arbitrary finite domains", 2002). It shuffles well; it is no cipher.
+/// "Ciphers with arbitrary finite domains", 2002). Four rounds differ from random orders of 1,000
+/// rows in simple statistics, six no longer; there are eight. It is no cipher.
 ///
 /// Thread safety: all members may be called from any thread.
 class Permutation {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 namespace tenfold {
 namespace {
@@ -65,13 +66,15 @@ void EpochOrder::fill_window(std::int64_t window, std::int64_t inside,
   const Permutation within(rows, seed_ ^ kWindowSalt,
                            epoch_ ^ (static_cast<std::uint64_t>(window) << 32U));
   within.fill(inside, positions);
-  for (std::int64_t& position : positions) {
-    if (is_tail) {
-      position += whole_rows;
-      continue;
-    }
-    const std::int64_t block = (*permutation_)[first / block_rows_ + position / block_rows_];
-    position = block * block_rows_ + position % block_rows_;
+  if (is_tail) {
+    for (std::int64_t& position : positions) position += whole_rows;
+    return;
+  }
+  std::vector<std::int64_t> blocks(positions.begin(), positions.end());
+  for (std::int64_t& block : blocks) block = first / block_rows_ + block / block_rows_;
+  permutation_->map(blocks);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    positions[i] = blocks[i] * block_rows_ + positions[i] % block_rows_;
   }
 }
 

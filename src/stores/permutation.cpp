@@ -14,11 +14,13 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 62U;
-/// A network over fewer bits has too few keys to reach most of the orders there are.
+/// A network over fewer bits reaches too few of the orders there are.
 constexpr unsigned kMinBits = 10;
+/// SplitMix64's increment.
+constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15;
 /// So many positions at a time: what falls outside is gathered and walked on together, and no
 /// branch depends on chance.
-constexpr std::size_t kBlock = 128;
+constexpr std::size_t kBlock = 512;
 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
@@ -51,10 +53,10 @@ Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::uint64_t ep
   const unsigned bits =
       std::max(kMinBits, static_cast<unsigned>(std::bit_width(size_ == 0 ? 0 : size_ - 1)));
   network_.low_bits = bits / 2;
-  network_.low_mask = (std::uint64_t{1} << network_.low_bits) - 1;
-  network_.high_mask = (std::uint64_t{1} << (bits - network_.low_bits)) - 1;
-  std::uint64_t state = mix(seed + kPermutationFactor) ^ mix(epoch + 2 * kPermutationFactor);
-  for (std::uint64_t& key : network_.keys) key = mix(state += kPermutationFactor);
+  network_.high_bits = bits - network_.low_bits;
+  std::uint64_t state = mix(mix(seed + kKeyStep) + epoch);
+  for (std::uint64_t& key : network_.keys) key = mix(state += kKeyStep);
+  network_.swap = mix(state + kKeyStep) & 1U;
 }
 
 std::int64_t Permutation::operator[](std::int64_t position) const noexcept {

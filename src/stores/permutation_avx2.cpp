@@ -1,5 +1,7 @@
 #include <immintrin.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "stores/permutation_kernel.hpp"
@@ -7,53 +9,70 @@
 namespace tenfold {
 namespace {
 
-constexpr std::size_t kLanes = 4;
+/// Halves have at most 31 bits, so eight values are two vectors: their low and their high halves.
+constexpr std::size_t kLanes = 8;
 
-/// The network, each of its numbers in all lanes. There is no product of 64 bits here, only of 32:
-/// of those of (half ^ key) * factor the upper bits of the key matter for a number that is the
-/// same for every value.
+/// The network, each of its numbers in all lanes.
 class Lanes {
  public:
   explicit Lanes(const PermutationNetwork& network) noexcept
-      : low_mask_(all(network.low_mask)),
-        high_mask_(all(network.high_mask)),
-        low_bits_(_mm_cvtsi32_si128(static_cast<int>(network.low_bits))) {
+      : low_mask_(_mm256_set1_epi64x((1LL << network.low_bits) - 1)),
+        swap_(_mm256_set1_epi64x(static_cast<long long>(network.swap))),
+        low_bits_(count_of(network.low_bits)),
+        above_low_(count_of(32 - network.low_bits)),
+        above_high_(count_of(32 - network.high_bits)) {
     for (std::size_t i = 0; i < PermutationNetwork::kRounds; ++i) {
-      keys_[i] = all(network.keys[i] & kLower);
-      added_[i] = all((network.keys[i] >> 32U) * (kPermutationFactor & kLower) & kLower);
+      keys1_[i] = _mm256_set1_epi32(static_cast<int>(network.keys[i]));
+      keys2_[i] = _mm256_set1_epi32(static_cast<int>(network.keys[i] >> 32U));
     }
   }
 
-  __m256i encrypt(__m256i values) const noexcept {
-    __m256i low = _mm256_and_si256(values, low_mask_);
-    __m256i high = _mm256_srl_epi64(values, low_bits_);
+  void encrypt(std::uint64_t* values) const noexcept {
+    auto* at = reinterpret_cast<__m256i*>(values);
+    const __m256i even = _mm256_loadu_si256(at);
+    const __m256i odd = _mm256_loadu_si256(at + 1);
+    __m256i low = interleave(_mm256_and_si256(even, low_mask_), _mm256_and_si256(odd, low_mask_));
+    __m256i high = interleave(_mm256_srl_epi64(even, low_bits_), _mm256_srl_epi64(odd, low_bits_));
     for (std::size_t i = 0; i < PermutationNetwork::kRounds; i += 2) {
-      low = _mm256_xor_si256(low, _mm256_and_si256(round_of(high, i), low_mask_));
-      high = _mm256_xor_si256(high, _mm256_and_si256(round_of(low, i + 1), high_mask_));
+      low = _mm256_xor_si256(low, _mm256_srl_epi32(mixed(high, i), above_low_));
+      high = _mm256_xor_si256(high, _mm256_srl_epi32(mixed(low, i + 1), above_high_));
     }
-    return _mm256_or_si256(_mm256_sll_epi64(high, low_bits_), low);
+    const __m256i lower = _mm256_set1_epi64x(0xFFFFFFFF);
+    _mm256_storeu_si256(at, joined(_mm256_and_si256(low, lower), _mm256_and_si256(high, lower)));
+    _mm256_storeu_si256(at + 1, joined(_mm256_srli_epi64(low, 32), _mm256_srli_epi64(high, 32)));
   }
 
  private:
-  static constexpr std::uint64_t kLower = 0xFFFFFFFF;
-
-  static __m256i all(std::uint64_t value) noexcept {
-    return _mm256_set1_epi64x(static_cast<long long>(value));
+  static __m128i count_of(unsigned bits) noexcept {
+    return _mm_cvtsi32_si128(static_cast<int>(bits));
   }
 
-  /// Right in its lower 32 bits, of which the masks leave 31 at most.
-  __m256i round_of(__m256i half, std::size_t i) const noexcept {
-    const __m256i mixed = _mm256_xor_si256(half, keys_[i]);
-    const __m256i lower = _mm256_mul_epu32(mixed, all(kPermutationFactor & kLower));
-    const __m256i upper = _mm256_mul_epu32(mixed, all(kPermutationFactor >> 32U));
-    return _mm256_add_epi64(_mm256_srli_epi64(lower, 32), _mm256_add_epi64(upper, added_[i]));
+  static __m256i interleave(__m256i even, __m256i odd) noexcept {
+    return _mm256_or_si256(even, _mm256_slli_epi64(odd, 32));
+  }
+
+  __m256i mixed(__m256i half, std::size_t i) const noexcept {
+    const auto factor1 = _mm256_set1_epi32(static_cast<int>(kRoundFactor1));
+    const auto factor2 = _mm256_set1_epi32(static_cast<int>(kRoundFactor2));
+    __m256i mixed = _mm256_mullo_epi32(_mm256_xor_si256(half, keys1_[i]), factor1);
+    mixed = _mm256_xor_si256(mixed, keys2_[i]);
+    return _mm256_mullo_epi32(_mm256_xor_si256(mixed, _mm256_srli_epi32(mixed, 15)), factor2);
+  }
+
+  /// Four values of their halves.
+  __m256i joined(__m256i low, __m256i high) const noexcept {
+    const __m256i made = _mm256_or_si256(_mm256_sll_epi64(high, low_bits_), low);
+    const __m256i is_swapped = _mm256_cmpgt_epi64(_mm256_set1_epi64x(2), made);
+    return _mm256_xor_si256(made, _mm256_and_si256(is_swapped, swap_));
   }
 
   __m256i low_mask_;
-  __m256i high_mask_;
+  __m256i swap_;
   __m128i low_bits_;
-  __m256i keys_[PermutationNetwork::kRounds];
-  __m256i added_[PermutationNetwork::kRounds];
+  __m128i above_low_;  ///< bits of a product above those that are taken
+  __m128i above_high_;
+  __m256i keys1_[PermutationNetwork::kRounds];
+  __m256i keys2_[PermutationNetwork::kRounds];
 };
 
 }  // namespace
@@ -61,16 +80,14 @@ class Lanes {
 void encrypt_avx2(const PermutationNetwork& network, std::uint64_t* values,
                   std::size_t count) noexcept {
   const Lanes lanes(network);
-  const auto at = [&](std::size_t i) { return reinterpret_cast<__m256i*>(values + i); };
   std::size_t i = 0;
-  // Two at a time: one round waits for the one before.
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    const __m256i first = lanes.encrypt(_mm256_loadu_si256(at(i)));
-    const __m256i second = lanes.encrypt(_mm256_loadu_si256(at(i + kLanes)));
-    _mm256_storeu_si256(at(i), first);
-    _mm256_storeu_si256(at(i + kLanes), second);
-  }
-  for (; i < count; ++i) values[i] = encrypt(network, values[i]);
+  for (; i + kLanes <= count; i += kLanes) lanes.encrypt(values + i);
+  if (i == count) return;
+  // One by one, the rest would take longer than all lanes: the values that are walked on are few.
+  std::array<std::uint64_t, kLanes> rest{};
+  std::copy(values + i, values + count, rest.begin());
+  lanes.encrypt(rest.data());
+  std::copy_n(rest.begin(), count - i, values + i);
 }
 
 }  // namespace tenfold

@@ -62,6 +62,15 @@ TEST(EpochOrder, TakesTheRowsOfAWindowFromSixtyFourBlocks) {
   EXPECT_GT(blocks.back() - blocks.front(), 5'000) << "blocks come from everywhere";
 }
 
+/// States are stored and resumed by other versions: these numbers must never change.
+TEST(EpochOrder, StaysTheSameInEveryVersion) {
+  std::vector<std::int64_t> positions(4);
+  EpochOrder::shuffled_in_blocks(1'000'000, 42, 3, 100).fill(500'000, positions);
+  EXPECT_THAT(positions, testing::ElementsAre(367964, 543619, 207376, 379597));
+  EpochOrder::shuffled_in_blocks(1'000'050, 42, 3, 100).fill(1'000'000, positions);
+  EXPECT_THAT(positions, testing::ElementsAre(1000006, 1000022, 1000020, 1000026));
+}
+
 TEST(EpochOrder, DiffersFromEpochToEpoch) {
   EXPECT_NE(all_of(EpochOrder::shuffled_in_blocks(5'000, 1, 0, 8)),
             all_of(EpochOrder::shuffled_in_blocks(5'000, 1, 1, 8)));
