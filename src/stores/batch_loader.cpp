@@ -1,4 +1,7 @@
+#include <charconv>
+#include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <tenfold/batch_loader.hpp>
@@ -13,13 +16,21 @@ namespace {
   throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
 }
 
+/// Each pass advances the epoch: so many cannot be made that it overflows.
+constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
+/// Rows times ranks must not be too many.
+constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
+
 void check(const BatchLoaderOptions& options) {
   const auto positive = [](const char* name, std::int64_t value) {
     if (value < 1)
       fail_loader(std::string(name) + ": expected at least 1, found " + std::to_string(value));
   };
   positive("batch_size", options.batch_size);
-  positive("world_size", options.world_size);
+  if (options.world_size < 1 || options.world_size > kMaxWorldSize) {
+    fail_loader("world_size: expected 1 to " + std::to_string(kMaxWorldSize) + ", found " +
+                std::to_string(options.world_size));
+  }
   if (options.rank < 0 || options.rank >= options.world_size) {
     fail_loader("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
                 std::to_string(options.rank));
@@ -41,6 +52,26 @@ std::int64_t member(const Value::Object& object, const char* key) {
                 (value == nullptr ? "none" : to_json(*value)));
   }
   return *number;
+}
+
+/// Up to 2^64 - 1, which JSON's int64 does not hold.
+std::uint64_t seed_of(const Value::Object& object) {
+  const Value* value = object.find("seed");
+  const auto* large = value == nullptr ? nullptr : value->get_if<Value::BigInt>();
+  if (large == nullptr) return static_cast<std::uint64_t>(member(object, "seed"));
+  std::uint64_t seed = 0;
+  const char* end = large->digits.data() + large->digits.size();
+  const auto [rest, error] = std::from_chars(large->digits.data(), end, seed);
+  if (error != std::errc() || rest != end) {
+    fail_loader("state: member \"seed\": expected 0 to 2^64 - 1, found " + large->digits);
+  }
+  return seed;
+}
+
+void check_epoch(const std::string& what, std::int64_t epoch) {
+  if (epoch >= 0 && epoch <= kMaxEpoch) return;
+  fail_loader(what + ": expected 0 to " + std::to_string(kMaxEpoch) + ", found " +
+              std::to_string(epoch));
 }
 
 }  // namespace
@@ -96,7 +127,7 @@ std::int64_t BatchLoader::size() const noexcept {
 std::int64_t BatchLoader::epoch() const noexcept { return state_->epoch; }
 
 void BatchLoader::set_epoch(std::int64_t epoch) {
-  if (epoch < 0) fail_loader("epoch: expected 0 or more, found " + std::to_string(epoch));
+  check_epoch("epoch", epoch);
   state_->epoch = epoch;
   state_->position = 0;
   state_->resume = false;
@@ -118,14 +149,15 @@ void BatchLoader::load_state_dict(std::string_view json) {
   }
   const auto* object = value.get_if<Value::Object>();
   if (object == nullptr) fail_loader("state: expected a dict, found " + to_json(value));
-  const std::int64_t seed = member(*object, "seed");
+  const std::uint64_t seed = seed_of(*object);
   const std::int64_t epoch = member(*object, "epoch");
+  check_epoch("state: epoch", epoch);
   const std::int64_t position = member(*object, "position");
   if (position > state_->dataset.size()) {
     fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
                 " rows of the data set, found " + std::to_string(position));
   }
-  state_->options.seed = static_cast<std::uint64_t>(seed);
+  state_->options.seed = seed;
   state_->epoch = epoch;
   state_->position = position;
   state_->resume = true;

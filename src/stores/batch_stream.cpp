@@ -41,15 +41,16 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
       position_(position),
       residency_(*dataset_.state(), options.shuffle && options.shuffle_block == 0) {
   const std::int64_t rows = order_.size() - position;
-  num_batches_ = options_.drop_last ? rows / options_.batch_size
-                                    : (rows + options_.batch_size - 1) / options_.batch_size;
+  const bool has_part = !options_.drop_last && rows % options_.batch_size != 0;
+  num_batches_ = rows / options_.batch_size + (has_part ? 1 : 0);
   const int threads = os::num_threads_for(options_.num_threads);
   const std::int64_t ahead = std::min(
       {options_.prefetch, num_batches_, static_cast<std::int64_t>(threads == 1 ? 0 : 1024)});
   slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(ahead, 1)) + 1);
   stats_.residency = residency_.way();
   if (options_.shuffle && options_.shuffle_block > 0) {
-    stats_.shuffle_window_rows = options_.shuffle_block * EpochOrder::kWindowBlocks;
+    stats_.shuffle_window_rows =
+        std::min(options_.shuffle_block, order_.size()) * EpochOrder::kWindowBlocks;
   }
   const auto count = static_cast<int>(std::min<std::int64_t>(ahead, threads - 1));
   if (count > 0) {
@@ -74,14 +75,20 @@ BatchStream::~BatchStream() {
 }
 
 std::int64_t BatchStream::end_of(std::int64_t batch) const {
-  return std::min(start_ + (batch + 1) * options_.batch_size, order_.size());
+  const std::int64_t begin = start_ + batch * options_.batch_size;
+  return begin + std::min(options_.batch_size, order_.size() - begin);
 }
 
 std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
   const std::int64_t begin = start_ + batch * options_.batch_size;
   const std::int64_t size = end_of(batch) - begin;
-  const std::int64_t first = size * options_.rank / options_.world_size;
-  const std::int64_t last = size * (options_.rank + 1) / options_.world_size;
+  // size * rank / world_size: the product may be too large.
+  const auto until = [&](std::int64_t rank) {
+    const std::int64_t each = size / options_.world_size;
+    return each * rank + size % options_.world_size * rank / options_.world_size;
+  };
+  const std::int64_t first = until(options_.rank);
+  const std::int64_t last = until(options_.rank + 1);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(last - first));
   order_.fill(begin + first, rows);
   dataset_.state()->order->map(rows);

@@ -23,8 +23,9 @@ EpochOrder EpochOrder::shuffled(std::int64_t size, std::uint64_t seed, std::uint
 EpochOrder EpochOrder::shuffled_in_blocks(std::int64_t size, std::uint64_t seed,
                                           std::uint64_t epoch, std::int64_t block_rows) {
   EpochOrder order(size);
-  order.block_rows_ = block_rows;
-  order.num_blocks_ = size / block_rows;
+  // One block of all rows is shuffled as a larger one would be.
+  order.block_rows_ = std::clamp<std::int64_t>(size, 1, block_rows);
+  order.num_blocks_ = size / order.block_rows_;
   order.seed_ = seed;
   order.epoch_ = epoch;
   order.permutation_.emplace(order.num_blocks_, seed, epoch);

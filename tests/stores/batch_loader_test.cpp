@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -207,6 +208,48 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWe
 }
 #endif
 
+TEST(BatchLoader, TakesOptionsOfAnySizeWithoutOverflow) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  BatchLoader large(Dataset(test::numbers(10)), {.batch_size = kMax});
+  EXPECT_EQ(large.size(), 1);
+  EXPECT_EQ(epoch_of(large), first_numbers(10));
+  large.load_state_dict(R"({"seed":0,"epoch":0,"position":4})");
+  EXPECT_THAT(epoch_of(large), ElementsAre(4, 5, 6, 7, 8, 9));
+  BatchLoader none(Dataset(test::numbers(10)), {.batch_size = kMax, .drop_last = true});
+  EXPECT_EQ(none.size(), 0);
+  EXPECT_THAT(epoch_of(none), ElementsAre());
+  for (const std::int64_t block : {std::int64_t{11}, std::int64_t{1} << 58, kMax}) {
+    BatchLoader blocks(Dataset(test::numbers(10)), {.shuffle = true, .shuffle_block = block});
+    std::vector<std::int64_t> rows = epoch_of(blocks);
+    std::sort(rows.begin(), rows.end());
+    EXPECT_EQ(rows, first_numbers(10)) << block;
+    EXPECT_EQ(blocks.stats().shuffle_window_rows, 640);
+  }
+  BatchLoader last(Dataset(test::numbers(10)),
+                   {.batch_size = 10,
+                    .rank = std::numeric_limits<std::int32_t>::max() - 1,
+                    .world_size = std::numeric_limits<std::int32_t>::max()});
+  EXPECT_THAT(epoch_of(last), ElementsAre(9));
+  EXPECT_THROW(BatchLoader(Dataset(test::numbers(10)), {.world_size = kMax}), Error);
+  EXPECT_THROW(large.set_epoch(kMax), Error);
+  EXPECT_THROW(large.load_state_dict(R"({"seed":0,"epoch":9223372036854775807,"position":0})"),
+               Error);
+  large.set_epoch(kMax / 2 + 1);
+  epoch_of(large);
+  EXPECT_EQ(large.epoch(), kMax / 2 + 2);
+}
+
+TEST(BatchLoader, LoadsItsStateWhateverTheSeed) {
+  for (const std::uint64_t seed : {std::uint64_t{1} << 63U, ~std::uint64_t{0}}) {
+    const BatchLoaderOptions options{.shuffle = true, .seed = seed};
+    BatchLoader first(Dataset(test::numbers(100)), options);
+    BatchLoader second(Dataset(test::numbers(100)), {.shuffle = true});
+    second.load_state_dict(first.state_dict());
+    EXPECT_EQ(second.state_dict(), first.state_dict());
+    EXPECT_EQ(epoch_of(second), epoch_of(first));
+  }
+}
+
 TEST(BatchLoader, RefusesOptionsAndStatesThatMakeNoSense) {
   const auto make = [](BatchLoaderOptions options) {
     return BatchLoader(Dataset(test::numbers(10)), std::move(options));
@@ -220,6 +263,8 @@ TEST(BatchLoader, RefusesOptionsAndStatesThatMakeNoSense) {
   BatchLoader loader = make({});
   for (const char* state :
        {"", "[]", "{}", R"({"seed":0,"epoch":0,"position":11})",
+        R"({"seed":18446744073709551616,"epoch":0,"position":0})",
+        R"({"seed":-9223372036854775809,"epoch":0,"position":0})",
         R"({"seed":0,"epoch":-1,"position":0})", R"({"seed":0.5,"epoch":0,"position":0})"}) {
     EXPECT_THROW(loader.load_state_dict(state), Error) << state;
   }

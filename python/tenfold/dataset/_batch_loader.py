@@ -15,6 +15,7 @@ from tenfold.dataset._device import (
     may_pin,
     pinned,
 )
+from tenfold.dataset._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._padding import Padding
 from tenfold.dataset._ragged import Offsets
 
@@ -46,7 +47,7 @@ class BatchLoader:
         batch_size: Rows a batch, of all ranks together: for a size per rank write
             ``n * world_size``.
         shuffle: In an order that costs no memory, whatever the number of rows.
-        seed: Of the shuffle.
+        seed: Of the shuffle; 0 to 2**64 - 1.
         drop_last: Leave out an epoch's last batch if it is not full.
         rank: Rank r gets rows ``[b * r // world_size, b * (r + 1) // world_size)`` of each batch of
             b rows; all ranks make the same number of steps.
@@ -69,6 +70,7 @@ class BatchLoader:
             copied there; a warning and nothing else without CUDA.
 
     Raises:
+        TypeError: For an argument of another type.
         ValueError: For an argument out of range, or a device that is not here.
         KeyError: For a column that is not there.
     """
@@ -97,8 +99,6 @@ class BatchLoader:
             dataset = Dataset(dataset)
         if columns is not None:
             dataset = dataset.select(columns)
-        if seed < 0:
-            raise ValueError(f"batch loader: seed: expected 0 or more, found {seed}")
         self.dataset = dataset
         self._transform = transform
         self._as_tensordict = as_tensordict
@@ -107,16 +107,18 @@ class BatchLoader:
         self._on_device: Standing | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(pad, any(not step.batched for step in dataset._maps))
+        threads = 0 if num_threads is None else num_threads
+        block = 0 if shuffle_block is None else shuffle_block
         self._options = {
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "seed": seed,
-            "drop_last": drop_last,
-            "rank": rank,
-            "world_size": world_size,
-            "prefetch": prefetch,
-            "num_threads": 0 if num_threads is None else num_threads,
-            "shuffle_block": shuffle_block or 0,
+            "batch_size": integer("batch loader: batch_size", batch_size),
+            "shuffle": boolean("batch loader: shuffle", shuffle),
+            "seed": integer("batch loader: seed", seed, 0, UINT64_MAX),
+            "drop_last": boolean("batch loader: drop_last", drop_last),
+            "rank": integer("batch loader: rank", rank),
+            "world_size": integer("batch loader: world_size", world_size),
+            "prefetch": integer("batch loader: prefetch", prefetch),
+            "num_threads": integer("batch loader: num_threads", threads, 0, 2**31 - 1),
+            "shuffle_block": integer("batch loader: shuffle_block", block),
             "pad": self._padding.of_engine,
         }
         self._native = _core.BatchLoader(
@@ -179,8 +181,13 @@ class BatchLoader:
         return json.loads(self._native.state())  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration makes this epoch, from its first row."""
-        self._native.set_epoch(epoch)
+        """The next iteration makes this epoch, from its first row.
+
+        Raises:
+            TypeError: If it is no int.
+            ValueError: If it is out of range.
+        """
+        self._native.set_epoch(integer("batch loader: epoch", epoch))
         self._on_device = None
 
     def state_dict(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._growing import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
+from tenfold.dataset._options import UINT64_MAX, integer
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples
 from tenfold.dataset._schema import Schema
@@ -310,7 +311,9 @@ class Dataset(Growing):
         Raises:
             ValueError: If they do not sum up.
         """
-        counts = _counts_of(sizes, len(self))
+        counts = [integer("split: size", count) for count in _counts_of(sizes, len(self))]
+        if seed is not None:
+            seed = integer("split: seed", seed, 0, UINT64_MAX)
         parts = self._native.split(counts, seed)
         views = []
         for index, native in enumerate(parts):
@@ -323,6 +326,7 @@ class Dataset(Growing):
 
     def shard(self, rank: int, world_size: int) -> Dataset:
         """The contiguous part of one rank; sizes differ by one row at most."""
+        rank, world_size = integer("shard: rank", rank), integer("shard: world_size", world_size)
         return self._view(("shard", (rank, world_size)))
 
     def map(self, function: Transform, *, batched: bool = False) -> Dataset:

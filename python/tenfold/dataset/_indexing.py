@@ -63,7 +63,13 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
         return Indices([operator.index(value) for value in index])
     if isinstance(index, bool):
         raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
-    return operator.index(index)
+    position = operator.index(index)
+    # Beyond 64 bits the bindings do not know it for an index.
+    if abs(position) >= 2**63:
+        raise IndexError(
+            f"{what}: expected an index in [{-size}, {size}), found one of more than 64 bits"
+        )
+    return position
 
 
 def positions_where(mask: Any, size: int) -> Indices:

@@ -10,6 +10,7 @@ from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._deal import Deal, member
+from tenfold.dataset._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._schema import Schema
@@ -95,9 +96,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
         transform: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        for name, value in (("shuffle_buffer", shuffle_buffer), ("seed", seed)):
-            if value < 0:
-                raise ValueError(f"iterable dataset: {name}: expected 0 or more, found {value}")
+        shuffle = boolean("iterable dataset: shuffle", shuffle)
+        shuffle_buffer = integer("iterable dataset: shuffle_buffer", shuffle_buffer, 0)
+        seed = integer("iterable dataset: seed", seed, 0, UINT64_MAX)
         if on_error not in ("raise", "skip", "collect"):
             raise ValueError(
                 'iterable dataset: on_error: expected "raise", "skip" or "collect", found '
@@ -108,10 +109,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
                 "iterable dataset: expected rank and world_size, or neither, found "
                 f"rank={rank} and world_size={world_size}"
             )
-        if rank is not None and world_size is not None and not 0 <= rank < world_size:
-            raise ValueError(
-                f"iterable dataset: rank: expected 0 to {world_size - 1}, found {rank}"
-            )
+        if rank is not None and world_size is not None:
+            world_size = integer("iterable dataset: world_size", world_size, 1)
+            rank = integer("iterable dataset: rank", rank, 0, world_size - 1)
         self._shuffle = shuffle
         self._buffer = shuffle_buffer
         self._rank, self._world_size = rank, world_size
@@ -244,9 +244,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         Raises:
             ValueError: For a negative one.
         """
-        if epoch < 0:
-            raise ValueError(f"iterable dataset: epoch: expected 0 or more, found {epoch}")
-        self._epoch = epoch
+        self._epoch = integer("iterable dataset: epoch", epoch, 0, 2**62)
         self._deal = Deal.fresh(1, 1)
         self._resumes = False
         self._handed_out = 0
@@ -295,6 +293,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
             ValueError: If it is no such state, or lies beyond the rows of a data set.
         """
         seed, epoch, deal = member(state, "seed"), member(state, "epoch"), Deal.from_state(state)
+        seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
         if isinstance(self._source, Dataset) and deal.position > len(self._source):
             raise ValueError(
                 f"iterable dataset: state: position: expected at most the {len(self._source)} rows "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenfold import _core
 from tenfold._errors import index_error
+from tenfold.dataset._options import UINT64_MAX, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,13 +27,18 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
         epoch: The same.
 
     Raises:
-        ValueError: If size is out of range.
+        TypeError: If an argument is no int.
+        ValueError: If one is out of range.
     """
 
     __slots__ = ("_native",)
 
     def __init__(self, size: int, seed: int = 0, epoch: int = 0) -> None:
-        self._native = _core.Permutation(size, seed, epoch)
+        self._native = _core.Permutation(
+            integer("permutation: size", size),
+            integer("permutation: seed", seed, 0, UINT64_MAX),
+            integer("permutation: epoch", epoch, 0, UINT64_MAX),
+        )
 
     def __len__(self) -> int:
         return len(self._native)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 from tenfold import _arrays, _core
@@ -30,6 +31,12 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
+    # scipy's own loops trust the parts; the check may shorten them, which `x` must not see.
+    x = copy.copy(x)
+    try:
+        x.check_format(full_check=True)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{_WHAT}: {error}") from None
     if not x.has_canonical_format:
         # Also of rows in no order, which are sorted on the way.
         x = x.copy()

@@ -130,6 +130,48 @@ def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, erro
         BatchLoader(ds, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"batch_size": 2.5}, TypeError, "batch_size: expected an int, found 2.5"),
+        ({"batch_size": True}, TypeError, "batch_size: expected an int, found True"),
+        ({"batch_size": 2**63}, ValueError, "batch_size: expected an int of 64 bits"),
+        ({"shuffle": None}, TypeError, "shuffle: expected a bool, found None"),
+        ({"shuffle": 1}, TypeError, "shuffle: expected a bool, found 1"),
+        ({"drop_last": "yes"}, TypeError, "drop_last: expected a bool, found 'yes'"),
+        ({"rank": None}, TypeError, "rank: expected an int, found None"),
+        ({"world_size": "2"}, TypeError, "world_size: expected an int, found '2'"),
+        ({"seed": 2**64}, ValueError, "seed: expected 0 to 18446744073709551615"),
+        ({"seed": -1}, ValueError, "seed: expected 0 to 18446744073709551615, found -1"),
+        ({"seed": 10**5000}, ValueError, "found an int of 16610 bits"),
+        ({"prefetch": 1.0}, TypeError, "prefetch: expected an int, found 1.0"),
+        ({"num_threads": 2**31}, ValueError, "num_threads: expected 0 to 2147483647"),
+        ({"shuffle_block": float("nan")}, TypeError, "shuffle_block: expected an int, found nan"),
+    ],
+)
+def test_options_of_a_wrong_type_or_size_are_named(
+    ds: Dataset, options: dict, error: type, text: str
+) -> None:
+    with pytest.raises(error, match=f"^batch loader: .*{text}"):
+        BatchLoader(ds, **options)
+
+
+def test_extreme_options_that_make_sense_are_taken(ds: Dataset) -> None:
+    assert [len(batch["id"]) for batch in BatchLoader(ds, 2**63 - 1)] == [len(ds)]
+    blocks = BatchLoader(ds, len(ds), shuffle=True, shuffle_block=2**58)
+    assert sorted(next(iter(blocks))["id"].tolist()) == list(range(len(ds)))
+    for seed in (2**63, 2**64 - 1):
+        loader = BatchLoader(ds, 64, shuffle=True, seed=seed)
+        other = BatchLoader(ds, 64, shuffle=True)
+        other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+        assert other.state_dict() == loader.state_dict()
+        assert torch.equal(next(iter(other))["id"], next(iter(loader))["id"])
+    with pytest.raises(ValueError, match="batch loader: epoch: expected 0 to"):
+        loader.set_epoch(2**63 - 1)
+    with pytest.raises(TypeError, match="batch loader: epoch: expected an int, found None"):
+        loader.set_epoch(None)
+
+
 def test_columns_transform_and_tensordicts(ds: Dataset) -> None:
     assert list(next(iter(BatchLoader(ds, 4, columns=["id", ("camera", "gain")])))) == [
         "id",

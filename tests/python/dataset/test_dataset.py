@@ -291,3 +291,20 @@ def test_the_schema_is_a_mapping_that_survives_json(ds: Dataset) -> None:
     assert str(schema).splitlines()[-1] == "camera.gain: float64"
     assert tenfold.Schema.from_json(schema.to_json()) == schema
     assert "1,000 rows" in repr(ds)
+
+
+def test_numbers_beyond_64_bits_are_named(tmp_path: Path) -> None:
+    ds = tenfold.ingest([{"x": 1}, {"x": 2}], tmp_path / "d")
+    for index in (2**63, 2**70, -(2**70)):
+        with pytest.raises(IndexError, match=r"data set: expected an index in \[-2, 2\)"):
+            ds[index]
+    with pytest.raises(IndexError):
+        ds[[2**70]]
+    with pytest.raises(ValueError, match="shard: world_size: expected an int of 64 bits"):
+        ds.shard(0, 2**70)
+    with pytest.raises(ValueError, match="split: seed: expected 0 to 18446744073709551615"):
+        ds.split([1, 1], seed=2**64)
+    with pytest.raises(TypeError, match=r"permutation: size: expected an int, found 2\.5"):
+        tenfold.permutation(2.5)
+    with pytest.raises(ValueError, match="permutation: seed: expected 0 to"):
+        tenfold.permutation(2, seed=-1)

@@ -308,3 +308,22 @@ assert (again.cols([3], "coo").toarray() == x[:, [3]].toarray()).all()
 assert tenfold.SparseMatrix.from_coo([1], [2], [0.5], (3, 4))[1, 2] == 0.5
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], check=True)
+
+
+def test_scipy_matrices_whose_parts_contradict_each_other_are_refused():
+    for indptr in ([0, 5, 2], [0, 2, 9], [1, 1, 2], [0, -4, 2]):
+        x = sp.csr_matrix(([1.0, 2.0], [1, 0], [0, 1, 2]), shape=(2, 2))
+        x.indptr = np.array(indptr, np.int32)
+        with pytest.raises(ValueError, match=r"^sparse matrix: "):
+            SparseMatrix.from_scipy(x)
+    x = sp.csr_matrix(([1.0, 2.0], [1, 0], [0, 1, 2]), shape=(2, 2))
+    x.indices = np.array([1, 2**30], np.int32)
+    with pytest.raises(ValueError, match=r"^sparse matrix: "):
+        SparseMatrix.from_scipy(x)
+
+
+def test_a_scipy_matrix_with_room_behind_its_entries_is_kept():
+    x = sp.csr_matrix(([1.0, 2.0, 7.0], [1, 0, 0], [0, 1, 3]), shape=(2, 2))
+    x.indptr = np.array([0, 1, 2], np.int32)
+    assert SparseMatrix.from_scipy(x).nnz == 2
+    assert len(x.data) == 3
