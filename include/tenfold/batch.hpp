@@ -22,7 +22,7 @@ struct BatchColumn {
   Tensor offsets;
   Tensor item_offsets;  ///< of ragged text: int64 [items + 1], in bytes
   Tensor lengths;       ///< int64 [B], if padded
-  Tensor valid;         ///< bool [B], if nullable
+  Tensor valid;         ///< bool [B], if nullable; not for fixed rows of floats, which NaN marks
   bool is_padded = false;
 };
 

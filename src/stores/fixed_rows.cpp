@@ -12,9 +12,10 @@ namespace {
 /// whole.
 constexpr std::uint64_t kAlignment = 64;
 
-/// True if the batch tells which values are there: of floats NaN says it.
+/// True if the batch tells which values are there: NaN marks a missing float, but a missing ragged
+/// row has no element that could be NaN.
 bool tells_validity(const Column& column) noexcept {
-  return column.nullable && (column.is_text() || !is_floating_point(column.dtype));
+  return column.nullable && (column.has_ends() || !is_floating_point(column.dtype));
 }
 
 }  // namespace

@@ -89,6 +89,26 @@ TEST(Dataset, ReadsRowsOfUnequalLength) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
+TEST(Dataset, TellsRaggedFloatsThatAreMissingFromEmptyOnes) {
+  const test::TemporaryFolder folder;
+  Column column;
+  column.path = {"v"};
+  column.dtype = DType::float32;
+  column.ragged = column.nullable = true;
+  Dataset ds = create(folder / "ds", Schema({column}), {});
+  BatchColumn rows;
+  rows.column = column;
+  rows.values = Tensor::zeros(DType::float32, {2});
+  rows.offsets = test::ints({0, 0, 0, 2});
+  rows.valid = Tensor::zeros(DType::bool_, {3});
+  rows.valid.raw_data()[1] = rows.valid.raw_data()[2] = std::byte{1};
+  ds.append(Batch(3, {rows}));
+  const Tensor valid = ds.rows(0, 3).column("v").valid;
+  ASSERT_EQ(valid.dtype(), DType::bool_);
+  EXPECT_EQ(valid.raw_data()[0], std::byte{0});
+  EXPECT_EQ(valid.raw_data()[1], std::byte{1});
+}
+
 TEST(Dataset, ShowsWhereAColumnHasValuesAsAColumnOfBools) {
   const Dataset ds(test::ragged());
   const auto bits = [](const Tensor& tensor) {

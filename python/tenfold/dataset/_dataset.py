@@ -64,9 +64,10 @@ class Dataset(Growing):
 
     Rows give 0-d tensors for numbers and str or bytes for text; batches tensors ``[B, *shape]`` and
     lists. A column of rows of unequal length gives a 1-d tensor in a row and a jagged
-    ``torch.nested`` tensor in a batch. A missing number is NaN in float columns; other columns that
-    may miss values add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]`` is that of any
-    column that may miss values. Nested records are nested dicts.
+    ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
+    ragged; other columns that may miss values add a bool ``"<column>.valid"``, and
+    ``ds["<column>.valid"]`` is that of any column that may miss values. Nested records are nested
+    dicts.
 
     Views (`range`, `select`, `take`, `filter`, `split`, `shard`, `map`) copy nothing and compose.
     A Dataset pickles by its path, and works in forked and spawned workers.
@@ -234,7 +235,7 @@ class Dataset(Growing):
         try:
             return _entry(batch, name)
         except KeyError:
-            # Batches leave the validity of floats to their NaN.
+            # Batches leave the validity of floats that are not ragged to their NaN.
             of = name.removesuffix(".valid")
             column = dict(_leaves(self.schema, "")).get(of)
             if of == name or column is None or not column.nullable:
