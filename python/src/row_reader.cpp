@@ -14,15 +14,18 @@ RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> 
     : table_(table),
       has_schema_(has_schema),
       columns_(std::move(columns)),
-      root_(std::make_unique<Record>()) {
+      root_(std::make_unique<Record>()),
+      names_(nb::none()) {
   if (has_schema) make_schema_entries();
 }
 
 RowReader::~RowReader() = default;
 
 void RowReader::make_schema_entries() {
+  names_ = nb::steal(PySet_New(nullptr));
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {
     RowColumn& column = table_.column(i);
+    nb::borrow<nb::set>(names_).add(text(dotted(column.path())));
     Record* record = root_.get();
     for (std::size_t depth = 0; depth < column.path().size(); ++depth) {
       const nb::str key = text(column.path()[depth]);
@@ -65,10 +68,15 @@ void RowReader::add(nb::handle row) {
       throw BadRow{"", std::string("expected a dict, found ") + Py_TYPE(row.ptr())->tp_name};
     }
   }
+  if (has_flags_) dict = with_nulls(dict);
   try {
-    num_added_ = 0;
-    if (!add_record(*root_, dict.ptr()) || !add_missing()) {
+    if (!add_dict(dict.ptr())) {
       table_.undo_row();
+      if (!has_flags_) {
+        const nb::object changed = with_nulls(dict);
+        has_flags_ = !changed.is(dict);
+        dict = changed;
+      }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
       num_added_ = 0;
@@ -80,6 +88,16 @@ void RowReader::add(nb::handle row) {
     throw;
   }
   table_.end_row();
+}
+
+nb::object RowReader::with_nulls(const nb::object& dict) const {
+  return nb::module_::import_("tenfold.dataset._ingest_values").attr("with_nulls")(dict, names_);
+}
+
+/// The row, with nulls where it lacks columns; false if the columns have to change.
+bool RowReader::add_dict(PyObject* dict) {
+  num_added_ = 0;
+  return add_record(*root_, dict) && add_missing();
 }
 
 bool RowReader::add_record(Record& record, PyObject* dict) {

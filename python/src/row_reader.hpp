@@ -49,6 +49,8 @@ class RowReader {
   bool is_wanted(const std::string& name) const;
   void make_schema_entries();
 
+  nb::object with_nulls(const nb::object& dict) const;
+  bool add_dict(PyObject* dict);
   bool add_record(Record& record, PyObject* dict);
   bool add_value(Entry& entry, PyObject* value);
   bool add_list(RowColumn& column, PyObject* list);
@@ -77,6 +79,8 @@ class RowReader {
   bool has_schema_;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
+  nb::object names_;           ///< of the schema's columns, a set; None without a schema
+  bool has_flags_ = false;     ///< rows have keys "<column>.valid" that tell of nulls
   std::size_t num_added_ = 0;  ///< values of the row
 };
 

@@ -80,8 +80,10 @@ def ingest(
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst`` or in
-            a ``.zip``; Parquet, Arrow and npy files. Or an iterable of dicts, a dict of columns, a
-            TensorDict, a table of pandas, polars, pyarrow, or a Hugging Face data set.
+            a ``.zip``; Parquet, Arrow and npy files. Or an iterable of dicts, a `Dataset` or a view
+            of one, a map-style data set of torch, a dict of columns, a TensorDict, a table of
+            pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
+            ``"<column>.valid"`` beside a column tells which of its values are nulls.
         path: Where to: a folder. A data set that is there is replaced when the new one is whole.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict column
             -> ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from tenfold._errors import UnsupportedError
 from tenfold._progress import Shown
 from tenfold.dataset import _ingest_arrow, _ingest_tables, _ingest_values
+from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest_way import Way, is_path
 from tenfold.dataset._schema import Schema
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._progress import Callback
-    from tenfold.dataset._dataset import Dataset
 
 
 def ingest_source(
@@ -136,6 +136,8 @@ def _run(source: Any, way: Way, num_threads: int | None) -> dict[str, Any]:
     if is_list and source and all(is_path(item) for item in source):
         files = [file for item in source for file in _ingest_arrow.files_of(item)]
         return _run_files(files, way, num_threads)
+    if isinstance(source, Dataset):
+        return _ingest_tables.run_dataset(source, way)
     stream = _ingest_arrow.stream_of(source, num_threads)
     if stream is not None:
         return _ingest_arrow.run([stream], way)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.dataset import _ingest_arrow, _ingest_values
+from tenfold.dataset._dataset import _leaves
 from tenfold.dataset._ingest_way import Way, is_path
+from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +43,30 @@ def run_rows(rows: Any, way: Way) -> dict[str, Any]:
         total = len(rows)
     except TypeError:
         total = 0
-    if not hasattr(type(rows), "__iter__"):
-        rows = (rows[i] for i in range(total))
-    ingest.add_rows(rows, total)
+    # torch's map-style data sets need not raise IndexError at their end.
+    if total and not hasattr(type(rows), "__iter__"):
+        ingest.add_rows((rows[i] for i in range(total)), total)
+    else:
+        ingest.add_rows(rows, total)
     report: dict[str, Any] = ingest.finish()
     return report
+
+
+def run_dataset(source: Any, way: Way) -> dict[str, Any]:
+    """The rows of a `Dataset`; its columns stay what they are, unless functions change them."""
+    if source._maps:
+        return run_rows(source, way)
+    leaves = dict(_leaves(source.schema, ""))
+    # NaN does not tell a value from none.
+    flags = [
+        f"{name}.valid"
+        for name, column in leaves.items()
+        if column.nullable and not column.ragged and column.dtype.startswith(("float", "bfloat"))
+    ]
+    names = [*leaves, *(flag for flag in flags if flag not in leaves)]
+    if way.schema is None:
+        way = way._replace(schema=source.schema.to_json())
+    return run_rows(source.select(names), way)
 
 
 def run_mapping(source: Mapping[Any, Any], way: Way) -> dict[str, Any]:
@@ -63,6 +84,7 @@ def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict
     """Columns of equal length; `num_rows` where the source says it itself."""
     flat: dict[tuple[str, ...], Any] = {}
     _flatten(columns, (), flat)
+    _take_validity(flat, way)
     for keys, values in flat.items():
         length = len(values)
         if num_rows is None:
@@ -109,6 +131,42 @@ def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, 
             flat[path] = _column(values, ".".join(path))
 
 
+class _Nullable:
+    """A column whose values are None where its validity is false."""
+
+    def __init__(self, values: Any, valid: Any) -> None:
+        self._values = values
+        self._valid = valid
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[index, ...] if self._valid[index] else None
+
+
+def _take_validity(flat: dict[tuple[str, ...], Any], way: Way) -> None:
+    """Columns called ``"<column>.valid"`` become the nulls of those, as in batches of data sets."""
+    names = None
+    if way.schema is not None:
+        names = frozenset(name for name, _ in _leaves(Schema.from_json(way.schema), ""))
+    for keys in list(flat):
+        *record, name = keys
+        base = (*record, name.removesuffix(".valid"))
+        prefix = "".join(f"{key}." for key in record)
+        known = (name.removesuffix(".valid"),) if base in flat else ()
+        if not _ingest_values.is_validity(name, known, flat[keys], names, prefix, 1):
+            continue
+        values, valid = flat[base], flat.pop(keys)
+        if len(valid) != len(values) or bool(valid.all()):
+            continue
+        flat[base] = _Nullable(values, valid) if _is_array(values) else _listed(values, valid)
+
+
+def _listed(values: Any, valid: Any) -> list[Any]:
+    return [value if flag else None for value, flag in zip(values, valid.tolist(), strict=True)]
+
+
 def _column(values: Any, name: str) -> Any:
     """A list or tuple, or an array that can be cut into pieces."""
     if isinstance(values, (list, tuple)):
@@ -145,7 +203,7 @@ def _column(values: Any, name: str) -> Any:
 
 
 def _is_array(values: Any) -> bool:
-    return not isinstance(values, (list, tuple))
+    return not isinstance(values, (list, tuple, _Nullable))
 
 
 def _piece_rows(columns: Iterable[Any], count: int) -> int:

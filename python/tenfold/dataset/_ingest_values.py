@@ -108,6 +108,44 @@ def _entry(value: Any) -> Any:
     return value
 
 
+def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
+    """A row with None where ``"<column>.valid"`` is false, as rows of data sets have it.
+
+    Args:
+        row: As it came; it is kept.
+        names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
+            bool tensors and arrays count, as a bool of Python's may be data.
+        prefix: Of the names in `row`.
+
+    Returns:
+        dict: without the keys that were looked at; `row` itself if there is none.
+    """
+    made = row
+    for key, value in row.items():
+        if isinstance(value, dict):
+            record = with_nulls(value, names, f"{prefix}{key}.")
+            if record is not value:
+                made = dict(row) if made is row else made
+                made[key] = record
+        elif isinstance(key, str) and is_validity(key, row, value, names, prefix, 0):
+            made = dict(row) if made is row else made
+            del made[key]
+            if not value:
+                made[key.removesuffix(".valid")] = None
+    return made
+
+
+def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
+    """True if a value tells where the column beside it has values; arguments as `with_nulls`."""
+    base = key.removesuffix(".valid")
+    if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
+        return False
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return (dtype == "bool" and value.ndim == ndim) or (
+        names is not None and isinstance(value, bool)
+    )
+
+
 def is_tensordict(value: object) -> bool:
     """True for nodes of ours and of tensordict's, tensorclasses included."""
     cls = type(value)
