@@ -70,8 +70,8 @@ bool RowReader::add_missing_rows(std::int64_t count) {
 void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                             std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
-    const nb::object value = nb::steal(PySequence_GetItem(values.ptr(), i - begin));
-    if (!value.is_valid()) throw nb::python_error();
+    // A tensor is no sequence to Python's C interface.
+    const nb::object value = values[nb::int_(i - begin)];
     if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
   }
   misfit(column, values.ptr());

@@ -110,6 +110,13 @@ std::int64_t float_misfit(DType from, const std::byte* elements, std::int64_t co
   return count;
 }
 
+/// What the two parts of a complex number are; a real dtype itself.
+DType part_of(DType dtype) {
+  if (dtype == DType::complex32) return DType::float16;
+  if (dtype == DType::complex64) return DType::float32;
+  return dtype == DType::complex128 ? DType::float64 : dtype;
+}
+
 bool float_becomes_infinite(double value, DType to) {
   if (!std::isfinite(value)) return false;
   double back = 0;
@@ -135,7 +142,12 @@ std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::
       return value >= least && value < end && value == std::trunc(value);
     });
   }
-  if (!is_floating_point(from) || !is_floating_point(to)) return count;
+  if (is_complex(to)) {
+    const std::int64_t parts = is_complex(from) ? 2 : 1;
+    return first_misfit(part_of(from), elements, part_of(to), parts * count) / parts;
+  }
+  if (!is_floating_point(to)) return count;
+  if (is_integer(from) && (to == DType::float32 || to == DType::bfloat16)) return count;
   if (to == DType::float64 || (to == DType::float32 && itemsize(from) < 4)) return count;
   if (to == DType::float32 && from == DType::float64) {
     return float_misfit(from, elements, count, [](double value) {

@@ -21,8 +21,8 @@ struct BadValue {
 bool stored_alike(const Column& from, const Column& to);
 
 /// The number of elements before the first one that `to` cannot hold, `count` if there is none: an
-/// integer beyond its range, a fraction or NaN where integers are, a float that would become
-/// infinite. Rounding to a float is no misfit, nor is 0 or 1 where booleans are.
+/// integer beyond its range, a fraction or NaN where integers are, a finite number that would
+/// become infinite. Rounding to a float is no misfit, nor is 0 or 1 where booleans are.
 std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::int64_t count);
 
 /// The rows of `chunk`, of a source's column `from`, as the column `to` that somebody asked for.

@@ -1,6 +1,7 @@
 #include "ingest/row_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -37,7 +38,9 @@ Fit put_integer(const NumberText& number, std::byte* into) {
 Fit put_small_float(double value, DType dtype, std::byte* into) {
   if (!is_floating_point(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
   cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), dtype, into, 1);
-  return Fit::fits;
+  double back = 0;
+  cast_elements(dtype, into, DType::float64, reinterpret_cast<std::byte*>(&back), 1);
+  return std::isfinite(value) && !std::isfinite(back) ? Fit::too_large : Fit::fits;
 }
 
 Fit put_double(double value, DType dtype, std::byte* into) {
@@ -48,7 +51,7 @@ Fit put_double(double value, DType dtype, std::byte* into) {
   if (dtype == DType::float32) {
     const auto narrow = static_cast<float>(value);
     std::memcpy(into, &narrow, sizeof(narrow));
-    return Fit::fits;
+    return std::isfinite(value) && !std::isfinite(narrow) ? Fit::too_large : Fit::fits;
   }
   return put_small_float(value, dtype, into);
 }
@@ -78,7 +81,9 @@ Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* in
   }
   if (!is_floating_point(dtype)) return Fit::wrong_type;
   if (number.is_integer && !rounds && !is_exact_in_double(number)) return Fit::inexact;
-  return put_double(to_double(number), dtype, into);
+  const double value = to_double(number);
+  if (number.is_integer && std::isinf(value)) return Fit::too_large;
+  return put_double(value, dtype, into);
 }
 
 Fit put_special(double value, DType dtype, std::byte* into) {

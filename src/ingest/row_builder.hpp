@@ -44,7 +44,7 @@ class GrowingBytes {
 enum class Fit : std::uint8_t {
   fits,
   wrong_type,  ///< a number with a fraction for integers, ...
-  too_large,   ///< beyond the range of the integers
+  too_large,   ///< beyond the range of the dtype
   inexact,     ///< an integer that the floats do not hold exactly
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -46,6 +47,25 @@ TEST(FirstMisfit, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits(std::numeric_limits<double>::infinity(), DType::float32));
   EXPECT_FALSE(fits(1e6F, DType::float16));
   EXPECT_TRUE(fits(1e6F, DType::bfloat16));
+  EXPECT_FALSE(fits(1e6F, DType::complex32));
+  EXPECT_TRUE(fits(std::nan(""), DType::float16));
+}
+
+TEST(FirstMisfit, IntegersFitFloatsUnlessTheyBecomeInfinite) {
+  EXPECT_TRUE(fits<std::int64_t>(65'504, DType::float16));
+  EXPECT_FALSE(fits<std::int64_t>(70'000, DType::float16));
+  EXPECT_FALSE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::bfloat16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
+}
+
+TEST(FirstMisfit, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
+  const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
+  const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
+  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex64, 3), 1);
+  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex128, 3), 3);
+  EXPECT_FALSE(fits(1e39, DType::complex64));
+  EXPECT_TRUE(fits(1e38, DType::complex64));
 }
 
 TEST(WithoutRows, TakesThemOutOfEveryPart) {

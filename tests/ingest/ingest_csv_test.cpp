@@ -105,6 +105,10 @@ TEST(IngestCsv, NamesFileLineRowAndColumn) {
   options.schema = Schema::from_json("{\"columns\": {\"x\": {\"dtype\": \"int8\"}}}", "test");
   EXPECT_EQ(of.error("a.csv", "x,y\n1,2\n300,4\n", ErrorCode::invalid_argument, options),
             "a.csv: line 3 (row 1), column \"x\": expected a number that fits int8, found \"300\"");
+  options.schema = Schema::from_json("{\"columns\": {\"x\": {\"dtype\": \"float16\"}}}", "test");
+  EXPECT_EQ(of.error("a.csv", "x\n1\ninf\nnan\n7e4\n", ErrorCode::invalid_argument, options),
+            "a.csv: line 5 (row 3), column \"x\": expected a number that fits float16, found "
+            "\"7e4\"");
 }
 
 TEST(IngestCsv, SkipsRowsOfAnotherNumberOfFields) {

@@ -320,6 +320,9 @@ TEST(IngestJson, FillsTheColumnsOfAGivenSchema) {
 TEST(IngestJson, RefusesWhatAGivenSchemaDoesNotTake) {
   const std::vector<std::array<const char*, 3>> cases = {
       {"\"dtype\": \"int8\"", "128", "a number that fits int8, found 128"},
+      {"\"dtype\": \"float16\"", "70000", "a number that fits float16, found 70000"},
+      {"\"dtype\": \"float16\"", "-7e4", "a number that fits float16, found -7e4"},
+      {"\"dtype\": \"float32\"", "1e300", "a number that fits float32, found 1e300"},
       {"\"dtype\": \"uint8\"", "-1", "a number that fits uint8, found -1"},
       {"\"dtype\": \"int64\"", "1.0", "expected int64, found 1.0"},
       {"\"dtype\": \"int64\"", "\"a\"", "expected int64, found \"a\""},

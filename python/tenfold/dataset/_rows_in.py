@@ -378,9 +378,14 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
     return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
 
 
+def _as_tensor(value: Any, torch: Any) -> Any:
+    # torch makes float32 of Python's floats.
+    return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
 def _stacked(name: str, values: Sequence[Any], torch: Any) -> Any:
     tensors = [
-        value.detach() if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+        value.detach() if isinstance(value, torch.Tensor) else _as_tensor(value, torch)
         for value in values
     ]
     for tensor in tensors:
@@ -422,15 +427,29 @@ def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
         cast = array.to(getattr(torch, dtype))
         same = _kind(dtype) >= 2 or bool((cast.to(array.dtype) == array).all())
     else:
+        import numpy as np
+
         from tenfold._arrays import numpy_dtype
 
-        cast = array.astype(numpy_dtype(dtype, name))
+        with np.errstate(over="ignore"):
+            cast = array.astype(numpy_dtype(dtype, name))
         same = _kind(dtype) >= 2 or bool((cast.astype(array.dtype) == array).all())
+    if _kind(dtype) >= 2:
+        same = not bool((_is_finite(array, torch) & ~_is_finite(cast, torch)).any())
     if not same or (_wraps(array, found, dtype)):
         raise ValueError(
             f'column "{name}": expected numbers that {dtype} holds, found {found} beyond it'
         )
     return cast
+
+
+def _is_finite(array: Any, torch: Any) -> Any:
+    if torch is not None and isinstance(array, torch.Tensor):
+        # Small floats have no isfinite().
+        return array.to(torch.complex128 if array.is_complex() else torch.float64).isfinite()
+    import numpy as np
+
+    return np.isfinite(array)
 
 
 def _wraps(array: Any, found: str, dtype: str) -> bool:

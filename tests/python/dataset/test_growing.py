@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections import OrderedDict
@@ -154,6 +155,41 @@ def test_tensordicts_are_rows_and_batches(tmp_path: Path) -> None:
     ds.append(td[2])
     assert ds["y"].tolist() == [0, 1, 2, 3, 2]
     assert torch.equal(ds["x"][:4], td["x"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("float16", 70_000),
+        ("float16", -7e4),
+        ("float16", torch.tensor(1e6)),
+        ("float16", np.float32(1e6)),
+        ("bfloat16", 1e39),
+        ("float32", 1e300),
+        ("float32", torch.tensor(1e300, dtype=torch.float64)),
+        ("complex64", 1e300),
+        ("complex64", complex(0, 1e300)),
+    ],
+    ids=str,
+)
+def test_finite_numbers_do_not_become_infinite(tmp_path: Path, dtype: str, value: object) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": dtype})
+    message = rf'/rows: column "x": expected numbers that {dtype} holds, found'
+    for rows in ({"x": value}, {"x": [value, value]}, [{"x": 1.0}, {"x": value}]):
+        with pytest.raises(ValueError, match=message):
+            ds.append(rows)
+    ds.append([{"x": math.inf}, {"x": math.nan}, {"x": 60_000.0}])
+    with pytest.raises(ValueError, match=message):
+        ds[0] = {"x": value}
+    found = ds["x"].real.double().tolist()
+    assert found[0] == math.inf
+    assert math.isnan(found[1])
+
+
+def test_floats_beside_tensors_keep_their_digits(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": "float64"})
+    ds.append([{"x": 0.1}, {"x": torch.tensor(2.0)}, {"x": 1e300}])
+    assert ds["x"].tolist() == [0.1, 2.0, 1e300]
 
 
 @pytest.mark.parametrize(

@@ -414,3 +414,23 @@ def test_any_scalars_come_back_as_they_are_or_as_their_text(tmp_path_factory, ro
                 assert found == text_of(value)
             else:
                 assert found == value
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_finite_number_that_becomes_infinite_is_a_bad_row(tmp_path, dtype):
+    value = 70_000 if dtype == "float16" else 1e300
+    values = [1.0, math.inf, value, math.nan]
+    sources = [
+        [{"x": value} for value in values],
+        {"x": values},
+        {"x": np.array(values)},
+        {"x": torch.tensor(values, dtype=torch.float64)},
+    ]
+    if dtype == "float16":
+        sources += [[{"x": 1}, {"x": 2}, {"x": 70_000}], {"x": np.array([1, 2, 70_000])}]
+    for source in sources:
+        with pytest.raises(ValueError, match=f'row 2, column "x": expected {dtype}, found'):
+            tenfold.ingest(source, tmp_path / "ds", schema={"x": dtype})
+    with pytest.warns(UserWarning, match="1 row left out"):
+        ds = tenfold.ingest(sources[0], tmp_path / "ds", schema={"x": dtype}, on_error="skip")
+    assert str(ds["x"].tolist()) == "[1.0, inf, nan]"
