@@ -126,16 +126,17 @@ class Dataset {
 };
 
 struct CreateOptions {
-  /// Rows of zeros to begin with, for processes that write disjoint rows in place.
+  /// Rows of zeros to begin with, for processes that write disjoint rows in place. Their space is
+  /// reserved where the file system can do that.
   std::int64_t num_rows = 0;
   /// Not 0: a ring of so many rows, empty to begin with. All columns have rows of equal size.
   std::int64_t capacity = 0;
 };
 
 /// Makes a data set of these columns on disk, durably, and opens it with Mode::write_through. Where
-/// the columns are stored is chosen anew. Throws Error(io) (EEXIST) if there is something at
-/// `path`, Error(invalid_argument) for a schema without columns and for options that exclude each
-/// other, Error(unsupported) for a ring of rows of unequal length.
+/// the columns are stored is chosen anew. Throws Error(io) if there is something at `path` (EEXIST)
+/// or no space for `num_rows` (ENOSPC), Error(invalid_argument) for a schema without columns and
+/// for options that exclude each other, Error(unsupported) for a ring of rows of unequal length.
 Dataset create(const Path& path, const Schema& schema, const CreateOptions& options = {});
 
 }  // namespace tenfold

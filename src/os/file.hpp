@@ -90,6 +90,9 @@ class File {
   static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length; new bytes are a hole.
   void truncate(std::uint64_t size_bytes);
+  /// Reserves the space of holes (fallocate), so that writing them through a map does not end the
+  /// process on a full disk. Where the file system cannot, they stay holes.
+  void reserve();
   /// On the device when it returns: data and what is needed to find it (fdatasync).
   void sync();
   /// Starts writing back without waiting (sync_file_range); a hint.

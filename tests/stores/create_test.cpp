@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -33,6 +35,18 @@ TEST(Create, MakesZerosThatAreWrittenInPlace) {
   EXPECT_THAT(ids_of(ds), ElementsAre(0, 4, 0, 0, 0, 0, 0, 3));
   EXPECT_TRUE(verify(folder / "rows").ok());
   EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
+}
+
+/// A hole on a full disk is SIGBUS when it is written through a map.
+TEST(Create, ReservesTheSpaceOfItsRows) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "rows", {.num_rows = 100'000});
+  for (const char* name : {"id.memmap", "x.memmap"}) {
+    struct stat status{};
+    ASSERT_EQ(::stat((folder / "rows" / name).c_str(), &status), 0);
+    EXPECT_GE(status.st_blocks * 512, status.st_size) << name;
+  }
+  EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
 TEST(Create, StoresColumnsOfAnyName) {

@@ -39,7 +39,8 @@ def create(
             dtype, ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged",
             "nullable"}``; a dict of such is a nested record. A dtype is torch's, numpy's, its name,
             ``"string"`` or ``"bytes"``. Or one row as an example: a dict or TensorDict of values.
-        num_rows: Rows of zeros to begin with, which take no space until they are written.
+        num_rows: Rows of zeros to begin with. Their space is reserved at once, where the file
+            system can do that, so that writing them does not end the process on a full disk.
         capacity: Rows of a ring: when it is full, each write takes the place of the oldest rows.
             Neither of both: 0 rows, to be appended to.
 
@@ -48,6 +49,7 @@ def create(
 
     Raises:
         FileExistsError: If there is something at `path`.
+        OSError: If there is no space for `num_rows`.
         ValueError: For a schema that is none, and for both `num_rows` and `capacity`.
         UnsupportedError: For a ring of text or of rows of unequal length.
     """
