@@ -211,7 +211,10 @@ class Parts {
         lines_(std::make_shared<Spool>(folder, kPartBytes)),
         places_(std::make_shared<Spool>(folder, kPartBytes)),
         values_(std::make_shared<Spool>(folder, kPartBytes)) {
-    if (layout_ != SparseLayout::coo) put(*lines_, 0);
+    if (layout_ == SparseLayout::coo) return;
+    // One for each line, whatever the number of entries.
+    lines_->check_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
+    put(*lines_, 0);
   }
 
   void add(const Entry& entry) {

@@ -4,11 +4,15 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
 
+#include "base/checked.hpp"
 #include "core/leaf_source.hpp"
 #include "os/directory.hpp"
 #include "os/mapping.hpp"
@@ -19,11 +23,14 @@ namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20U;
 
+Path folder_of(const Path& path) {
+  return path.empty() ? std::filesystem::temp_directory_path() : path;
+}
+
 /// Its name goes at once: the file lives as long as it is open.
 os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
-  os::Directory folder =
-      os::Directory::open(path.empty() ? std::filesystem::temp_directory_path() : path);
+  os::Directory folder = os::Directory::open(folder_of(path));
   for (;;) {
     const std::string name = ".tenfold-spool-" + std::to_string(os::process_id()) + "-" +
                              std::to_string(count.fetch_add(1));
@@ -59,6 +66,19 @@ class SpoolSource final : public LeafSource {
 
 Spool::Spool(Path folder, std::size_t memory_bytes)
     : folder_(std::move(folder)), memory_bytes_(memory_bytes) {}
+
+void Spool::check_space(std::uint64_t count, std::uint64_t item_bytes) const {
+  const std::uint64_t needed =
+      base::checked_mul(count, item_bytes).value_or(std::numeric_limits<std::uint64_t>::max());
+  if (needed <= memory_bytes_) return;
+  const Path folder = folder_of(folder_);
+  std::error_code error;
+  const std::uintmax_t available = std::filesystem::space(folder, error).available;
+  if (error || needed <= available) return;
+  throw Error::io(ENOSPC, folder.string(),
+                  folder.string() + ": temporary file: expected room for " +
+                      std::to_string(needed) + " bytes, found " + std::to_string(available));
+}
 
 void Spool::append(std::span<const std::byte> bytes) {
   if (gathered_.size() + bytes.size() > memory_bytes_) {

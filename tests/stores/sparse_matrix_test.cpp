@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -162,6 +163,27 @@ TEST(SparseMatrix, ACutFileIsAnErrorNotASignal) {
   std::filesystem::resize_file(folder.path() / "m" / "values.memmap", 4096);
   EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { SparseMatrix m(folder.path() / "m"); }),
               HasSubstr("the file is too short"));
+}
+
+TEST(SparseBuilder, RefusesMoreLinesThanTheDiskHasRoomFor) {
+  const auto finish = [](std::int64_t length, SparseLayout layout) {
+    SparseBuilder builder(length, length, DType::float32, {.layout = layout});
+    builder.add(longs({1}), longs({length - 1}), Tensor::zeros(DType::float32, {1}));
+    return builder.finish();
+  };
+  for (const std::int64_t length :
+       {std::int64_t{1} << 56U, std::numeric_limits<std::int64_t>::max()}) {
+    for (const SparseLayout layout : {SparseLayout::csr, SparseLayout::csc}) {
+      try {
+        finish(length, layout);
+        FAIL() << "expected an error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.system_errno(), ENOSPC);
+        EXPECT_THAT(error.what(), testing::HasSubstr("temporary file: expected room for "));
+      }
+    }
+  }
+  EXPECT_EQ(finish(std::int64_t{1} << 56U, SparseLayout::coo).nnz(), 1);
 }
 
 TEST(SparseBuilder, RunsOnDiskAreMergedIntoTheSameMatrix) {
