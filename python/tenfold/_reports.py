@@ -115,6 +115,10 @@ class LoadReport(NamedTuple):
         """True if target and source agreed in everything."""
         return not (self.missing or self.unexpected or self.mismatched)
 
+    def __bool__(self) -> bool:
+        # A tuple would be true whatever was found.
+        raise TypeError("LoadReport: its truth value is ambiguous; use .ok")
+
 
 class Change(NamedTuple):
     """An entry that two trees share and in which they differ.
@@ -168,6 +172,10 @@ class DiffReport(NamedTuple):
     def same(self) -> bool:
         """True if nothing differs."""
         return not (self.added or self.removed or self.changed)
+
+    def __bool__(self) -> bool:
+        # A tuple would be true whatever was found.
+        raise TypeError("DiffReport: its truth value is ambiguous; use .same")
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [

@@ -133,3 +133,9 @@ def test_bytes_that_are_not_read_are_never_called_the_same(tmp_path):
     other = saved_by_torch(tmp_path / "b.pt", quantized(torch.zeros(3)))
     (change,) = tenfold.diff(one, other).changed
     assert "whose bytes are not compared" in change.a
+
+
+def test_a_report_has_no_truth_value() -> None:
+    for other in (TREE, changed(extra=torch.ones(1))):
+        with pytest.raises(TypeError, match=r"^DiffReport: .*use \.same$"):
+            bool(tenfold.diff(TREE, other))

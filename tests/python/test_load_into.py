@@ -350,3 +350,9 @@ def test_a_renamed_name_must_be_there(tmp_path):
         assert match in caught.value.args[0]
     tenfold.load_into(into, tmp_path / "m.safetensors", rename={"module.a": "a"})
     assert into["a"].sum() == 2
+
+
+def test_a_report_has_no_truth_value() -> None:
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"^LoadReport: .*use \.ok$"):
+        bool(tenfold.load_into(model, model.state_dict()))
