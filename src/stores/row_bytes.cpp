@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/cast.hpp"
 
 namespace tenfold {
 namespace {
@@ -147,9 +148,15 @@ Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num
   std::memset(valid.raw_data(), 1, static_cast<std::size_t>(num_rows));
   if (column.has_ends()) return valid;
   const auto row_elements = static_cast<std::uint64_t>(numel_of(column.shape));
-  const Tensor values = found.values.contiguous();
-  if (values.dtype() == DType::float32) mark_numbers<float>(values, row_elements, valid);
-  if (values.dtype() == DType::float64) mark_numbers<double>(values, row_elements, valid);
+  Tensor values = found.values.contiguous();
+  if (values.dtype() == DType::float32) {
+    mark_numbers<float>(values, row_elements, valid);
+  } else if (is_floating_point(values.dtype()) && can_cast(values.dtype(), DType::float64)) {
+    const Tensor wide = Tensor::zeros(DType::float64, values.shape());
+    cast_elements(values.dtype(), values.raw_data(), DType::float64, wide.raw_data(),
+                  static_cast<std::size_t>(values.numel()));
+    mark_numbers<double>(wide, row_elements, valid);
+  }
   return valid;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "core/cast.hpp"
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -107,6 +109,27 @@ TEST(Dataset, TellsRaggedFloatsThatAreMissingFromEmptyOnes) {
   ASSERT_EQ(valid.dtype(), DType::bool_);
   EXPECT_EQ(valid.raw_data()[0], std::byte{0});
   EXPECT_EQ(valid.raw_data()[1], std::byte{1});
+}
+
+TEST(Dataset, TakesNaNForAMissingFloatOfAnyWidth) {
+  const test::TemporaryFolder folder;
+  for (const DType dtype :
+       {DType::float16, DType::bfloat16, DType::float32, DType::float64, DType::float8_e5m2}) {
+    Column column;
+    column.path = {"x"};
+    column.dtype = dtype;
+    column.nullable = true;
+    Dataset ds = create(folder / std::string(name(dtype)), Schema({column}), {});
+    BatchColumn rows;
+    rows.column = column;
+    rows.values = Tensor::zeros(dtype, {2});
+    const double numbers[] = {std::nan(""), 1};
+    cast_elements(DType::float64, reinterpret_cast<const std::byte*>(numbers), dtype,
+                  rows.values.raw_data(), 2);
+    ds.append(Batch(2, {rows}));
+    EXPECT_EQ(ds.column("x.valid").raw_data()[0], std::byte{0}) << name(dtype);
+    EXPECT_EQ(ds.column("x.valid").raw_data()[1], std::byte{1}) << name(dtype);
+  }
 }
 
 TEST(Dataset, ShowsWhereAColumnHasValuesAsAColumnOfBools) {
