@@ -172,7 +172,7 @@ CASES = {
                           {"meta.json": nested([2, 1, 1])}),
     "nested-no-dims": ("corrupt", '/meta.json: tensor "a": shape of a nested tensor: expected components of at '
                                   "least 1 dimension, found 0", {"meta.json": nested([4, 0])}),
-    "lazy-dim-negative": ("corrupt", "/meta.json: stack_dim: expected at least 0, found -1",
+    "lazy-dim-negative": ("corrupt", "/meta.json: stack_dim: expected 0 to 63, found -1",
                           {"meta.json": {"_type": LAZY, "stack_dim": -1}}),
     "lazy-dim-text": ("corrupt", "/meta.json: stack_dim: expected an integer, found a string",
                       {"meta.json": {"_type": LAZY, "stack_dim": "0"}}),
