@@ -65,11 +65,14 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
 /// What dead writers left beyond the slot that is in use. What cannot be removed, the next save
 /// meets again: no reason to fail this one.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
-  constexpr int kLater = 2;
-  for (int slot = taken + 1; slot <= taken + kLater; ++slot) {
+  constexpr int kMostEmpty = 2;
+  int num_empty = 0;
+  for (int slot = taken + 1; slot < kMaxSiblings && num_empty < kMostEmpty; ++slot) {
     try {
       const std::string name = sibling_name(target_name, slot);
-      if (!parent.entry_info(name) && !parent.entry_info(lease_name(name))) continue;
+      const bool is_empty = !parent.entry_info(name) && !parent.entry_info(lease_name(name));
+      num_empty = is_empty ? num_empty + 1 : 0;
+      if (is_empty) continue;
       const auto lease = try_lease_slot(parent, target_name, slot);
       if (lease) static_cast<void>(remove_leftover(parent, name));
     } catch (const Error&) {
@@ -114,6 +117,14 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
+/// Removes the folder that was set aside. One that cannot be removed (FUSE and NFS keep the names
+/// of files that somebody has open) takes a slot, and is removed by a later save.
+void make_way(os::Directory& parent, const std::string& aside, const std::string& name) {
+  if (remove_leftover(parent, aside)) return;
+  const Sibling later = Sibling::take(parent, name);
+  parent.rename(aside, later.name());
+}
+
 /// Puts `.<name>.tenfold-old` back if `name` is missing, removes it if the replacement got through.
 /// True if it was put back.
 bool settle_set_aside(os::Directory& parent, const std::string& name) {
@@ -124,7 +135,7 @@ bool settle_set_aside(os::Directory& parent, const std::string& name) {
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
-  parent.remove_tree(aside);
+  make_way(parent, aside, name);
   return false;
 }
 
@@ -277,7 +288,11 @@ std::string FileReplacement::remove_old(const std::function<void(const os::File&
     } catch (const Error&) {
       // Not to be read by us: its space is freed by the removal.
     }
-    if (look_at_old && old.valid()) look_at_old(old);
+    try {
+      if (look_at_old && old.valid()) look_at_old(old);
+    } catch (const Error&) {
+      // Damaged: nothing is known of it.
+    }
     parent_.remove_file(sibling_.name());
     if (is_large && old.valid()) {
       old_.close();
@@ -402,7 +417,7 @@ std::string FolderReplacement::step_aside_and_move_in(bool durable) {
   const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
   if (!lease) throw_in_use(parent_.display_of(name_), "folder");
   // Of a writer that was killed after its second rename.
-  parent_.remove_tree(aside);
+  make_way(parent_, aside, name_);
   parent_.rename(name_, aside);
   try {
     // The two renames must reach the device in this order.

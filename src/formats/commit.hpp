@@ -75,6 +75,8 @@ class FileReplacement {
   os::File& file() noexcept { return file_; }
   /// Of the old file; nothing if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
+  /// False in a forked child, and if another host took this process for dead.
+  bool is_ours() const { return sibling_.is_ours(); }
   /// Held as long as this object lives.
   int slot() const noexcept { return sibling_.slot(); }
   /// Closes file(). Throws Error(io) (EBUSY), with the old file in place, if the sibling is not

@@ -84,7 +84,8 @@ class Appender {
  private:
   void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
                   const std::string& where);
-  void give_back(std::size_t num_leaves) noexcept;
+  void write_rows();
+  void give_back() const noexcept;
   bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const std::string& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& where) const;
 
@@ -217,7 +218,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   }
 }
 
-void Appender::run() {
+void Appender::write_rows() {
   std::uint64_t total_bytes = 0;
   for (const GrowingLeaf& leaf : leaves_) total_bytes += leaf.rows.nbytes();
   Progress progress(nullptr, total_bytes, "append");
@@ -237,24 +238,31 @@ void Appender::run() {
       write.size_bytes = leaf.rows.nbytes();
       writes.push_back(std::move(write));
     }
-    try {
-      write_leaves(writes, BlockChecksum::none, 0, progress);
-      for (os::File& file : files) file.close_written();
-    } catch (const Error&) {
-      give_back(i + some.size());
-      throw;
-    }
-  }
-  for (const GrowingMeta& meta : metas_) {
-    replace_file(meta.file, meta.text, false);
+    write_leaves(writes, BlockChecksum::none, 0, progress);
+    for (os::File& file : files) file.close_written();
   }
 }
 
-/// Truncates the first files to what their metadata counts: on a full disk the next append needs
-/// the space.
-void Appender::give_back(std::size_t num_leaves) noexcept {
-  for (const GrowingLeaf& leaf : std::span(leaves_).first(num_leaves)) {
+void Appender::run() {
+  bool is_committed = false;
+  try {
+    write_rows();
+    for (const GrowingMeta& meta : metas_) {
+      replace_file(meta.file, meta.text, false);
+      is_committed = true;
+    }
+  } catch (const Error&) {
+    if (!is_committed) give_back();
+    throw;
+  }
+}
+
+/// Truncates the files to what their metadata counts: on a full disk the next append needs the
+/// space.
+void Appender::give_back() const noexcept {
+  for (const GrowingLeaf& leaf : leaves_) {
     try {
+      if (!os::exists(leaf.file)) continue;
       os::File file = os::File::open_read_write(leaf.file);
       if (file.size_bytes() > leaf.old_bytes) file.truncate(leaf.old_bytes);
     } catch (const Error&) {
@@ -274,8 +282,9 @@ void append_rows(const Path& path, const TensorDict& rows) {
     throw Error(ErrorCode::file_not_found,
                 path.string() + ": " + meta_name + ": expected a saved tree, found none");
   }
-  const auto now = directory.entry_info(meta_name);
   const auto held = os::WriterLock::try_acquire(directory, meta_name, lock);
+  // Whoever had it locked may have replaced it meanwhile.
+  const auto now = directory.entry_info(meta_name);
   if (!held || !now || !now->same_file(lock.info())) {
     throw Error::io(EBUSY, path.string(),
                     path.string() + ": rows are being appended: expected one writer at a time");

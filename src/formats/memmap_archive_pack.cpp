@@ -85,7 +85,7 @@ class Lister {
     std::vector<std::string> folders;
     for (std::string& name : names) {
       const auto info = folder.entry_info(name);
-      if (!info) continue;
+      if (!info || is_leftover(name)) continue;
       if (info->is_directory) {
         folders.push_back(std::move(name));
       } else if (info->is_regular) {

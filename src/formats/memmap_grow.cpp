@@ -33,9 +33,9 @@ class MetaEdit {
     constexpr int kMaxAttempts = 1000;
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
+      lock_ = os::WriterLock::try_acquire(directory_, std::string(kMetaName), file_);
       // Whoever had it locked may have replaced it meanwhile.
       const auto now = directory_.entry_info(std::string(kMetaName));
-      lock_ = os::WriterLock::try_acquire(directory_, std::string(kMetaName), file_);
       if (lock_ && now && now->same_file(file_.info())) {
         text_ = file_.read_all(kMaxMetaBytes);
         meta_ = parse_meta(text_, path_.string());

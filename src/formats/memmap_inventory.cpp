@@ -14,6 +14,13 @@
 #include "os/file.hpp"
 
 namespace tenfold::memmap_folder {
+
+bool is_leftover(std::string_view name) {
+  return (name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos) ||
+         name == ".meta.json.append.tmp" || name.starts_with(".tdtmp-") ||
+         name.starts_with(".tdz-");
+}
+
 namespace {
 
 /// The names that a node's own metadata gives to the entries of its folder.
@@ -26,13 +33,6 @@ struct Named {
 bool is_number(std::string_view name) {
   return !name.empty() &&
          std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// What tenfold or tensordict leave for a moment, or after a kill.
-bool is_leftover(std::string_view name) {
-  return (name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos) ||
-         name == ".meta.json.append.tmp" || name.starts_with(".tdtmp-") ||
-         name.starts_with(".tdz-");
 }
 
 /// Of tenfold, which no key can be encoded to.

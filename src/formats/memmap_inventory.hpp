@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/io.hpp>
@@ -8,6 +9,9 @@
 #include "os/directory.hpp"
 
 namespace tenfold::memmap_folder {
+
+/// True for names that tenfold or tensordict leave for a moment, or after a crash.
+bool is_leftover(std::string_view name);
 
 /// Every entry of the folders of a saved tree, by its path within the tree.
 struct Inventory {

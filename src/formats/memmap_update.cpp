@@ -200,7 +200,9 @@ class Updater {
     for (std::size_t i = 1; i < plan_.folders.size(); ++i) planned.insert(path_of_folder(i));
     for (const auto* paths : {&before_.folders, &before_.files}) {
       for (const std::string& path : *paths) {
-        if (!planned.contains(path)) remove(root, path);
+        // Leftovers belong to their leases.
+        const bool is_left = is_leftover(path.substr(path.rfind('/') + 1));
+        if (!is_left && !planned.contains(path)) remove(root, path);
       }
     }
   }

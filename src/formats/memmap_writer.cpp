@@ -128,6 +128,7 @@ class Writer {
   void write_small(std::span<const std::size_t> numbers) {
     for (std::size_t begin = 0; begin < numbers.size(); begin += max_open_) {
       const auto some = numbers.subspan(begin, std::min(max_open_, numbers.size() - begin));
+      make_room(some.size());
       std::vector<os::File> files(some.size());
       for_runs(some.size(), num_threads_, kRunFiles, [&](FolderChain& chain, std::size_t i) {
         const Plan::File& file = plan_.files[some[i]];
@@ -151,9 +152,11 @@ class Writer {
   /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
   /// to those that were open when it happened.
   void keep_open(std::vector<os::File> files) {
-    if (!request_.durable) return;
-    if (open_.size() + files.size() > max_open_) sync_files();
-    std::move(files.begin(), files.end(), std::back_inserter(open_));
+    if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
+  }
+
+  void make_room(std::size_t num_files) {
+    if (open_.size() + num_files > max_open_) sync_files();
   }
 
   void write_one(os::File& out, const Plan::File& file, std::size_t number) {
@@ -209,6 +212,7 @@ class Writer {
   }
 
   void write_large(std::span<const std::size_t> numbers) {
+    make_room(numbers.size());
     std::vector<os::File> files;
     files.reserve(numbers.size());
     std::vector<LeafWrite> writes;

@@ -210,22 +210,13 @@ std::string index_text(const ShardedPlan& plan, bool checksums) {
   return text;
 }
 
-/// The shards that an index names; none if it cannot be read.
 std::vector<std::string> shards_of_index(const os::File& file) {
-  try {
-    return parse_safetensors_index(file.read_all(kMaxSafetensorsIndexBytes), file.display()).shards;
-  } catch (const Error&) {
-    return {};
-  }
+  return parse_safetensors_index(file.read_all(kMaxSafetensorsIndexBytes), file.display()).shards;
 }
 
+/// None if there is no index.
 std::vector<std::string> shards_of_present_index(const Path& path) {
-  try {
-    return os::exists(path) ? shards_of_index(os::File::open_read(path))
-                            : std::vector<std::string>();
-  } catch (const Error&) {
-    return {};
-  }
+  return os::exists(path) ? shards_of_index(os::File::open_read(path)) : std::vector<std::string>();
 }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
@@ -244,8 +235,8 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
 
   // The index's own lock and sibling come first: two saves at once each use names of their own.
   FileReplacement index(target);
-  ShardTransaction shards(parent.directory, parent.name, index.slot(),
-                          shards_of_present_index(target));
+  ShardTransaction shards(parent.directory, parent.name, index,
+                          [&target] { return shards_of_present_index(target); });
   plan.index.shards = shards.name_shards(plan.shards.size(), request.durable);
   Progress progress(request.monitor, plan.total_bytes, path.filename().string());
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
@@ -259,9 +250,11 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   const std::string text = index_text(plan, request.checksums);
   index.file().write_at(0, std::as_bytes(std::span(text)));
   shards.about_to_commit();
-  shards.set_old_shards(shards_of_present_index(target));
-  index.publish(request.durable,
-                [&](const os::File& old) { shards.set_old_shards(shards_of_index(old)); });
+  index.publish(request.durable, [&](const os::File& old) {
+    // Another save may have come first; an index that cannot be read names nothing to remove.
+    shards.set_old_shards({});
+    shards.set_old_shards(shards_of_index(old));
+  });
   shards.committed(request.durable);
   progress.finish();
 }

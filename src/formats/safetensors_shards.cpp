@@ -59,23 +59,38 @@ bool is_shard_name(const std::string& name) {
 
 }  // namespace
 
-ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name, int slot,
-                                   std::vector<std::string> old_shards)
+ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name,
+                                   const FileReplacement& index,
+                                   std::function<std::vector<std::string>()> present_shards)
     : folder_(folder),
       index_name_(std::move(index_name)),
-      old_shards_(std::move(old_shards)),
-      slot_(slot) {
-  if (slot_ == 0) clean_up_after_others();
+      index_(index),
+      present_shards_(std::move(present_shards)) {
+  if (index_.slot() == 0) clean_up_after_others();
+  try {
+    old_shards_ = present_shards_();
+  } catch (const Error&) {
+    // An index that cannot be read names nothing that may be removed.
+  }
 }
 
 ShardTransaction::~ShardTransaction() {
-  if (committing_) return;
   try {
+    // In a forked child they are its parent's.
+    if (!index_.is_ours() || (committing_ && may_be_named())) return;
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
     // The list tells the next save.
   }
+}
+
+/// True if the index names one of the new shards, or cannot be read.
+bool ShardTransaction::may_be_named() const {
+  const std::vector<std::string> present = present_shards_();
+  return std::ranges::any_of(new_shards_, [&](const std::string& name) {
+    return std::ranges::find(present, name) != present.end();
+  });
 }
 
 /// Litter that cannot be removed is no reason to fail a save; the next one meets it again.
@@ -87,8 +102,9 @@ void ShardTransaction::clean_up_after_others() {
         if (!name.starts_with(list_prefix(index_name_, slot))) continue;
         // Held meanwhile: its writer is dead, and nobody else begins in its slot.
         std::optional<os::Lease> lease;
-        if (slot != slot_) lease = try_lease_slot(folder_, index_name_, slot);
-        if (slot == slot_ || lease) clean_up(name);
+        const bool is_own = slot == index_.slot();
+        if (!is_own) lease = try_lease_slot(folder_, index_name_, slot);
+        if (is_own || lease) clean_up(name);
       }
     } catch (const Error&) {
       continue;
@@ -96,13 +112,14 @@ void ShardTransaction::clean_up_after_others() {
   }
 }
 
+/// With the lease of the list's writer held: no index can come to name what the list does.
 void ShardTransaction::clean_up(const std::string& list_name) {
+  const std::vector<std::string> present = present_shards_();
   const os::File list = os::File::try_open_read_at(folder_, list_name);
   if (!list.valid()) return;
   std::vector<std::string> left = lines_of(list.read_all(kMaxListBytes));
   std::erase_if(left, [&](const std::string& shard) {
-    return !is_shard_name(shard) ||
-           std::find(old_shards_.begin(), old_shards_.end(), shard) != old_shards_.end();
+    return !is_shard_name(shard) || std::ranges::find(present, shard) != present.end();
   });
   remove_all(left);
   folder_.remove_file(list_name);
@@ -126,11 +143,11 @@ std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool d
     return names;
   };
   std::vector<std::string> names = names_from(stem);
-  if (slot_ != 0 || !are_free(names)) names = names_from(stem + "-" + id);
+  if (index_.slot() != 0 || !are_free(names)) names = names_from(stem + "-" + id);
   std::string text;
   for (const std::string& name : names) text += name + "\n";
   for (const std::string& name : old_shards_) text += name + "\n";
-  list_name_ = list_prefix(index_name_, slot_) + id;
+  list_name_ = list_prefix(index_name_, index_.slot()) + id;
   constexpr std::uint32_t kOwnerOnly = 0600;
   os::File list = os::File::create_at(folder_, list_name_, kOwnerOnly);
   has_list_ = true;

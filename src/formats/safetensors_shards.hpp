@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "formats/commit.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
 
@@ -25,13 +27,14 @@ namespace tenfold {
 /// does not. Nothing else is ever removed.
 class ShardTransaction {
  public:
-  /// `folder` holds the index `index_name`, of which this save holds the slot `slot`; `old_shards`
-  /// are those its present version names. Removes the leavings of killed saves.
-  ShardTransaction(os::Directory& folder, std::string index_name, int slot,
-                   std::vector<std::string> old_shards);
+  /// `folder` holds the index `index_name`, which `index` replaces. `present_shards` gives those
+  /// that it names now, none if there is no index, and throws if it cannot be read. Removes the
+  /// leavings of killed saves.
+  ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
+                   std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
-  /// Before about_to_commit(): removes the new shards.
+  /// Removes the new shards, unless an index names them.
   ~ShardTransaction();
 
   /// Names for that many shards, none of which exists. Call once.
@@ -52,14 +55,16 @@ class ShardTransaction {
  private:
   void clean_up_after_others();
   void clean_up(const std::string& list_name);
+  bool may_be_named() const;
   bool are_free(const std::vector<std::string>& names) const;
   void remove_all(const std::vector<std::string>& names);
 
   os::Directory& folder_;
   std::string index_name_;
+  const FileReplacement& index_;
+  std::function<std::vector<std::string>()> present_shards_;
   std::vector<std::string> old_shards_;
   std::vector<std::string> new_shards_;  ///< made so far
-  int slot_;
   std::string list_name_;
   bool has_list_ = false;
   bool committing_ = false;

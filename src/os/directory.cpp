@@ -166,7 +166,14 @@ void Directory::remove_file(const std::string& name) {
 void Directory::remove_tree(const std::string& name) {
   const auto found = entry_info(name);
   if (!found) return;
-  if (!found->is_directory) return remove_file(name);
+  if (!found->is_directory) {
+    try {
+      remove_file(name);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::file_not_found) throw;  // another process came first
+    }
+    return;
+  }
   {
     // Best done before the folder is opened, which may need the permission, too.
     constexpr std::uint32_t kOwnersAll = 0700;

@@ -24,6 +24,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -102,7 +103,9 @@ bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
   if (process == 0 || process > INT_MAX) return false;
   if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
   const auto state = process_state(process);
-  return !state || (!state->has_ended && state->start_ticks == start_ticks);
+  // 0: the holder could not read its own.
+  const bool is_same = !state || start_ticks == 0 || state->start_ticks == start_ticks;
+  return is_same && !(state && state->has_ended);
 }
 
 std::string host_name() {
@@ -191,13 +194,20 @@ class Holder {
   void keep_alive() {
     for (;;) {
       std::this_thread::sleep_for(kHeartbeat);
-      const std::lock_guard lock(mutex_);
-      if (held_.empty()) {
-        has_thread_ = false;
-        return;
+      std::vector<std::pair<Descriptor, std::string>> touched;
+      {
+        const std::lock_guard lock(mutex_);
+        if (held_.empty()) {
+          has_thread_ = false;
+          return;
+        }
+        for (const auto& [text, of] : held_) {
+          touched.emplace_back(Descriptor(::fcntl(of.folder, F_DUPFD_CLOEXEC, 0)), of.name);
+        }
       }
-      for (const auto& [text, of] : held_) {
-        ::utimensat(of.folder, of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+      // Without the mutex: a server that does not answer must not hold up saves elsewhere.
+      for (const auto& [folder, name] : touched) {
+        ::utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
       }
     }
   }
@@ -247,7 +257,13 @@ bool create_lease(Directory& folder, const std::string& name, const std::string&
   }
   try {
     File file = File::create_at(folder, name);
-    file.write_at(0, std::as_bytes(std::span(text)));
+    try {
+      file.write_at(0, std::as_bytes(std::span(text)));
+      file.close_written();
+    } catch (...) {
+      folder.remove_file(name);
+      throw;
+    }
   } catch (const Error& error) {
     if (error.system_errno() != EEXIST) throw;
     return false;
@@ -263,11 +279,16 @@ std::int64_t local_now_ns() {
 
 /// The time that the file system gives a new entry: a server's clock may differ from ours.
 std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
-  const std::string probe = name + "~";
-  static_cast<void>(create_lease(folder, probe, kMagic));
-  const auto info = folder.entry_info(probe);
-  folder.remove_tree(probe);
-  return info ? info->modified_ns : local_now_ns();
+  const std::string probe = name + "~clock";
+  try {
+    static_cast<void>(create_lease(folder, probe, kMagic));
+    const auto info = folder.entry_info(probe);
+    folder.remove_tree(probe);
+    if (info) return info->modified_ns;
+  } catch (const Error&) {
+    // A reader may not make anything here.
+  }
+  return local_now_ns();
 }
 
 bool is_dead(Directory& folder, const std::string& name, const Found& found) {
@@ -280,19 +301,34 @@ bool is_dead(Directory& folder, const std::string& name, const Found& found) {
   return file_system_now_ns(folder, name) - found.modified_ns >= timeout_ns;
 }
 
-/// Removes a dead lease: false if it was another one by then.
+std::string aside_name(const std::string& name) { return name + "~"; }
+
+/// What a process left that was killed while it took over a dead lease.
+void remove_left_aside(Directory& folder, const std::string& name) {
+  const std::string aside = aside_name(name);
+  const auto found = read_lease(folder, aside);
+  if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
+}
+
+/// Removes a dead lease. One process at a time may do so, the one that has made `name~`: after the
+/// lease was found dead, another may have been made in its place.
 void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
-  // The rename makes this process the only one that looks at what it has taken.
-  const std::string aside = name + "~";
+  const std::string aside = aside_name(name);
+  const std::string own = holder().new_text();
+  holder().add(own, folder.fd(), aside);
   try {
-    folder.rename(name, aside);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::file_not_found) return;
+    if (create_lease(folder, aside, own)) {
+      const auto now = read_lease(folder, name);
+      if (now && now->text == text) folder.remove_tree(name);
+      folder.remove_tree(aside);
+    } else {
+      remove_left_aside(folder, name);
+    }
+  } catch (...) {
+    holder().remove(own);
     throw;
   }
-  const auto taken = read_lease(folder, aside);
-  if (taken && taken->text != text && folder.rename_if_absent(aside, name)) return;
-  folder.remove_tree(aside);
+  holder().remove(own);
 }
 
 }  // namespace
@@ -300,16 +336,15 @@ void remove_dead(Directory& folder, const std::string& name, const std::string& 
 std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
   Directory same = folder.duplicate();
   const std::string text = holder().new_text();
-  // Once for a dead lease, and once more for one that was released meanwhile.
-  constexpr int kMaxAttempts = 3;
+  // For a dead lease, those that were released meanwhile, and who takes over.
+  constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     // Known to this process before others can see it.
     holder().add(text, same.fd(), name);
     try {
       if (create_lease(same, name, text)) {
         Lease lease(std::move(same), name, text);
-        // Left by a process that was killed while it took over a dead lease.
-        if (lease.folder_.entry_info(name + "~")) lease.folder_.remove_tree(name + "~");
+        remove_left_aside(lease.folder_, name);
         return lease;
       }
     } catch (...) {
@@ -320,7 +355,13 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     const auto found = read_lease(same, name);
     if (!found) continue;
     if (!is_dead(same, name, *found)) return std::nullopt;
-    remove_dead(same, name, found->text);
+    try {
+      remove_dead(same, name, found->text);
+    } catch (const Error& error) {
+      // Another user's, in a folder where each removes only what is his.
+      if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
+      return std::nullopt;
+    }
   }
   return std::nullopt;
 }

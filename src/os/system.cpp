@@ -102,8 +102,11 @@ void apply_permissions(int descriptor, const FileInfo& like, const std::string& 
     const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
     const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
     if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
-    // The members of another group get no more than everybody has.
-    if (!group_given) mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
+    // The members of another group get no more than everybody has, nor those of the old one.
+    if (!group_given) {
+      mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
+      mode &= ~static_cast<std::uint32_t>(S_IRWXO) | (mode & S_IRWXG) >> 3U;
+    }
   }
   if ((now.st_mode & 07777) == mode && now.st_uid == like.user && now.st_gid == like.group) return;
   if (::fchmod(descriptor, mode) != 0) {

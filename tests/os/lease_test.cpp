@@ -166,8 +166,52 @@ TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
   EXPECT_EQ(entries_of(folder_.path()), (std::set<std::string>{"file", "folder", "link"}));
 }
 
-TEST_P(EveryLease, OneOfManyThreadsAndProcessesGetsIt) {
-  // Each counts in a file what it alone may write, with a dead lease in between now and then.
+/// Ends the process before the change of that number.
+class KillAt : public ChangeObserver {
+ public:
+  explicit KillAt(int at) : left_(at) { set_change_observer(this); }
+  void before(const Change&) override {
+    if (left_-- == 0) ::raise(SIGKILL);
+  }
+  void after(const Change&, std::uint64_t) override {}
+
+ private:
+  int left_;
+};
+
+TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
+  // The text of a file that was killed before it was written names nobody.
+  if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
+  bool killed = true;
+  for (int at = 0; killed; ++at) {
+    SCOPED_TRACE("killed before change " + std::to_string(at));
+    EXPECT_EQ(in_child([&] {
+                new Lease(*Lease::try_acquire(directory_, "x"));
+                return -1;
+              }),
+              -1);
+    killed = in_child([&] {
+               KillAt kill(at);
+               new Lease(*Lease::try_acquire(directory_, "x"));
+               set_change_observer(nullptr);
+               return 0;
+             }) == -1;
+    {
+      const auto lease = Lease::try_acquire(directory_, "x");
+      ASSERT_TRUE(lease);
+      EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+    }
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+  }
+}
+
+TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
+  // A dead one is there; then each process makes a file that it alone may have.
+  EXPECT_EQ(in_child([&] {
+              new Lease(*Lease::try_acquire(directory_, "x"));
+              return -1;
+            }),
+            -1);
   constexpr int kProcesses = 4;
   constexpr int kRounds = 60;
   const auto count_up = [&] {
