@@ -2,7 +2,7 @@
 # Runs the crash harness on file systems of several kinds, each made in a file and mounted for it.
 # As root, with the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot be mounted here is
 # skipped by name. Prints one line a file system, as docs/reliability.md has them.
-# Usage: tools/file_systems.sh [harness arguments]   (make file-systems)
+# Usage: tools/file_systems.sh   (make file-systems)
 set -uo pipefail
 harness=${HARNESS:-build/release/tests/formats_crash_test}
 work=$(mktemp -d)
@@ -33,7 +33,7 @@ mount_kind() { # <kind> <folder>
 
 failed=0
 printf '| file system | tests | result |\n| --- | --- | --- |\n'
-for kind in ext4 xfs btrfs tmpfs overlay fuse; do
+for kind in ${KINDS:-ext4 xfs btrfs tmpfs overlay fuse}; do
   folder=$work/$kind
   mkdir -p "$folder/mounted"
   if ! mount_kind "$kind" "$folder"; then
@@ -41,7 +41,11 @@ for kind in ext4 xfs btrfs tmpfs overlay fuse; do
     continue
   fi
   log=$work/$kind.log
-  TENFOLD_TEST_FOLDER=$folder/mounted "$harness" "$@" >"$log" 2>&1
+  # What a power failure leaves is a model's business. FUSE keeps the names of files that a forked
+  # child has open (.fuse_hidden...), so that their folder cannot go while it lives.
+  without='*PowerLoss*'
+  [ $kind = fuse ] && without+=':*AFork*'
+  TENFOLD_TEST_FOLDER=$folder/mounted "$harness" --gtest_filter="-$without" >"$log" 2>&1
   result=$?
   tests=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log")
   if [ $result = 0 ]; then
