@@ -249,8 +249,7 @@ void FileReplacement::lock_old() {
   throw_in_use(parent_.display_of(name_), "file");
 }
 
-void FileReplacement::publish(bool durable,
-                              const std::function<void(const os::File&)>& look_at_old) {
+void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
   if (const auto old = require_regular()) file_.copy_permissions(*old);
   if (durable) file_.sync();
   const os::FileInfo made = file_.info();
@@ -265,7 +264,10 @@ void FileReplacement::publish(bool durable,
     require_regular();
     if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
     exchanged = parent_.exchange(sibling_.name(), name_);
-    if (!exchanged) parent_.rename(sibling_.name(), name_);
+    if (!exchanged) {
+      look(look_at_old, open_old(name_));
+      parent_.rename(sibling_.name(), name_);
+    }
   }
   // What is called as the sibling was, if anything, is the old file now: until the exchange is on
   // the device it stays.
@@ -277,22 +279,31 @@ void FileReplacement::publish(bool durable,
   if (!problem.empty()) warn(problem);
 }
 
+/// Invalid if it cannot be read by us.
+os::File FileReplacement::open_old(const std::string& name) const {
+  try {
+    return os::File::try_open_read_at(parent_, name);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
+  try {
+    if (look_at_old && old.valid()) look_at_old(old);
+  } catch (const Error&) {
+    // Damaged: nothing is known of it.
+  }
+}
+
 /// What has the sibling's name after the exchange. Returns why it could not be removed.
-std::string FileReplacement::remove_old(const std::function<void(const os::File&)>& look_at_old) {
+std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
   try {
     const auto there = parent_.entry_info(sibling_.name());
     const bool is_large = there && there->is_regular && there->size_bytes >= kSlowlyFreedBytes;
     os::File old;
-    try {
-      if (is_large || look_at_old) old = os::File::try_open_read_at(parent_, sibling_.name());
-    } catch (const Error&) {
-      // Not to be read by us: its space is freed by the removal.
-    }
-    try {
-      if (look_at_old && old.valid()) look_at_old(old);
-    } catch (const Error&) {
-      // Damaged: nothing is known of it.
-    }
+    if (is_large || look_at_old) old = open_old(sibling_.name());
+    look(look_at_old, old);
     parent_.remove_file(sibling_.name());
     if (is_large && old.valid()) {
       old_.close();

@@ -64,6 +64,8 @@ enum class OldFile : std::uint8_t {
 /// (auto_da_alloc). Missing folders above `path` are made.
 class FileReplacement {
  public:
+  using LookAtOld = std::function<void(const os::File&)>;
+
   /// Links are followed. Throws Error(io) if the parent allows no sibling, `path` is a folder
   /// (EISDIR) or its lock is held (EBUSY), Error(invalid_argument) if it is neither file nor
   /// folder.
@@ -82,12 +84,14 @@ class FileReplacement {
   /// Closes file(). Throws Error(io) (EBUSY), with the old file in place, if the sibling is not
   /// this writer's any more. `look_at_old` gets the file that was replaced, which another writer
   /// may have put there since the save began, before it is removed.
-  void publish(bool durable, const std::function<void(const os::File&)>& look_at_old = {});
+  void publish(bool durable, const LookAtOld& look_at_old = {});
 
  private:
   std::optional<os::FileInfo> require_regular() const;
   void lock_old();
-  std::string remove_old(const std::function<void(const os::File&)>& look_at_old);
+  os::File open_old(const std::string& name) const;
+  static void look(const LookAtOld& look_at_old, const os::File& old);
+  std::string remove_old(const LookAtOld& look_at_old);
   void remove_sibling() noexcept;
 
   os::Directory parent_;
