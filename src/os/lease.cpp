@@ -21,6 +21,7 @@
 #include <mutex>
 #include <span>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -40,7 +41,7 @@ namespace {
 constexpr std::chrono::seconds kHeartbeat{30};
 /// Host names have 64 characters at most, numbers 20.
 constexpr std::uint64_t kMaxTextBytes = 512;
-const std::string kMagic = "tenfold-lease-1";
+constexpr std::string_view kMagic = "tenfold-lease-1";
 
 std::atomic<std::chrono::seconds> lease_timeout{std::chrono::minutes(10)};
 std::atomic<bool> symlinks_are_supported{true};
@@ -135,7 +136,7 @@ class Holder {
     }
     std::uint64_t number = 0;
     std::memcpy(&number, random.data(), sizeof number);
-    return kMagic + " " + boot_text() + " " + std::to_string(namespace_) + " " +
+    return std::string(kMagic) + " " + boot_text() + " " + std::to_string(namespace_) + " " +
            std::to_string(process_) + " " + std::to_string(start_ticks_) + " " +
            base::hex16(number) + " " + host_;
   }
@@ -281,7 +282,7 @@ std::int64_t local_now_ns() {
 std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   const std::string probe = name + "~clock";
   try {
-    static_cast<void>(create_lease(folder, probe, kMagic));
+    static_cast<void>(create_lease(folder, probe, std::string(kMagic)));
     const auto info = folder.entry_info(probe);
     folder.remove_tree(probe);
     if (info) return info->modified_ns;
