@@ -13,24 +13,25 @@
 #include "os/background.hpp"
 
 namespace tenfold {
-namespace {
 
-constexpr std::size_t kMaxNameBytes = 255;
-/// How often a race with another writer is run again before it is reported.
-constexpr int kMaxAttempts = 100;
-/// To free less takes no longer than to start a thread.
-constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// While it is made, nobody else looks into what replaces a private file or folder.
-constexpr std::uint32_t kOwnerOnly = 0700;
-
-/// `.<name>.tenfold-<suffix>`; a hash stands for a name that would become too long.
 std::string hidden_name(const std::string& name, const std::string& suffix) {
+  constexpr std::size_t kMaxNameBytes = 255;
   constexpr std::string_view kLongestSuffix = "shards-63-01234567";
   const std::string marker = ".tenfold-";
   const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxNameBytes;
   const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
   return "." + stem + marker + suffix;
 }
+
+namespace {
+
+/// How often a race with another writer is run again before it is reported.
+constexpr int kMaxAttempts = 100;
+/// To free less takes no longer than to start a thread.
+constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
+/// While it is made, nobody else looks into what replaces a private file or folder.
+constexpr std::uint32_t kOwnerOnly = 0700;
+constexpr std::uint32_t kAnybody = 0777;  // less the umask
 
 std::string sibling_name(const std::string& name, int slot) {
   return hidden_name(name, std::to_string(slot));
@@ -121,8 +122,9 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
 /// of files that somebody has open) takes a slot, and is removed by a later save.
 void make_way(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
-  const Sibling later = Sibling::take(parent, name);
+  Sibling later = Sibling::take(parent, name);
   parent.rename(aside, later.name());
+  later.keep();
 }
 
 /// Puts `.<name>.tenfold-old` back if `name` is missing, removes it if the replacement got through.
@@ -153,20 +155,31 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
   return os::Lease::try_acquire(parent, lease_name(sibling_name(target_name, slot)));
 }
 
-std::string hidden_sibling_name(const std::string& target_name, const std::string& suffix) {
-  return hidden_name(target_name, suffix);
+os::File create_like(const os::Directory& folder, const std::string& name,
+                     const std::optional<os::FileInfo>& old) {
+  if (!old) return os::File::create_at(folder, name);
+  os::File file = os::File::create_at(folder, name, old->mode & kOwnerOnly);
+  file.copy_permissions(*old);
+  return file;
+}
+
+void Sibling::release() noexcept {
+  try {
+    if (is_temporary_ && is_ours()) parent_->remove_tree(name_);
+  } catch (...) {
+    // Left for the next save, which removes it.
+  }
+  is_temporary_ = false;
+  lease_.release();
 }
 
 Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
   for (int slot = 0; slot < kMaxSiblings; ++slot) {
-    Sibling sibling;
-    sibling.name_ = sibling_name(target_name, slot);
-    sibling.slot_ = slot;
+    const std::string name = sibling_name(target_name, slot);
     auto lease = try_lease_slot(parent, target_name, slot);
-    if (!lease || !remove_leftover(parent, sibling.name_)) continue;
-    sibling.lease_ = std::move(*lease);
+    if (!lease || !remove_leftover(parent, name)) continue;
     clear_later_slots(parent, target_name, slot);
-    return sibling;
+    return Sibling(parent, name, slot, std::move(*lease));
   }
   throw Error::io(EBUSY, parent.display_of(target_name),
                   parent.display_of(target_name) + ": too many writers at once: expected at most " +
@@ -183,19 +196,8 @@ FileReplacement::FileReplacement(const Path& path, OldFile old_file) : old_file_
   name_ = std::move(parent.name);
   old_info_ = require_regular();
   lock_old();
-  sibling_ = Sibling::take(parent_, name_);
-  if (old_info_) {
-    file_ = os::File::create_at(parent_, sibling_.name(), old_info_->mode & kOwnerOnly);
-  } else {
-    file_ = os::File::create_at(parent_, sibling_.name());
-  }
-  has_sibling_ = true;
-  try {
-    if (old_info_) file_.copy_permissions(*old_info_);
-  } catch (...) {
-    remove_sibling();
-    throw;
-  }
+  sibling_.emplace(Sibling::take(parent_, name_));
+  file_ = create_like(parent_, sibling_->name(), old_info_);
 }
 
 /// What is at the name, if anything.
@@ -209,18 +211,6 @@ std::optional<os::FileInfo> FileReplacement::require_regular() const {
   }
   throw Error(ErrorCode::invalid_argument,
               display + ": expected a regular file or nothing, found a special file");
-}
-
-FileReplacement::~FileReplacement() { remove_sibling(); }
-
-void FileReplacement::remove_sibling() noexcept {
-  if (!has_sibling_) return;
-  has_sibling_ = false;
-  try {
-    if (sibling_.is_ours()) parent_.remove_file(sibling_.name());
-  } catch (...) {
-    // Left for the next save, which removes it.
-  }
 }
 
 /// Keeps the lock of the old file, if it is wanted, until the end of the save.
@@ -254,24 +244,24 @@ void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
   if (durable) file_.sync();
   const os::FileInfo made = file_.info();
   file_.close_written();
-  const auto now = parent_.entry_info(sibling_.name());
-  if (!now || !now->same_file(made) || !sibling_.is_ours()) {
-    throw_not_ours(parent_.display_of(name_), sibling_.name());
+  const auto now = parent_.entry_info(sibling_->name());
+  if (!now || !now->same_file(made) || !sibling_->is_ours()) {
+    throw_not_ours(parent_.display_of(name_), sibling_->name());
   }
   bool exchanged = false;
-  if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_.name(), name_)) {
+  if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_->name(), name_)) {
     // Another writer may have put the file there, or replaced it, since the save began.
     require_regular();
     if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
-    exchanged = parent_.exchange(sibling_.name(), name_);
+    exchanged = parent_.exchange(sibling_->name(), name_);
     if (!exchanged) {
       look(look_at_old, open_old(name_));
-      parent_.rename(sibling_.name(), name_);
+      parent_.rename(sibling_->name(), name_);
     }
   }
   // What is called as the sibling was, if anything, is the old file now: until the exchange is on
   // the device it stays.
-  has_sibling_ = false;
+  sibling_->keep();
   if (durable) parent_.sync();
   std::string problem;
   if (exchanged) problem = remove_old(look_at_old);
@@ -299,19 +289,19 @@ void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
 /// What has the sibling's name after the exchange. Returns why it could not be removed.
 std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
   try {
-    const auto there = parent_.entry_info(sibling_.name());
+    const auto there = parent_.entry_info(sibling_->name());
     const bool is_large = there && there->is_regular && there->size_bytes >= kSlowlyFreedBytes;
     os::File old;
-    if (is_large || look_at_old) old = open_old(sibling_.name());
+    if (is_large || look_at_old) old = open_old(sibling_->name());
     look(look_at_old, old);
-    parent_.remove_file(sibling_.name());
+    parent_.remove_file(sibling_->name());
     if (is_large && old.valid()) {
       old_.close();
       os::close_in_background(std::move(old));
     }
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return {};
-    return not_removed(parent_.display_of(name_), sibling_.name(), error.what());
+    return not_removed(parent_.display_of(name_), sibling_->name(), error.what());
   }
   return {};
 }
@@ -348,45 +338,21 @@ FolderReplacement::FolderReplacement(const Path& path, FindForeign find_foreign)
                         ": folder to replace: expected write permission, found none; chmod u+w it, "
                         "or save to another path");
   }
-  sibling_ = Sibling::take(parent_, name_);
-  if (old_.valid()) {
-    parent_.create_directory(sibling_.name(), kOwnerOnly);
-  } else {
-    parent_.create_directory(sibling_.name());
-  }
-  has_sibling_ = true;
-  try {
-    folder_ = os::Directory::open_at(parent_, sibling_.name());
-    if (old_.valid()) folder_.copy_permissions(old_.info());
-  } catch (...) {
-    remove_sibling();
-    throw;
-  }
-}
-
-FolderReplacement::~FolderReplacement() { remove_sibling(); }
-
-void FolderReplacement::remove_sibling() noexcept {
-  if (!has_sibling_) return;
-  has_sibling_ = false;
-  try {
-    if (sibling_.is_ours()) parent_.remove_tree(sibling_.name());
-  } catch (...) {
-    // Left for the next save, which removes it.
-  }
+  sibling_.emplace(Sibling::take(parent_, name_));
+  parent_.create_directory(sibling_->name(), old_.valid() ? kOwnerOnly : kAnybody);
+  folder_ = os::Directory::open_at(parent_, sibling_->name());
+  if (old_.valid()) folder_.copy_permissions(old_.info());
 }
 
 void FolderReplacement::publish(bool durable) {
   if (old_.valid()) folder_.copy_permissions(old_.info());
   if (durable) folder_.sync();
-  const auto require_ours = [&] {
-    if (still_named(parent_, sibling_.name(), folder_) && sibling_.is_ours()) return;
-    throw_not_ours(parent_.display_of(name_), sibling_.name());
-  };
-  require_ours();
+  if (!still_named(parent_, sibling_->name(), folder_) || !sibling_->is_ours()) {
+    throw_not_ours(parent_.display_of(name_), sibling_->name());
+  }
   std::string problem;
-  if (!old_.valid() && parent_.rename_if_absent(sibling_.name(), name_)) {
-    has_sibling_ = false;
+  if (!old_.valid() && parent_.rename_if_absent(sibling_->name(), name_)) {
+    sibling_->keep();
     if (durable) parent_.sync();
   } else {
     // Another writer may have made one, or have replaced it where there are no locks.
@@ -395,32 +361,19 @@ void FolderReplacement::publish(bool durable) {
       if (!old) throw_in_use(parent_.display_of(name_), "folder");
       old_ = std::move(*old);
     }
-    require_nothing_foreign();
-    require_ours();
-    if (parent_.exchange(sibling_.name(), name_)) {
+    if (parent_.exchange(sibling_->name(), name_)) {
       // What is called as the sibling was is the old tree now: until the exchange is on the device
       // it stays.
-      has_sibling_ = false;
+      sibling_->keep();
       if (durable) parent_.sync();
-      problem = remove_old(sibling_.name());
+      problem = remove_old(sibling_->name());
     } else {
       problem = step_aside_and_move_in(durable);
     }
   }
-  sibling_.release();
+  sibling_->release();
   old_.close();
   if (!problem.empty()) warn(problem);
-}
-
-void FolderReplacement::require_nothing_foreign() const {
-  if (!find_foreign_) return;
-  const std::vector<std::string> foreign = find_foreign_(old_);
-  if (foreign.empty()) return;
-  const std::string display = parent_.display_of(name_);
-  throw Error(ErrorCode::invalid_argument,
-              display + ": folder to replace: expected only what its metadata names, found " +
-                  base::quote(foreign.front()) +
-                  ", which arrived during the save; move it, and save again");
 }
 
 std::string FolderReplacement::step_aside_and_move_in(bool durable) {
@@ -433,13 +386,13 @@ std::string FolderReplacement::step_aside_and_move_in(bool durable) {
   try {
     // The two renames must reach the device in this order.
     if (durable) parent_.sync();
-    parent_.rename(sibling_.name(), name_);
+    parent_.rename(sibling_->name(), name_);
   } catch (...) {
     // The lease is held, so nobody else put it back.
     parent_.rename(aside, name_);
     throw;
   }
-  has_sibling_ = false;
+  sibling_->keep();
   if (durable) parent_.sync();
   return remove_old(aside);
 }

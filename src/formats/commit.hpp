@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/io.hpp>
@@ -18,31 +19,52 @@ inline constexpr int kMaxSiblings = 64;
 
 /// A hidden name beside a target, `.<name>.tenfold-<slot>`, that this writer alone may use while it
 /// holds the lease `.<name>.tenfold-<slot>.lease`. What a dead writer left under it is removed
-/// first, so that a crash leaves no litter after the next save.
+/// first, so that a crash leaves no litter after the next save; what is under it at the end is
+/// removed unless keep() was called. `parent` must stay where it is.
 class Sibling {
  public:
   /// Takes the first free slot, with nothing under its name. Throws Error(io) (EBUSY) if 64 writers
   /// are at work.
   static Sibling take(os::Directory& parent, const std::string& target_name);
+  Sibling(Sibling&& other) noexcept
+      : parent_(other.parent_),
+        name_(std::move(other.name_)),
+        slot_(other.slot_),
+        lease_(std::move(other.lease_)),
+        is_temporary_(std::exchange(other.is_temporary_, false)) {}
+  Sibling& operator=(Sibling&&) = delete;
+  ~Sibling() { release(); }
 
   const std::string& name() const noexcept { return name_; }
   int slot() const noexcept { return slot_; }
   /// False in a forked child, and if another host took this process for dead.
   bool is_ours() const { return lease_.is_held(); }
-  void release() noexcept { lease_.release(); }
+  /// What is under the name from now on is somebody else's business: the commit point is passed.
+  void keep() noexcept { is_temporary_ = false; }
+  void release() noexcept;
 
  private:
+  Sibling(os::Directory& parent, std::string name, int slot, os::Lease lease)
+      : parent_(&parent), name_(std::move(name)), slot_(slot), lease_(std::move(lease)) {}
+
+  os::Directory* parent_;
   std::string name_;
-  int slot_ = 0;
+  int slot_;
   os::Lease lease_;
+  bool is_temporary_ = true;
 };
 
 /// The lease of one slot of a target: to clean up after its writer, if that one is dead.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
-/// `.<target_name>.tenfold-<suffix>`, shortened if it would be too long for a name.
-std::string hidden_sibling_name(const std::string& target_name, const std::string& suffix);
+/// `.<name>.tenfold-<suffix>`; a hash stands for a name that would become too long.
+std::string hidden_name(const std::string& name, const std::string& suffix);
+
+/// A new file with permissions and owner of `old`, if there is one: nobody reads it who could not
+/// read that.
+os::File create_like(const os::Directory& folder, const std::string& name,
+                     const std::optional<os::FileInfo>& old);
 
 /// Whether a save may go on beside an `r+` handle of the file that it replaces.
 enum class OldFile : std::uint8_t {
@@ -72,15 +94,14 @@ class FileReplacement {
   explicit FileReplacement(const Path& path, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
-  ~FileReplacement();
 
   os::File& file() noexcept { return file_; }
   /// Of the old file; nothing if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
   /// False in a forked child, and if another host took this process for dead.
-  bool is_ours() const { return sibling_.is_ours(); }
+  bool is_ours() const { return sibling_->is_ours(); }
   /// Held as long as this object lives.
-  int slot() const noexcept { return sibling_.slot(); }
+  int slot() const noexcept { return sibling_->slot(); }
   /// Closes file(). Throws Error(io) (EBUSY), with the old file in place, if the sibling is not
   /// this writer's any more. `look_at_old` gets the file that was replaced, which another writer
   /// may have put there since the save began, before it is removed.
@@ -92,16 +113,14 @@ class FileReplacement {
   os::File open_old(const std::string& name) const;
   static void look(const LookAtOld& look_at_old, const os::File& old);
   std::string remove_old(const LookAtOld& look_at_old);
-  void remove_sibling() noexcept;
 
   os::Directory parent_;
   std::string name_;
   OldFile old_file_;
   std::optional<os::FileInfo> old_info_;
   os::File old_;  ///< locked, if the lock is wanted and there is one
-  Sibling sibling_;
+  std::optional<Sibling> sibling_;
   os::File file_;
-  bool has_sibling_ = false;
 };
 
 /// Opens a file that its reader writes through, with a shared lock that stays as long as it is open
@@ -122,30 +141,26 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 /// recover_folder() puts it back.
 class FolderReplacement {
  public:
-  /// `find_foreign` is asked again right before the exchange, and on the old tree before it is
-  /// removed: files that arrive during the save are an error, or kept beside with a warning.
-  /// Throws Error(io) (EACCES) for an old folder without write permission.
+  /// `find_foreign` is asked of the old tree before it is removed: if files arrived during the
+  /// save, it is kept beside the new one, with a warning. Throws Error(io) (EACCES) for an old
+  /// folder without write permission.
   explicit FolderReplacement(const Path& path, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
-  ~FolderReplacement();
 
   os::Directory& folder() noexcept { return folder_; }
   void publish(bool durable);
 
  private:
-  void require_nothing_foreign() const;
   std::string step_aside_and_move_in(bool durable);
   std::string remove_old(const std::string& name);
-  void remove_sibling() noexcept;
 
   os::Directory parent_;
   std::string name_;
   FindForeign find_foreign_;
   os::Directory old_;
-  Sibling sibling_;
+  std::optional<Sibling> sibling_;
   os::Directory folder_;
-  bool has_sibling_ = false;
 };
 
 /// Puts back a folder that a killed replacement left as `.<name>.tenfold-old` (file systems

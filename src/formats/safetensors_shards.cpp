@@ -23,7 +23,7 @@ constexpr std::uint64_t kMaxListBytes = 16 << 20;
 
 /// What the lists of the writers in one slot begin with.
 std::string list_prefix(const std::string& index_name, int slot) {
-  return hidden_sibling_name(index_name, "shards-" + std::to_string(slot) + "-");
+  return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
 }
 
 /// Eight digits that tell this save from others.
@@ -96,7 +96,7 @@ bool ShardTransaction::may_be_named() const {
 /// Litter that cannot be removed is no reason to fail a save; the next one meets it again.
 void ShardTransaction::clean_up_after_others() {
   for (const std::string& name : folder_.list()) {
-    if (!name.starts_with(hidden_sibling_name(index_name_, "shards-"))) continue;
+    if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;
     try {
       for (int slot = 0; slot < kMaxSiblings; ++slot) {
         if (!name.starts_with(list_prefix(index_name_, slot))) continue;
@@ -160,11 +160,8 @@ std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool d
 
 os::File ShardTransaction::create(const std::string& name,
                                   const std::optional<os::FileInfo>& old_index) {
-  constexpr std::uint32_t kOwnerOnly = 0700;
-  os::File file = old_index ? os::File::create_at(folder_, name, old_index->mode & kOwnerOnly)
-                            : os::File::create_at(folder_, name);
+  os::File file = create_like(folder_, name, old_index);
   new_shards_.push_back(name);
-  if (old_index) file.copy_permissions(*old_index);
   return file;
 }
 

@@ -413,10 +413,8 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>
   for (const auto& [name, text] : texts) {
     append_lines(lines, name, text->size_bytes(), text->checksums());
   }
-  std::vector<ChecksumLine> none;
-  std::swap(none, lines);
-  write(replacement.folder(), std::string(kChecksumsName), std::string(kChecksumsName),
-        checksums_text(none));
+  const std::string name(kChecksumsName);
+  write(replacement.folder(), name, name, checksums_text(lines));
 }
 
 /// Most bytes are on the device already; waiting for it on several threads is what is left.

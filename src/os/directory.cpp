@@ -126,18 +126,9 @@ Directory Directory::duplicate() const {
   return Directory(other, display_);
 }
 
-LockResult Directory::try_lock_exclusive() noexcept {
-  const LockResult result = try_lock(fd(), LOCK_EX);
-  fd_.set_lock_owned(result == LockResult::acquired);
-  return result;
-}
-
-LockResult Directory::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
-
-void Directory::unlock() noexcept {
-  ::flock(fd(), LOCK_UN);
-  fd_.set_lock_owned(false);
-}
+LockResult Directory::try_lock_exclusive() noexcept { return os::try_lock_exclusive(fd_); }
+LockResult Directory::try_lock_shared() noexcept { return os::try_lock_shared(fd_); }
+void Directory::unlock() noexcept { os::unlock(fd_); }
 
 bool Directory::is_writable() const noexcept {
   return ::faccessat(fd(), ".", W_OK | X_OK, AT_EACCESS) == 0 || errno != EACCES;

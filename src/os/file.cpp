@@ -298,18 +298,9 @@ std::string File::read_all(std::uint64_t limit_bytes) const {
   return text;
 }
 
-LockResult File::try_lock_exclusive() noexcept {
-  const LockResult result = try_lock(fd(), LOCK_EX);
-  fd_.set_lock_owned(result == LockResult::acquired);
-  return result;
-}
-
-LockResult File::try_lock_shared() noexcept { return try_lock(fd(), LOCK_SH); }
-
-void File::unlock() noexcept {
-  ::flock(fd(), LOCK_UN);
-  fd_.set_lock_owned(false);
-}
+LockResult File::try_lock_exclusive() noexcept { return os::try_lock_exclusive(fd_); }
+LockResult File::try_lock_shared() noexcept { return os::try_lock_shared(fd_); }
+void File::unlock() noexcept { os::unlock(fd_); }
 
 void File::close_written() {
   ChangeObserver* const observer = change_observer();

@@ -10,13 +10,15 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <condition_variable>
 #include <csignal>
-#include <cstring>
+#include <cstdlib>
 #include <fstream>
 #include <iomanip>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <span>
@@ -47,13 +49,8 @@ std::atomic<std::chrono::seconds> lease_timeout{std::chrono::minutes(10)};
 std::atomic<bool> symlinks_are_supported{true};
 
 std::string boot_text() {
-  static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : boot_id()) {
-    text += kDigits[std::to_integer<std::size_t>(byte) / 16];
-    text += kDigits[std::to_integer<std::size_t>(byte) % 16];
-  }
-  return text;
+  const auto halves = std::bit_cast<std::array<std::uint64_t, 2>>(boot_id());
+  return base::hex16(halves[0]) + base::hex16(halves[1]);
 }
 
 /// Of this process; 0 without /proc.
@@ -75,28 +72,18 @@ std::optional<ProcessState> process_state(std::uint64_t process) {
   // The second field, the program's name, may contain anything.
   const std::size_t after_name = text.rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(after_name + 1));
-  constexpr int kStateField = 3;
-  constexpr int kThreadsField = 20;
-  constexpr int kStartField = 22;
+  std::istringstream rest(text.substr(after_name + 1));
+  const std::vector<std::string> fields(std::istream_iterator<std::string>(rest), {});
+  // proc(5) counts from 1, and the state is its third.
+  constexpr std::size_t kState = 0;
+  constexpr std::size_t kNumThreads = 20 - 3;
+  constexpr std::size_t kStartTime = 22 - 3;
+  if (fields.size() <= kStartTime) return std::nullopt;
   ProcessState state;
-  char letter = '?';
-  std::uint64_t num_threads = 0;
-  std::string skipped;
-  for (int field = kStateField; field <= kStartField; ++field) {
-    if (field == kStateField) {
-      fields >> letter;
-    } else if (field == kThreadsField) {
-      fields >> num_threads;
-    } else if (field == kStartField) {
-      fields >> state.start_ticks;
-    } else {
-      fields >> skipped;
-    }
-  }
-  if (!fields) return std::nullopt;
+  state.start_ticks = std::strtoull(fields[kStartTime].c_str(), nullptr, 10);
   // The first thread of a program may end before the others.
-  state.has_ended = letter == 'X' || (letter == 'Z' && num_threads <= 1);
+  const bool is_zombie = fields[kState] == "Z" && fields[kNumThreads] <= "1";
+  state.has_ended = fields[kState] == "X" || is_zombie;
   return state;
 }
 
@@ -124,18 +111,9 @@ class Holder {
   }
 
   std::string new_text() const {
-    std::array<std::byte, 8> random{};
-    if (::getrandom(random.data(), random.size(), GRND_NONBLOCK) !=
-        static_cast<ssize_t>(random.size())) {
-      static std::atomic<std::uint64_t> count{0};
-      const std::array<std::uint64_t, 3> words = {
-          process_, count.fetch_add(1),
-          static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count())};
-      const std::uint64_t hash = base::xxh3(std::as_bytes(std::span(words)));
-      std::memcpy(random.data(), &hash, sizeof hash);
-    }
     std::uint64_t number = 0;
-    std::memcpy(&number, random.data(), sizeof number);
+    // Never less than asked for, of so few bytes.
+    static_cast<void>(::getrandom(&number, sizeof number, 0));
     return std::string(kMagic) + " " + boot_text() + " " + std::to_string(namespace_) + " " +
            std::to_string(process_) + " " + std::to_string(start_ticks_) + " " +
            base::hex16(number) + " " + host_;
@@ -224,27 +202,15 @@ class Holder {
 
 Holder& holder() { return ProcessWide<Holder>::get(); }
 
-struct Found {
-  std::string text = "?";
-  std::int64_t modified_ns = 0;
-};
-
-/// The lease under that name; nothing if there is none.
-std::optional<Found> read_lease(const Directory& folder, const std::string& name) {
+/// The text of the lease under that name, "?" for what is none; nothing if there is nothing.
+std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
+  if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
   if (!info) return std::nullopt;
-  Found found;
-  found.modified_ns = info->modified_ns;
-  if (info->is_symlink) {
-    const auto text = folder.read_link(name);
-    if (!text) return std::nullopt;
-    found.text = *text;
-  } else if (info->is_regular && info->size_bytes <= kMaxTextBytes) {
-    const File file = File::try_open_read_at(folder, name);
-    if (!file.valid()) return std::nullopt;
-    found.text = file.read_all(kMaxTextBytes);
-  }
-  return found;
+  if (!info->is_regular || info->size_bytes > kMaxTextBytes) return "?";
+  const File file = File::try_open_read_at(folder, name);
+  if (!file.valid()) return std::nullopt;
+  return file.read_all(kMaxTextBytes);
 }
 
 bool create_lease(Directory& folder, const std::string& name, const std::string& text) {
@@ -292,14 +258,16 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-bool is_dead(Directory& folder, const std::string& name, const Found& found) {
+bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // Of a file that its writer was killed at, there may be a part; anything else is not ours.
-  if (!found.text.starts_with(kMagic) && !kMagic.starts_with(found.text)) return false;
-  if (const auto lives = holder().lives(found.text)) return !*lives;
+  if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
+  if (const auto lives = holder().lives(text)) return !*lives;
+  const auto info = folder.entry_info(name);
+  if (!info) return true;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
-  if (local_now_ns() - found.modified_ns < timeout_ns) return false;
-  return file_system_now_ns(folder, name) - found.modified_ns >= timeout_ns;
+  if (local_now_ns() - info->modified_ns < timeout_ns) return false;
+  return file_system_now_ns(folder, name) - info->modified_ns >= timeout_ns;
 }
 
 std::string aside_name(const std::string& name) { return name + "~"; }
@@ -320,7 +288,7 @@ void remove_dead(Directory& folder, const std::string& name, const std::string& 
   try {
     if (create_lease(folder, aside, own)) {
       const auto now = read_lease(folder, name);
-      if (now && now->text == text) folder.remove_tree(name);
+      if (now && *now == text) folder.remove_tree(name);
       folder.remove_tree(aside);
     } else {
       remove_left_aside(folder, name);
@@ -357,7 +325,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     if (!found) continue;
     if (!is_dead(same, name, *found)) return std::nullopt;
     try {
-      remove_dead(same, name, found->text);
+      remove_dead(same, name, *found);
     } catch (const Error& error) {
       // Another user's, in a folder where each removes only what is his.
       if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
@@ -393,7 +361,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 bool Lease::is_held() const {
   if (process_ == 0 || process_ != process_id()) return false;
   const auto found = read_lease(folder_, name_);
-  return found && found->text == text_;
+  return found && *found == text_;
 }
 
 void Lease::release() noexcept {
@@ -403,7 +371,7 @@ void Lease::release() noexcept {
   if (!is_ours) return;
   try {
     const auto found = read_lease(folder_, name_);
-    if (found && found->text == text_) folder_.remove_file(name_);
+    if (found && *found == text_) folder_.remove_file(name_);
   } catch (...) {
     // Dead as soon as it is not among those that this process holds.
   }

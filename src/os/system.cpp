@@ -41,6 +41,8 @@ void throw_system_error(int system_errno, const std::string& display, std::strin
   throw Error::io(system_errno, display, message);
 }
 
+namespace {
+
 LockResult try_lock(int descriptor, int operation) noexcept {
   ChangeObserver* const observer = change_observer();
   int system_errno = observer == nullptr ? 0 : observer->lock_errno();
@@ -51,6 +53,23 @@ LockResult try_lock(int descriptor, int operation) noexcept {
     system_errno = errno;
   }
   return system_errno == EWOULDBLOCK ? LockResult::held : LockResult::unsupported;
+}
+
+}  // namespace
+
+LockResult try_lock_exclusive(Descriptor& descriptor) noexcept {
+  const LockResult result = try_lock(descriptor.get(), LOCK_EX);
+  descriptor.set_lock_owned(result == LockResult::acquired);
+  return result;
+}
+
+LockResult try_lock_shared(Descriptor& descriptor) noexcept {
+  return try_lock(descriptor.get(), LOCK_SH);
+}
+
+void unlock(Descriptor& descriptor) noexcept {
+  ::flock(descriptor.get(), LOCK_UN);
+  descriptor.set_lock_owned(false);
 }
 
 std::size_t page_bytes() noexcept {

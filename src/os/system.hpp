@@ -24,8 +24,10 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
-/// flock of `operation` without waiting.
-LockResult try_lock(int descriptor, int operation) noexcept;
+/// As LockResult File::try_lock_exclusive() and so on say.
+LockResult try_lock_exclusive(Descriptor& descriptor) noexcept;
+LockResult try_lock_shared(Descriptor& descriptor) noexcept;
+void unlock(Descriptor& descriptor) noexcept;
 
 /// The size of a page of memory.
 std::size_t page_bytes() noexcept;
