@@ -155,11 +155,16 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
   return os::Lease::try_acquire(parent, lease_name(sibling_name(target_name, slot)));
 }
 
-os::File create_like(const os::Directory& folder, const std::string& name,
+os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old) {
   if (!old) return os::File::create_at(folder, name);
   os::File file = os::File::create_at(folder, name, old->mode & kOwnerOnly);
-  file.copy_permissions(*old);
+  try {
+    file.copy_permissions(*old);
+  } catch (...) {
+    folder.remove_file(name);
+    throw;
+  }
   return file;
 }
 

@@ -63,7 +63,7 @@ std::string hidden_name(const std::string& name, const std::string& suffix);
 
 /// A new file with permissions and owner of `old`, if there is one: nobody reads it who could not
 /// read that.
-os::File create_like(const os::Directory& folder, const std::string& name,
+os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
 /// Whether a save may go on beside an `r+` handle of the file that it replaces.

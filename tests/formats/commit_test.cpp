@@ -26,6 +26,7 @@
 #include "os/mapping.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -349,18 +350,11 @@ TEST(FileReplacement, AReadOnlyFileIsReplacedAndStaysReadOnly) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-/// Refuses to remove anything.
-class NothingIsRemoved : public os::ChangeObserver {
- public:
-  NothingIsRemoved() { os::set_change_observer(this); }
-  ~NothingIsRemoved() override { os::set_change_observer(nullptr); }
-  void before(const os::Change& change) override {
-    const bool removes = change.kind == os::Change::Kind::remove_file ||
-                         change.kind == os::Change::Kind::remove_directory;
-    if (removes) throw Error::io(EACCES, change.name, change.name + ": permission denied");
-  }
-  void after(const os::Change&, std::uint64_t) override {}
-};
+void refuse_to_remove(const os::Change& change) {
+  const bool removes = change.kind == os::Change::Kind::remove_file ||
+                       change.kind == os::Change::Kind::remove_directory;
+  if (removes) throw Error::io(EACCES, change.name, change.name + ": permission denied");
+}
 
 TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
   const TemporaryFolder folder;
@@ -368,7 +362,7 @@ TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
   save_folder(folder / "x", "old");
   {
     const test::Warnings warnings;
-    const NothingIsRemoved nothing;
+    const test::WatchChanges nothing_goes(refuse_to_remove);
     save_file(folder / "f", "new");
     save_folder(folder / "x", "new");
     ASSERT_EQ(warnings.all().size(), 2U);

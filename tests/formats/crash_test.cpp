@@ -25,6 +25,7 @@
 #include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -414,7 +415,7 @@ TEST_P(EveryWriter, SurvivesAnOldVersionThatCannotBeRemoved) {
 TEST_P(EveryWriter, SurvivesASecondWriterAtEveryChange) {
   for (const int lock_errno : {0, EBADF, ENOLCK, ENOSYS}) {
     SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
-    const LocksFail fail(lock_errno);
+    const FailLocks fail(lock_errno);
     for (const bool with_old : {true, false}) {
       expect_survives_second_writer(GetParam(), with_old, false);
     }
@@ -422,20 +423,28 @@ TEST_P(EveryWriter, SurvivesASecondWriterAtEveryChange) {
 }
 
 TEST_P(EveryWriter, SurvivesAKillWhereThereAreNoLocks) {
-  const LocksFail fail(ENOLCK);
+  const FailLocks fail(ENOLCK);
   expect_survives_kill_at_every_change(GetParam(), false, true);
 }
 
 TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
-  const LocksFail fail(EWOULDBLOCK);
   const TemporaryFolder folder;
   const fs::path path = folder / GetParam().file_name;
-  try {
-    GetParam().make_new(path, false);
-    EXPECT_EQ(GetParam().which(path), Found::new_version);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.system_errno(), EBUSY) << error.what();
+  GetParam().make_old(path);
+  bool saved = true;
+  {
+    const FailLocks fail(EWOULDBLOCK);
+    try {
+      GetParam().make_new(path, false);
+    } catch (const Error& error) {
+      saved = false;
+      EXPECT_EQ(error.system_errno(), EBUSY) << error.what();
+    }
   }
+  if (GetParam().write_through) {
+    EXPECT_FALSE(saved) << "somebody may write through it";
+  }
+  EXPECT_EQ(GetParam().which(path), saved ? Found::new_version : Found::old_version);
 }
 
 TEST_P(EveryWriter, IsNotHeldUpByAForkAtAnyChange) {
@@ -467,7 +476,7 @@ class SmallWriters : public EveryWriter {};
 
 TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {
   for (const int lock_errno : {0, EBADF}) {
-    const LocksFail fail(lock_errno);
+    const FailLocks fail(lock_errno);
     for (const bool with_old : {true, false}) {
       expect_survives_second_writer(GetParam(), with_old, true);
     }

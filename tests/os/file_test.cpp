@@ -19,8 +19,8 @@
 #include <tenfold/error.hpp>
 
 #include "os/directory.hpp"
-#include "os/fault.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -289,34 +289,16 @@ TEST(File, LocksExcludeOtherOpenFilesAndEndWithTheFile) {
   EXPECT_EQ(b.try_lock_exclusive(), LockResult::acquired);
 }
 
-/// Fails flock, and the close of what was written, as a file system may.
-class FailingCalls : public ChangeObserver {
- public:
-  explicit FailingCalls(int lock, int close) : lock_(lock), close_(close) {
-    previous_ = set_change_observer(this);
-  }
-  ~FailingCalls() override { set_change_observer(previous_); }
-  void before(const Change&) override {}
-  void after(const Change&, std::uint64_t) override {}
-  int lock_errno() override { return lock_; }
-  int close_errno() override { return close_; }
-
- private:
-  int lock_;
-  int close_;
-  ChangeObserver* previous_;
-};
-
 TEST(File, AFileSystemWithoutLocksIsNotTakenForAFreeLock) {
   const TemporaryFolder folder;
   write_text(folder / "x", "");
   File file = File::open_read(folder / "x");
   for (const int code : {EBADF, ENOSYS, ENOLCK, EOPNOTSUPP}) {
-    const FailingCalls failing(code, 0);
+    const test::FailLocks fail(code);
     EXPECT_EQ(file.try_lock_exclusive(), LockResult::unsupported);
     EXPECT_EQ(file.try_lock_shared(), LockResult::unsupported);
   }
-  const FailingCalls failing(EWOULDBLOCK, 0);
+  const test::FailLocks fail(EWOULDBLOCK);
   EXPECT_EQ(file.try_lock_exclusive(), LockResult::held);
 }
 
@@ -324,7 +306,7 @@ TEST(File, AnErrorOfTheLastCloseIsReported) {
   const TemporaryFolder folder;
   write_text(folder / "x", "");
   File file = File::open_read_write(folder / "x");
-  const FailingCalls failing(0, EDQUOT);
+  const test::FailCloses fail([] { return EDQUOT; });
   EXPECT_EQ(error_of([&] { file.close_written(); }).system_errno(), EDQUOT);
   EXPECT_FALSE(file.valid());
 }

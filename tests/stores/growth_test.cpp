@@ -32,6 +32,7 @@
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -52,24 +53,14 @@ void flip_a_bit(const Path& file, std::streamoff offset) {
   stream.put(static_cast<char>(byte ^ 4));
 }
 
-/// Every write from a number on fails, as on a full disk.
-class FullDisk : public os::ChangeObserver {
- public:
-  explicit FullDisk(std::size_t num_writes) : left_(num_writes) {
-    previous_ = os::set_change_observer(this);
-  }
-  ~FullDisk() override { os::set_change_observer(previous_); }
-  void before(const os::Change& change) override {
+/// Every write after so many fails, as on a full disk.
+test::WatchChanges::Before full_after(std::size_t num_writes) {
+  return [num_writes](const os::Change& change) mutable {
     if (change.kind != os::Change::Kind::write) return;
-    if (left_ == 0) throw Error::io(ENOSPC, "x", "x: no space left on device");
-    --left_;
-  }
-  void after(const os::Change&, std::uint64_t) override {}
-
- private:
-  std::size_t left_;
-  os::ChangeObserver* previous_;
-};
+    if (num_writes == 0) throw Error::io(ENOSPC, "x", "x: no space left on device");
+    --num_writes;
+  };
+}
 
 std::uint64_t bytes_below(const Path& folder) {
   std::uint64_t bytes = 0;
@@ -86,7 +77,7 @@ TEST(Growth, AFailedAppendGivesBackWhatItTook) {
   const std::uint64_t before = bytes_below(folder.path());
   for (std::size_t num_writes = 0; num_writes < 4; ++num_writes) {
     {
-      const FullDisk full(num_writes);
+      const test::WatchChanges full(full_after(num_writes));
       expect_error(ErrorCode::io, "no space", [&] { ds.append(test::numbers(1000)); });
     }
     EXPECT_EQ(bytes_below(folder.path()), before) << num_writes << " writes had succeeded";
@@ -100,7 +91,7 @@ TEST(Growth, AFailedAppendOfAFolderGivesBackWhatItTook) {
   const std::uint64_t before = bytes_below(folder.path());
   for (std::size_t num_writes = 0; num_writes < 3; ++num_writes) {
     {
-      const FullDisk full(num_writes);
+      const test::WatchChanges full(full_after(num_writes));
       expect_error(ErrorCode::io, "no space",
                    [&] { append_memmap(folder / "rows", test::numbers(1000)); });
     }

@@ -17,9 +17,9 @@
 #include "os/fault.hpp"
 #include "stores/growing_of.hpp"
 #include "stores/table_of.hpp"
-#include "support/no_locks.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -61,31 +61,16 @@ TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
   EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
 }
 
-/// Throws at the write of that number.
-class RefuseAWrite : public os::ChangeObserver {
- public:
-  explicit RefuseAWrite(int at) : at_(at), previous_(os::set_change_observer(this)) {}
-  ~RefuseAWrite() override { os::set_change_observer(previous_); }
-  void before(const os::Change& change) override {
-    if (change.kind == os::Change::Kind::write && at_-- == 0) {
-      throw Error::io(ENOSPC, "injected", "injected: no space");
-    }
-  }
-  void after(const os::Change&, std::uint64_t) override {}
-
- private:
-  int at_;
-  os::ChangeObserver* previous_;
-};
-
 TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   {
     Dataset ds = numbers_at(path, {.capacity = 6});
     ds.append(test::numbers(6));
-    ds.append(test::numbers(1, 6));  // the durable mark is made
-    const RefuseAWrite refuse(2);    // busy, one column, and then no more
+    ds.append(test::numbers(1, 6));                         // the durable mark is made
+    const test::AtChange refuse(2, [](const os::Change&) {  // busy, one column, and then no more
+      throw Error::io(ENOSPC, "injected", "injected: no space");
+    });
     EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
     EXPECT_EQ(ds.size(), 4);
   }
@@ -106,7 +91,7 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
 TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
   for (const int lock_errno : {0, EBADF, ENOSYS, ENOLCK}) {
     SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
-    const test::NoLocks none(lock_errno);
+    const test::FailLocks fail(lock_errno);
     const test::TemporaryFolder folder;
     const Path path = folder / "ring";
     Dataset ds = numbers_at(path, {.capacity = 6});

@@ -27,6 +27,7 @@
 #include "support/model_disk.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -95,71 +96,24 @@ void expect_next_save_cleans_up(const CrashCase& crash, const fs::path& parent) 
   }
 }
 
-/// What flock fails with, for every observer of this file.
-std::atomic<int> failing_lock_errno{0};
+constexpr int kKilled = 77;
 
-/// Does something before the change of a number, and fails locks if they are to.
-class Observer : public os::ChangeObserver {
- public:
-  void before(const os::Change&) override {}
-  void after(const os::Change&, std::uint64_t) override {}
-  int lock_errno() override { return failing_lock_errno; }
-};
-
-/// Calls `action` once, before the change of that number, on the thread that makes it. Changes that
-/// the action makes itself are not counted.
-class Interrupter : public Observer {
- public:
-  Interrupter(std::size_t at, std::function<void()> action)
-      : at_(at), action_(std::move(action)), previous_(os::set_change_observer(this)) {}
-  ~Interrupter() override { os::set_change_observer(previous_); }
-  void before(const os::Change&) override {
-    if (is_acting_ || next_.fetch_add(1) != at_) return;
-    is_acting_ = true;
-    was_called_ = true;
-    action_();
-    is_acting_ = false;
+/// Ends the process; half-way through the change if that is wanted and it is a write.
+[[noreturn]] void kill_here(const os::Change& change, bool half_way) {
+  if (half_way && change.kind == os::Change::Kind::write) {
+    const auto half = change.bytes.first(change.bytes.size() / 2);
+    [[maybe_unused]] const auto written = ::pwrite(change.descriptor, half.data(), half.size(),
+                                                   static_cast<off_t>(change.offset_bytes));
   }
-  bool was_called() const { return was_called_; }
-
- private:
-  std::size_t at_;
-  std::function<void()> action_;
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> is_acting_{false};
-  std::atomic<bool> was_called_{false};
-  os::ChangeObserver* previous_;
-};
-
-/// Ends the process before the change of that number, or half-way through it if it is a write.
-class Killer : public Observer {
- public:
-  static constexpr int kKilled = 77;
-
-  Killer(std::size_t at, bool half_way) : at_(at), half_way_(half_way) {}
-  void before(const os::Change& change) override {
-    if (next_.fetch_add(1) != at_) return;
-    if (half_way_ && change.kind == os::Change::Kind::write) {
-      const auto half = change.bytes.first(change.bytes.size() / 2);
-      [[maybe_unused]] const auto written = ::pwrite(change.descriptor, half.data(), half.size(),
-                                                     static_cast<off_t>(change.offset_bytes));
-    }
-    ::_exit(kKilled);
-  }
-
- private:
-  std::size_t at_;
-  bool half_way_;
-  std::atomic<std::size_t> next_{0};
-};
+  ::_exit(kKilled);
+}
 
 /// True if the child was killed; false if its save came to the end.
 bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool durable,
                              std::size_t at, bool half_way) {
   const pid_t child = ::fork();
   if (child == 0) {
-    Killer killer(at, half_way);
-    os::set_change_observer(&killer);
+    const AtChange killer(at, [&](const os::Change& change) { kill_here(change, half_way); });
     try {
       crash.make_new(path, durable);
     } catch (...) {
@@ -170,39 +124,9 @@ bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool 
   int status = 0;
   ::waitpid(child, &status, 0);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  EXPECT_TRUE(code == 0 || code == Killer::kKilled) << "the child ended with status " << status;
-  return code == Killer::kKilled;
+  EXPECT_TRUE(code == 0 || code == kKilled) << "the child ended with status " << status;
+  return code == kKilled;
 }
-
-/// Throws at the change of that number, once.
-class Refuser : public Observer {
- public:
-  enum class Of : std::uint8_t { changes, closes };
-
-  Refuser(std::size_t at, int system_errno, Of of) : at_(at), system_errno_(system_errno), of_(of) {
-    previous_ = os::set_change_observer(this);
-  }
-  ~Refuser() override { os::set_change_observer(previous_); }
-  void before(const os::Change&) override {
-    if (of_ != Of::changes || next_.fetch_add(1) != at_) return;
-    refused_ = true;
-    throw Error::io(system_errno_, "injected", "injected: the system refuses");
-  }
-  int close_errno() override {
-    if (of_ != Of::closes || next_.fetch_add(1) != at_) return 0;
-    refused_ = true;
-    return system_errno_;
-  }
-  bool refused() const { return refused_; }
-
- private:
-  std::size_t at_;
-  int system_errno_;
-  Of of_;
-  std::atomic<bool> refused_{false};
-  std::atomic<std::size_t> next_{0};
-  os::ChangeObserver* previous_ = nullptr;
-};
 
 /// The leases of before are those of another system, and long untouched.
 class AfterABoot {
@@ -255,26 +179,38 @@ void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, 
 
 namespace {
 
+enum class Refused : std::uint8_t { changes, closes };
+
 void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_old, int system_errno,
-                              Refuser::Of of) {
+                              Refused what) {
   bool refused = true;
   for (std::size_t at = 0; refused; ++at) {
-    SCOPED_TRACE((of == Refuser::Of::changes ? "change " : "close ") + std::to_string(at) +
+    SCOPED_TRACE((what == Refused::changes ? "change " : "close ") + std::to_string(at) +
                  " refused");
     const Scene scene(crash, with_old);
     const fs::path path = scene.path(crash);
     const std::size_t descriptors_before = count_descriptors();
     bool thrown = false;
+    refused = false;
     const Warnings warnings;
     {
-      Refuser refuser(at, system_errno, of);
+      std::size_t num_closes = 0;
+      const FailCloses closes([&] {
+        const bool fails = what == Refused::closes && num_closes++ == at;
+        refused = refused || fails;
+        return fails ? system_errno : 0;
+      });
+      const AtChange changes(at, [&](const os::Change&) {
+        if (what != Refused::changes) return;
+        refused = true;
+        throw Error::io(system_errno, "injected", "injected: the system refuses");
+      });
       try {
         crash.make_new(path, durable);
       } catch (const Error& error) {
         thrown = true;
         EXPECT_EQ(error.system_errno(), system_errno) << error.what();
       }
-      refused = refuser.refused();
       EXPECT_TRUE(refused || !thrown);
     }
     EXPECT_EQ(count_descriptors(), descriptors_before);
@@ -297,11 +233,11 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
 
 void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
                                              int system_errno) {
-  expect_survives_refusals(crash, durable, with_old, system_errno, Refuser::Of::changes);
+  expect_survives_refusals(crash, durable, with_old, system_errno, Refused::changes);
 }
 
 void expect_survives_failure_of_every_close(const CrashCase& crash, bool durable, bool with_old) {
-  expect_survives_refusals(crash, durable, with_old, EIO, Refuser::Of::closes);
+  expect_survives_refusals(crash, durable, with_old, EIO, Refused::closes);
 }
 
 void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_trials,
@@ -340,9 +276,6 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
   }
 }
 
-LocksFail::LocksFail(int system_errno) : before_(failing_lock_errno.exchange(system_errno)) {}
-LocksFail::~LocksFail() { failing_lock_errno = before_; }
-
 namespace {
 
 /// How a process that saves ended.
@@ -366,12 +299,11 @@ class StoppingWriter {
     if (::pipe(stopped.data()) != 0 || ::pipe(go_on.data()) != 0) std::abort();
     child_ = ::fork();
     if (child_ == 0) {
-      os::set_change_observer(nullptr);
       ::close(stopped[0]);
       ::close(go_on[1]);
       char byte = 0;
       try {
-        const Interrupter interrupter(at, [&] {
+        const AtChange interrupter(at, [&](const os::Change&) {
           if (::write(stopped[1], "s", 1) != 1 || ::read(go_on[0], &byte, 1) != 1) ::_exit(3);
         });
         save();
@@ -455,14 +387,14 @@ void expect_survives_fork_at_every_change(const CrashCase& crash, bool with_old)
     const fs::path path = scene.path(crash);
     pid_t child = -1;
     {
-      const Interrupter interrupter(at, [&] {
+      const AtChange interrupter(at, [&](const os::Change&) {
         child = ::fork();
         if (child == 0) {
           for (;;) ::pause();
         }
       });
       EXPECT_NO_THROW(crash.make_new(path, false));
-      forked = interrupter.was_called();
+      forked = interrupter.was_reached();
     }
     EXPECT_EQ(text_of(crash.which(path)), text_of(Found::new_version));
     if (crash.write_through) {
@@ -486,7 +418,7 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
     const fs::path path = scene.path(crash);
     std::shared_ptr<void> handle;
     std::optional<os::FileInfo> written_through;
-    const Interrupter interrupter(at, [&] {
+    const AtChange interrupter(at, [&](const os::Change&) {
       try {
         handle = crash.write_through(path);
         written_through = os::file_info(path);
@@ -504,7 +436,7 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
       saved = false;
       EXPECT_EQ(error.system_errno(), EBUSY) << error.what();
     }
-    opened = interrupter.was_called();
+    opened = interrupter.was_reached();
     if (written_through) {
       EXPECT_TRUE(os::file_info(path).same_file(*written_through));
       EXPECT_EQ(text_of(crash.which(path)),
@@ -526,7 +458,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
     const fs::path path = scene.path(crash);
     const Warnings warnings;
     bool written = false;
-    const Interrupter interrupter(at, [&] {
+    const AtChange interrupter(at, [&](const os::Change&) {
       std::ofstream file(path / "foreign.txt");
       written = file.is_open();  // not where the folder is away for a moment
       file << foreign;
@@ -536,7 +468,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
     }
-    arrived = interrupter.was_called();
+    arrived = interrupter.was_reached();
     std::size_t num_found = 0;
     for (const auto& entry : fs::recursive_directory_iterator(scene.parent())) {
       if (entry.path().filename() != "foreign.txt") continue;
@@ -578,29 +510,6 @@ void make_private(const CrashCase& crash, const fs::path& path) {
   }
 }
 
-/// Remembers the descriptor of the last write to each file, and compares those of syncs.
-class SyncWatcher : public Observer {
- public:
-  SyncWatcher() : previous_(os::set_change_observer(this)) {}
-  ~SyncWatcher() override { os::set_change_observer(previous_); }
-  void before(const os::Change& change) override {
-    const std::lock_guard lock(mutex_);
-    if (change.kind == os::Change::Kind::write) written_by_[change.inode] = change.descriptor;
-    if (change.kind != os::Change::Kind::sync_file) return;
-    const auto written = written_by_.find(change.inode);
-    if (written == written_by_.end()) return;
-    ++num_syncs_;
-    EXPECT_EQ(change.descriptor, written->second);
-  }
-  std::size_t num_syncs() const { return num_syncs_; }
-
- private:
-  std::mutex mutex_;
-  std::map<std::uint64_t, int> written_by_;  ///< by inode
-  std::size_t num_syncs_ = 0;
-  os::ChangeObserver* previous_;
-};
-
 }  // namespace
 
 void expect_stays_private(const CrashCase& crash) {
@@ -612,9 +521,10 @@ void expect_stays_private(const CrashCase& crash) {
     make_private(crash, path);
     const os::FileInfo old = os::file_info(path);
     {
-      const Interrupter interrupter(at, [&] { EXPECT_EQ(readable_by_others(scene.parent()), ""); });
+      const AtChange interrupter(
+          at, [&](const os::Change&) { EXPECT_EQ(readable_by_others(scene.parent()), ""); });
       crash.make_new(path, false);
-      looked = interrupter.was_called();
+      looked = interrupter.was_reached();
     }
     EXPECT_EQ(os::file_info(path).mode, old.mode);
     EXPECT_EQ(readable_by_others(scene.parent()), "");
@@ -624,9 +534,18 @@ void expect_stays_private(const CrashCase& crash) {
 
 void expect_syncs_by_the_descriptor_that_wrote(const CrashCase& crash) {
   const Scene scene(crash, true);
-  const SyncWatcher watcher;
+  std::mutex mutex;
+  std::map<std::uint64_t, int> written_by;  // descriptors, by inode
+  std::size_t num_syncs = 0;
+  const WatchChanges watch([&](const os::Change& change) {
+    const std::lock_guard lock(mutex);
+    if (change.kind == os::Change::Kind::write) written_by[change.inode] = change.descriptor;
+    if (change.kind != os::Change::Kind::sync_file || !written_by.contains(change.inode)) return;
+    ++num_syncs;
+    EXPECT_EQ(change.descriptor, written_by[change.inode]);
+  });
   crash.make_new(scene.path(crash), true);
-  EXPECT_GT(watcher.num_syncs(), 0U);
+  EXPECT_GT(num_syncs, 0U);
 }
 
 }  // namespace tenfold::test

@@ -41,19 +41,6 @@ struct CrashCase {
   bool keeps_foreign_files = false;
 };
 
-/// As on a file system whose flock fails with `system_errno`, while it lives: EBADF, ENOSYS, ENOLCK
-/// where there are no locks, EWOULDBLOCK where somebody else has them all.
-class LocksFail {
- public:
-  explicit LocksFail(int system_errno);
-  ~LocksFail();
-  LocksFail(const LocksFail&) = delete;
-  LocksFail& operator=(const LocksFail&) = delete;
-
- private:
-  int before_;
-};
-
 /// The process is killed before every change of the save, and half-way through every write. After
 /// each: the path holds the old version or the new; one more save leaves the new one and no litter.
 void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, bool with_old);

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "os/fault.hpp"
+
+namespace tenfold::test {
+
+/// While it lives, calls `before` before every change of the file system; it may throw, or end the
+/// process. One that was installed before is left alone meanwhile, but for what it does to calls of
+/// flock and close.
+class WatchChanges : public os::ChangeObserver {
+ public:
+  using Before = std::function<void(const os::Change&)>;
+
+  explicit WatchChanges(Before before)
+      : before_(std::move(before)), previous_(os::set_change_observer(this)) {}
+  ~WatchChanges() override { os::set_change_observer(previous_); }
+  WatchChanges(const WatchChanges&) = delete;
+  WatchChanges& operator=(const WatchChanges&) = delete;
+
+  void before(const os::Change& change) override {
+    if (before_) before_(change);
+  }
+  void after(const os::Change&, std::uint64_t) override {}
+  int lock_errno() override { return previous_ == nullptr ? 0 : previous_->lock_errno(); }
+  int close_errno() override { return previous_ == nullptr ? 0 : previous_->close_errno(); }
+
+ private:
+  Before before_;
+  os::ChangeObserver* previous_;
+};
+
+/// Calls `action` once, before the change of that number, on the thread that makes it. Changes that
+/// the action makes itself are not counted.
+class AtChange : public WatchChanges {
+ public:
+  AtChange(std::size_t at, Before action)
+      : WatchChanges([this, at, action = std::move(action)](const os::Change& change) {
+          if (is_acting_ || next_.fetch_add(1) != at) return;
+          is_acting_ = true;
+          was_reached_ = true;
+          action(change);
+          is_acting_ = false;
+        }) {}
+  bool was_reached() const { return was_reached_; }
+
+ private:
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> is_acting_{false};
+  std::atomic<bool> was_reached_{false};
+};
+
+/// While it lives, flock fails with `system_errno`: EBADF, ENOSYS, ENOLCK as on a file system
+/// without locks, EWOULDBLOCK as where somebody else has them all; 0: it does not fail.
+class FailLocks : public WatchChanges {
+ public:
+  explicit FailLocks(int system_errno) : WatchChanges(nullptr), system_errno_(system_errno) {}
+  int lock_errno() override { return system_errno_; }
+
+ private:
+  int system_errno_;
+};
+
+/// While it lives, the close of a file that was written fails with what `next` gives, 0 for not.
+class FailCloses : public WatchChanges {
+ public:
+  explicit FailCloses(std::function<int()> next) : WatchChanges(nullptr), next_(std::move(next)) {}
+  int close_errno() override { return next_(); }
+
+ private:
+  std::function<int()> next_;
+};
+
+}  // namespace tenfold::test
