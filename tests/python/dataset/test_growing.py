@@ -407,36 +407,6 @@ def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_full_disk_is_an_error_and_never_ends_the_process(tmp_path: Path) -> None:
-    program = """
-import sys, tenfold, torch
-path = sys.argv[1] + "/rows"
-schema = {"x": ("float32", (1000,))}
-try:
-    tenfold.create(path, schema, num_rows=10_000)
-except OSError as error:
-    assert error.errno == 28 and error.filename.endswith("x.memmap"), error
-else:
-    raise AssertionError("40 MB lie in 4 MB")
-ds = tenfold.create(path, schema, num_rows=500)
-with open(sys.argv[1] + "/rest", "wb", buffering=0) as rest:
-    try:
-        while rest.write(bytes(65536)):
-            pass
-    except OSError:
-        pass
-ds[0:500] = {"x": torch.ones(500, 1000)}
-ds[499] = {"x": torch.zeros(1000)}
-assert ds["x"].sum() == 499_000
-"""
-    mount = 'mount -t tmpfs -o size=4m tmpfs "$1" && '
-    in_namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-    if subprocess.run([*in_namespace, f"{mount}true", "sh", tmp_path], check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    run = f'{mount}exec "$2" -c "$3" "$1"'
-    subprocess.run([*in_namespace, run, "sh", tmp_path, sys.executable, program], check=True)
-
-
 def test_a_grown_data_set_is_read_without_torch(tmp_path: Path, run_python) -> None:
     run_python(
         """
