@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +27,9 @@ class LazyItem {
 /// The deepest tree that is walked. No program nests like that, but a file can say so, and a
 /// node that was put into itself has no end.
 inline constexpr std::size_t kMaxDepth = 512;
+
+/// The largest dimension that a lazy stack of torch, whose tensors have 64, can be along.
+inline constexpr std::int64_t kMaxStackDim = 63;
 
 /// What a TensorDict is a handle of.
 struct Node {

@@ -367,9 +367,9 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     member<std::int64_t>(about, path, "stack_dim", "an integer");
     const std::int64_t found = natural(*about.find("stack_dim"), path, "\"stack_dim\"");
-    constexpr std::int64_t kMaxStackDim = 63;  // of torch, which has 64 dimensions
     if (found <= kMaxStackDim) return found;
-    fail(path, "\"stack_dim\": expected at most 63, found " + std::to_string(found));
+    fail(path, "\"stack_dim\": expected at most " + std::to_string(kMaxStackDim) + ", found " +
+                   std::to_string(found));
   }
 
   void check_position(const std::string& path, const std::string& key, std::size_t position) const {

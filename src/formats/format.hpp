@@ -16,8 +16,9 @@ namespace tenfold {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;   ///< false: exactly what the format's own tool writes (memmap*)
-  bool zeros = false;  ///< memmap_like: sparse zeros instead of the leaves' bytes
+  bool notes = true;     ///< false: exactly what the format's own tool writes (memmap*)
+  bool zeros = false;    ///< memmap_like: sparse zeros instead of the leaves' bytes
+  bool reserve = false;  ///< with zeros: their space is taken at once, where that can be done
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;

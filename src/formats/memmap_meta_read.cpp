@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "codecs/json.hpp"
 #include "core/key_index.hpp"
+#include "core/node.hpp"
 #include "formats/memmap_meta.hpp"
 
 namespace tenfold::memmap_folder {
@@ -122,7 +123,6 @@ class MetaHandler final : public codecs::JsonHandler {
     if (level_ == 1 && member_ == "_format_version")
       check_version(std::to_string(value), value > kFormatVersion);
     if (level_ == 1 && member_ == "stack_dim") {
-      constexpr std::int64_t kMaxStackDim = 63;  // of torch, which has 64 dimensions
       if (value < 0 || value > kMaxStackDim) {
         fail(where_, "stack_dim: expected 0 to " + std::to_string(kMaxStackDim) + ", found " +
                          std::to_string(value));

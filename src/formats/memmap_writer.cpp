@@ -162,6 +162,7 @@ class Writer {
   void write_one(os::File& out, const Plan::File& file, std::size_t number) {
     if (is_hole(file)) {
       out.truncate(file.size_bytes);
+      if (request_.reserve) out.reserve();
       return;
     }
     if (!file.is_leaf) {

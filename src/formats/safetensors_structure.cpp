@@ -1,4 +1,5 @@
 #include "formats/safetensors_structure.hpp"
+#include "core/node.hpp"
 
 #include <utility>
 
@@ -319,7 +320,6 @@ class StructureHandler final : public codecs::JsonHandler {
       has_version_ = true;
       return;
     }
-    constexpr std::int64_t kMaxStackDim = 63;  // of torch, which has 64 dimensions
     const bool is_stack_dim = target_ == Target::stack_dim || target_ == Target::lazy_stack_dim ||
                               target_ == Target::non_tensor_stack_dim;
     if (value < 0 || (is_stack_dim && value > kMaxStackDim)) wrong_type(std::to_string(value));

@@ -98,16 +98,6 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
   }
 }
 
-/// Rows that are written in place are written through maps.
-void reserve_files(os::Directory& folder, const memmap_folder::Plan& plan) {
-  for (const memmap_folder::Plan::File& file : plan.files) {
-    if (!file.is_leaf || file.size_bytes == 0) continue;
-    os::File made = os::File::open_read_write_at(folder, file.name);
-    made.reserve();
-    made.sync();
-  }
-}
-
 /// The files of a ring have their size from the start.
 void extend_files(os::Directory& folder, const memmap_folder::Plan& full) {
   for (const memmap_folder::Plan::File& file : full.files) {
@@ -129,9 +119,10 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
     FolderReplacement replacement(path, memmap_folder::foreign_in);
     // Rows that are written in place are vouched for by nobody.
     const bool checksums = options.num_rows == 0 && options.capacity == 0;
-    memmap_folder::write_plan(plan, replacement.folder(),
-                              {.durable = true, .checksums = checksums, .zeros = true});
-    reserve_files(replacement.folder(), plan);
+    // Through maps, too, which cannot report a full disk.
+    memmap_folder::write_plan(
+        plan, replacement.folder(),
+        {.durable = true, .checksums = checksums, .zeros = true, .reserve = true});
     if (options.capacity > 0) {
       extend_files(replacement.folder(),
                    memmap_folder::plan_tree(tree_of(stored, options.capacity)));
