@@ -235,10 +235,7 @@ def main() -> None:
     litter = [f for f in os.listdir(work) if ".tenfold-" in f]
     tenfold.save({"step": torch.tensor(1)}, work / "killed")
     left = [f for f in os.listdir(work) if ".tenfold-" in f]
-    say(
-        f"left behind by the kills: {len(litter)} hidden entries; "
-        f"after the next save: {len(left)}"
-    )
+    say(f"left behind by the kills: {len(litter)} hidden entries; after the next save: {len(left)}")
     assert not left
 
     step(5, "tensordict opens the same folder")
