@@ -72,10 +72,14 @@ OwnedLeaf pack(const Tensor& tensor) {
   return leaf;
 }
 
+void free_unversioned(dlpack::Managed* managed) {
+  free_leaf(static_cast<dlpack::ManagedVersioned*>(managed->context));
+  delete managed;
+}
+
 void drop_unused_capsule(PyObject* capsule) noexcept {
-  if (PyCapsule_IsValid(capsule, "dltensor_versioned") == 0) return;
-  free_leaf(
-      static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned")));
+  if (PyCapsule_IsValid(capsule, "dltensor") == 0) return;
+  free_unversioned(static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule, "dltensor")));
 }
 
 [[noreturn]] void refuse_protected_pages(const std::string& name) {
@@ -86,29 +90,39 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
                       "0 or 1, or open with mode=\"r+\"");
 }
 
-nb::object torch_of(OwnedLeaf leaf) {
+/// For a torch without the exchange API, of which the oldest read neither versioned capsules nor
+/// every dtype: those cross as integers of their size.
+nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafName& name) {
+  const dlpack::DataType dtype = leaf->array.dtype;
+  leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
+  auto managed = std::make_unique<dlpack::Managed>(
+      dlpack::Managed{leaf->array, leaf.get(), free_unversioned});
+  const nb::object capsule =
+      nb::steal(PyCapsule_New(managed.get(), "dltensor", drop_unused_capsule));
+  if (!capsule.is_valid()) throw nb::python_error();
+  const bool is_as_it_is = leaf->array.dtype == dtype;
+  static_cast<void>(leaf.release());
+  static_cast<void>(managed.release());
+  const nb::object made = nb::steal(PyObject_CallOneArg(torch_api.from_dlpack, capsule.ptr()));
+  if (!made.is_valid()) throw nb::python_error();
+  if (is_as_it_is) return made;
+  return nb::module_::import_("tenfold._arrays")
+      .attr("viewed_as")(made, text(tenfold::name(*dtype_of_dlpack(dtype))), text(name.text()));
+}
+
+nb::object torch_of(OwnedLeaf leaf, const LeafName& name) {
   const Torch& torch_api = *torch();
-  PyObject* made = nullptr;
-  if (torch_api.api != nullptr) {
-    void* out = nullptr;
-    if (torch_api.api->to_object(leaf.get(), &out) != 0) throw nb::python_error();
-    static_cast<void>(leaf.release());
-    made = static_cast<PyObject*>(out);
-  } else {
-    const nb::object capsule =
-        nb::steal(PyCapsule_New(leaf.get(), "dltensor_versioned", drop_unused_capsule));
-    if (!capsule.is_valid()) throw nb::python_error();
-    static_cast<void>(leaf.release());
-    made = PyObject_CallOneArg(torch_api.from_dlpack, capsule.ptr());
-    if (made == nullptr) throw nb::python_error();
-  }
-  return nb::steal(made);
+  if (torch_api.api == nullptr) return torch_of_capsule(torch_api, std::move(leaf), name);
+  void* out = nullptr;
+  if (torch_api.api->to_object(leaf.get(), &out) != 0) throw nb::python_error();
+  static_cast<void>(leaf.release());
+  return nb::steal(static_cast<PyObject*>(out));
 }
 
 nb::object make_torch(const Tensor& tensor, const LeafName& name) {
   // torch ignores the read-only flag of DLPack.
   if (tensor.numel() > 0 && !tensor.buffer().writable()) refuse_protected_pages(name.text());
-  return torch_of(pack(tensor));
+  return torch_of(pack(tensor), name);
 }
 
 nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName& name) {
@@ -246,7 +260,7 @@ nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
   }
   OwnedLeaf leaf = pack(dtype, shape, strides, {}, elements.size());
   std::memcpy(leaf->array.data, elements.data(), elements.size());
-  return torch_of(std::move(leaf));
+  return torch_of(std::move(leaf), {"value", ""});
 }
 
 nb::object ArrayMaker::make_numpy(const Tensor& tensor, const LeafName& name) const {

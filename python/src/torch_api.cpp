@@ -102,6 +102,14 @@ DataType dlpack_dtype(DType dtype) noexcept {
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
+DataType dlpack_dtype_of_any_torch(DataType dtype) noexcept {
+  const bool is_known = dtype.code == kInt || dtype.code == kFloat || dtype.code == kBfloat ||
+                        dtype.code == kComplex || (dtype.code == kUint && dtype.bits == 8);
+  if (is_known) return dtype;
+  const auto bits = static_cast<std::uint8_t>(dtype.bits * dtype.lanes);
+  return {bits == 8 ? kUint : kInt, bits, 1};
+}
+
 std::optional<DType> dtype_of_dlpack(DataType dtype) noexcept {
   for (const DType candidate : all_dtypes()) {
     if (dlpack_dtype(candidate) == dtype) return candidate;

@@ -29,6 +29,8 @@ const Torch* torch_if_imported();
 void set_mapped_type(nb::object type);
 
 dlpack::DataType dlpack_dtype(DType dtype) noexcept;
+/// The same if torch 2.1 reads it from a capsule, else the integer of its size.
+dlpack::DataType dlpack_dtype_of_any_torch(dlpack::DataType dtype) noexcept;
 std::optional<DType> dtype_of_dlpack(dlpack::DataType dtype) noexcept;
 
 }  // namespace tenfold::python

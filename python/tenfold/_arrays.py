@@ -168,6 +168,18 @@ def tied_to(
     return first.reshape(-1).view(kind).reshape(shape)
 
 
+def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
+    """The bytes of `tensor` as that dtype. Raises UnsupportedError where this torch has none."""
+    torch = sys.modules["torch"]
+    wanted = getattr(torch, dtype, None)
+    if wanted is None:
+        raise UnsupportedError(
+            f"{where}: torch {torch.__version__} has no {dtype}: expected a newer torch; "
+            "pip install -U torch"
+        )
+    return tensor.view(wanted)
+
+
 def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
     """`tensor`, or a Parameter or tensor over its memory, of which autograd makes that much."""
     torch = sys.modules["torch"]

@@ -1,0 +1,110 @@
+"""Tensors reach a torch that has no exchange API of DLPack and reads unversioned capsules only."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+# What torch 2.1 has of DLPack: capsules named "dltensor", and in them these codes and sizes.
+AS_OLD_TORCH = """
+import ctypes
+import sys
+
+import torch
+
+torch.Tensor.__dlpack_c_exchange_api__ = None
+READ = {(0, 8), (0, 16), (0, 32), (0, 64), (1, 8), (2, 16), (2, 32), (2, 64), (4, 16),
+        (5, 32), (5, 64), (5, 128)}
+pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+read, crossed = torch.from_dlpack, 0
+
+
+def from_dlpack(capsule):
+    global crossed
+    if type(capsule).__name__ == "PyCapsule":
+        dtype = ctypes.string_at(pointer_of(capsule, b"dltensor") + 20, 4)
+        assert (dtype[0], dtype[1]) in READ, tuple(dtype)
+        crossed += 1
+    return read(capsule)
+
+
+torch.from_dlpack = from_dlpack
+import tenfold
+"""
+
+
+def with_old_torch(program: str, *arguments: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", AS_OLD_TORCH + textwrap.dedent(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("suffix", [".tdz", ".pt", ".safetensors", ""])
+def test_every_dtype_is_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
+    answer = with_old_torch(
+        """
+        from tenfold import _arrays
+
+        tree = {
+            name: torch.arange(48, dtype=torch.uint8).view(getattr(torch, name)).reshape(3, -1)
+            for name in sorted(_arrays.DTYPES)
+            if not (name.startswith("complex") and sys.argv[1].endswith("tensors"))
+        }
+        tree["bool"] = tree["uint8"] % 2 == 0
+        tree["scalar"] = torch.tensor(True)
+        tree["empty"] = torch.zeros(0, 3, dtype=torch.uint16)
+        tree["turned"] = torch.arange(6, dtype=torch.float32).reshape(2, 3).T
+        tenfold.save(tree, sys.argv[1])
+        back = tenfold.load(sys.argv[1])
+        assert crossed >= len(tree) - 1, crossed
+        for name, tensor in tree.items():
+            assert back[name].dtype == tensor.dtype and back[name].shape == tensor.shape, name
+            assert bytes(back[name].contiguous().flatten().view(torch.uint8)) == bytes(
+                tensor.contiguous().flatten().view(torch.uint8)
+            ), name
+        """,
+        tmp_path / f"tree{suffix}",
+    )
+    assert answer == ""
+
+
+def test_rows_batches_and_dictionaries_are_read(tmp_path: Path) -> None:
+    with_old_torch(
+        """
+        folder = sys.argv[1]
+        rows = [{"x": i, "y": [0.5 * i] * 2, "ok": i % 2 == 0} for i in range(10)]
+        data = tenfold.ingest(rows, folder + "/rows")
+        assert data[3]["x"] == 3 and data[3]["ok"].dtype == torch.bool
+        batches = list(tenfold.BatchLoader(data, batch_size=4))
+        assert torch.cat([b["x"] for b in batches]).tolist() == list(range(10))
+        assert [b["ok"].dtype for b in batches] == [torch.bool] * 3
+        words = tenfold.MappedDict.build({"a": torch.ones(2), "b": torch.zeros(2)}, folder + "/d")
+        assert words["a"].tolist() == [1, 1]
+        assert crossed > 0
+        """,
+        tmp_path,
+    )
+
+
+def test_a_dtype_that_torch_lacks_is_an_error_that_names_the_leaf(tmp_path: Path) -> None:
+    answer = with_old_torch(
+        """
+        tenfold.save({"w": torch.zeros(4).to(torch.float8_e8m0fnu)}, sys.argv[1])
+        del torch.float8_e8m0fnu
+        try:
+            tenfold.load(sys.argv[1])
+        except tenfold.UnsupportedError as error:
+            print(error)
+        """,
+        tmp_path / "one.safetensors",
+    )
+    assert "one.safetensors: w: torch" in answer
+    assert "has no float8_e8m0fnu: expected a newer torch" in answer
