@@ -305,7 +305,7 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_form", &Dict::form)
       .def("_schema_json", [](Dict& self) { return text(self.dict().schema().to_json()); })
       .def("_get_many", &Dict::get_many, "keys"_a, "raise_missing"_a)
-      .def("_rows", &Dict::rows, "keys"_a)
+      .def("_rows", &Dict::rows, "keys"_a.none())
       .def("_walk", &Dict::walk)
       .def("_walk_on", &Dict::walk_on, "walk"_a, "with_values"_a)
       .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })

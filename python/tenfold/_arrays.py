@@ -202,7 +202,10 @@ def make_array(value: object) -> Any:
             return torch.from_numpy(value)
         if hasattr(value, "__dlpack__"):
             return torch.from_dlpack(value)
-        return torch.tensor(value)
+        try:
+            return torch.tensor(value)
+        except RuntimeError as error:  # of what is no number
+            raise TypeError(f"expected numbers: {error}") from None
     import numpy as np
 
     array = np.asarray(value)

@@ -48,7 +48,7 @@ def diff(
 
     with Shown(progress) as callback:
         added, removed, changed, num_leaves, num_bytes = _core.diff(
-            _node(a), _node(b), float(rtol), float(atol), callback
+            _node(a), _node(b), _tolerance("rtol", rtol), _tolerance("atol", atol), callback
         )
     return DiffReport(added, removed, [Change(*found) for found in changed], num_leaves, num_bytes)
 
@@ -57,3 +57,10 @@ def _node(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
     return _core.tree(source, "")
+
+
+def _tolerance(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"diff: {name}: expected a float, found a larger number") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold import _core
+from tenfold._options import INT32_MAX, boolean, integer_or_zero, text, text_or_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,12 +109,12 @@ def save_node(
     with Shown(progress) as callback:
         _core.save(
             node,
-            path,
-            format or "",
-            durable,
-            checksums,
-            num_threads or 0,
-            overwrite,
+            os.fspath(path),
+            text_or_empty("save: format", format),
+            boolean("save: durable", durable),
+            boolean("save: checksums", checksums),
+            integer_or_zero("save: num_threads", num_threads, INT32_MAX),
+            boolean("save: overwrite", overwrite),
             callback,
         )
     return Path(os.fsdecode(path))
@@ -179,7 +180,16 @@ def load(
     # What was selected or copied cannot be had by opening the file again.
     opened.changed = paths is not None or place is not None or not aliases
     with Shown(progress) as callback:
-        node = _core.load(path, mode, format or "", paths, verify, aliases, allow_opaque, callback)
+        node = _core.load(
+            os.fspath(path),
+            text("load: mode", mode),
+            text_or_empty("load: format", format),
+            paths,
+            boolean("load: verify", verify),
+            boolean("load: aliases", aliases),
+            boolean("load: allow_opaque", allow_opaque),
+            callback,
+        )
 
     def wrap(native: Any, keys_above: tuple[str, ...]) -> TensorDict:
         made: TensorDict = TensorDict._from_native(native, opened, keys_above)
@@ -216,7 +226,10 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     from tenfold.tensordict._tensordict import TensorDict
 
     opened = Opened(os.fsdecode(path), mode, format or "", keeps_parts=True)
-    made: TensorDict = TensorDict._from_native(_core.open(path, mode, format or ""), opened)
+    native = _core.open(
+        os.fspath(path), text("open: mode", mode), text_or_empty("open: format", format)
+    )
+    made: TensorDict = TensorDict._from_native(native, opened)
     return made
 
 
@@ -227,7 +240,7 @@ def probe(path: PathLike) -> str:
         FileNotFoundError: If there is nothing at `path`.
         UnsupportedError: If it is in no known format.
     """
-    return _core.probe(path)
+    return _core.probe(os.fspath(path))
 
 
 def scan(path: PathLike) -> ScanReport:
@@ -253,7 +266,7 @@ def scan(path: PathLike) -> ScanReport:
     """
     from tenfold._reports import ScanFinding, ScanReport
 
-    num_pickles, findings = _core.scan(path)
+    num_pickles, findings = _core.scan(os.fspath(path))
     return ScanReport([ScanFinding(*found) for found in findings], num_pickles)
 
 
@@ -279,7 +292,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     from tenfold._reports import Problem, VerifyReport
 
     with Shown(progress) as callback:
-        problems, num_leaves, num_bytes, num_checksums = _core.verify(path, callback)
+        problems, num_leaves, num_bytes, num_checksums = _core.verify(os.fspath(path), callback)
     return VerifyReport(
         [Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums
     )
@@ -336,16 +349,16 @@ def convert(
         raise ValueError(f"shard_size: expected at least 1 byte, found {shard_size}")
     with Shown(progress) as callback:
         _core.convert(
-            src,
-            dst,
-            format or "",
+            os.fspath(src),
+            os.fspath(dst),
+            text_or_empty("convert: format", format),
             key_paths(keys),
             key_paths(exclude),
             renamer(rename),
             exact_names(rename),
-            None if dtype is None else dtype_name(dtype),
-            shard_size or 0,
-            durable,
+            None if dtype is None else text("convert: dtype", dtype_name(dtype)),
+            integer_or_zero("convert: shard_size", shard_size),
+            boolean("convert: durable", durable),
             callback,
         )
     return Path(os.fsdecode(dst))
@@ -409,5 +422,10 @@ def _place(map_location: Any) -> Callable[[Any], Any] | None:
         if str(map_location) == "cpu":
             return None
         raise ImportError("map_location: moving tensors needs torch, which cannot be imported")
-    device = torch.device(map_location)
+    try:
+        device = torch.device(map_location)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"load: map_location: expected a device of this machine, found {map_location!r}"
+        ) from None
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)

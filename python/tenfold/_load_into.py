@@ -8,6 +8,7 @@ import sys
 from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
 from tenfold._io import exact_names, key_paths, renamer
+from tenfold._options import boolean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def load_into(
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok
         True
     """
+    strict = boolean("load_into: strict", strict)
+    cast = boolean("load_into: cast", cast)
     if _is_optimizer(target):
         from tenfold._load_optimizer import load_optimizer
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from tenfold import _arrays, _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._load_into import _is_direct, _note_writes
+from tenfold._options import boolean, text
 from tenfold._snapshot_read import (
     PRIMITIVES,
     SnapshotEntry,
@@ -238,7 +239,7 @@ class Snapshot:
     def get_state_dict_for_key(self, key: str) -> Any:
         """The state that `app_state` had under that key, in new tensors."""
         rank, node = self._rank_node()
-        if key not in node:
+        if text("snapshot: key", key) not in node:
             raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')
         return self._state(node, rank, key, None)
 
@@ -416,7 +417,7 @@ def _write(tree: Any, path: str, globs: list[str], durable: bool, progress: Prog
     from tenfold._progress import Shown
 
     with Shown(progress) as callback:
-        _core.save_snapshot(tree, path, durable, globs, callback)
+        _core.save_snapshot(tree, path, boolean("snapshot: durable", durable), globs, callback)
 
 
 def _copy(tensor: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tenfold._options import integer
 from tenfold.dataset._ragged import Offsets
 
 TYPE_CHECKING = False
@@ -69,11 +70,10 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
         steps: Batches a window; the last may have fewer.
 
     Raises:
+        TypeError: If steps is no int.
         ValueError: If steps is below 1, or a batch holds no tensor.
     """
-    if steps < 1:
-        raise ValueError(f"accumulate: steps: expected at least 1, found {steps}")
-    return _windows(loader, steps)
+    return _windows(loader, integer("accumulate: steps", steps, 1))
 
 
 def _windows(loader: Iterable[Any], steps: int) -> Iterator[Window]:

@@ -6,6 +6,7 @@ import json
 import time
 
 from tenfold import _core
+from tenfold._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._device import (
     DeviceBatches,
@@ -15,7 +16,6 @@ from tenfold.dataset._device import (
     may_pin,
     pinned,
 )
-from tenfold.dataset._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._padding import Padding
 from tenfold.dataset._ragged import Offsets
 
@@ -103,7 +103,7 @@ class BatchLoader:
         self._transform = transform
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
-        self._pin = pin_memory and may_pin()
+        self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
         self._on_device: Standing | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(pad, any(not step.batched for step in dataset._maps))

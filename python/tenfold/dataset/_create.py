@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._arrays import dtype_name, is_array
+from tenfold._options import integer, integer_or_zero
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Column, Schema
 from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification
@@ -57,13 +58,11 @@ def create(
         raise ValueError(
             "create: num_rows and capacity: expected one of them, found both; a ring begins empty"
         )
-    if capacity is not None and capacity < 1:
-        raise ValueError(f"create: capacity: expected at least 1, found {capacity}")
-    if num_rows is not None and num_rows < 0:
-        raise ValueError(f"create: num_rows: expected 0 or more, found {num_rows}")
+    num_rows = integer_or_zero("create: num_rows", num_rows)
+    capacity = 0 if capacity is None else integer("create: capacity", capacity, 1)
     target = os.path.abspath(os.fspath(path))
     schema = schema_of(schema_or_example)
-    native = _core.Dataset.create(target, schema.to_json(), num_rows or 0, capacity or 0)
+    native = _core.Dataset.create(target, schema.to_json(), num_rows, capacity)
     return Dataset._of_native(native, target, "r+")
 
 

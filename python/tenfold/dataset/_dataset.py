@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._options import UINT64_MAX, integer, text
 from tenfold.dataset._growing import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
-from tenfold.dataset._options import UINT64_MAX, integer
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples
 from tenfold.dataset._schema import Schema
@@ -92,7 +92,7 @@ class Dataset(Growing):
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
-            self._native = _core.Dataset.open_path(self._path, mode)
+            self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
         else:
             self._path = None
             self._native = _core.Dataset.open(_core.tree(source, "data set"))
@@ -388,9 +388,10 @@ def concat(datasets: Sequence[Dataset]) -> Dataset:
     """One data set after the other, without a copy.
 
     Raises:
+        TypeError: For something else than data sets.
         ValueError: If a column is not the same in all, naming it and both dtypes.
     """
-    native = _core.Dataset.concat([dataset._native for dataset in datasets])
+    native = _core.Dataset.concat(_natives("concat", datasets))
     return _join(native, _Joined(tuple(datasets), None))
 
 
@@ -401,10 +402,22 @@ def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
     first source that is exhausted.
 
     Raises:
+        TypeError: For something else than data sets, and for weights that are no numbers.
         ValueError: If a column is not the same in all, or the weights do not fit.
     """
-    native = _core.Dataset.mix([dataset._native for dataset in datasets], list(weights))
+    weights = [float(weight) for weight in weights]
+    native = _core.Dataset.mix(_natives("mix", datasets), weights)
     return _join(native, _Joined(tuple(datasets), tuple(weights)))
+
+
+def _natives(where: str, datasets: Sequence[Dataset]) -> list[Any]:
+    for dataset in datasets:
+        if not isinstance(dataset, Dataset):
+            raise TypeError(
+                f"{where}: expected data sets, found {type(dataset).__name__}; open a folder with "
+                "tenfold.Dataset(path)"
+            )
+    return [dataset._native for dataset in datasets]
 
 
 def _join(native: Any, parts: _Joined) -> Dataset:

@@ -8,6 +8,7 @@ import warnings
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._options import INT32_MAX, boolean, integer_or_zero, text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Schema
@@ -117,6 +118,13 @@ def ingest(
     """
     names = [name if isinstance(name, str) else ".".join(name) for name in columns or ()]
     wanted = None if schema is None else as_schema(schema)
+    if wanted is not None and not wanted:
+        raise ValueError("ingest: schema: expected a column or more, found none")
+    on_error = text("ingest: on_error", on_error)  # type: ignore[assignment]
+    rows_at_once = integer_or_zero("ingest: batch_rows", batch_rows)
+    threads = integer_or_zero("ingest: num_threads", num_threads, INT32_MAX)
+    overwrite = boolean("ingest: overwrite", overwrite)
+    durable = boolean("ingest: durable", durable)
     files = text_files(source)
     if files is None:
         from tenfold.dataset._ingest_sources import ingest_source
@@ -140,8 +148,8 @@ def ingest(
             None if wanted is None else wanted.to_json(),
             names,
             on_error,
-            batch_rows or 0,
-            num_threads or 0,
+            rows_at_once,
+            threads,
             overwrite,
             durable,
             callback,
@@ -165,12 +173,13 @@ def infer_schema(source: Any, *, num_threads: int | None = None) -> Schema:
         price: float64
         origin: string?
     """
+    threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
     files = text_files(source)
     if files is None:
         from tenfold.dataset._ingest_sources import infer_source_schema
 
         return infer_source_schema(source, num_threads=num_threads)
-    return Schema.from_json(_core.infer_files(files, num_threads or 0))
+    return Schema.from_json(_core.infer_files(files, threads))
 
 
 def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:

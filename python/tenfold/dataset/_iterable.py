@@ -8,9 +8,9 @@ import itertools
 from tenfold import _core
 from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._deal import Deal, member
-from tenfold.dataset._options import UINT64_MAX, boolean, integer
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._schema import Schema

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 from tenfold._arrays import torch_or_none
+from tenfold._options import integer
 from tenfold.dataset._ragged import Offsets, as_offsets, is_jagged, jagged, padded
 
 TYPE_CHECKING = False
@@ -31,7 +34,10 @@ class Padding:
     def __init__(self, pad: Pad, has_row_maps: bool) -> None:
         self._by_column: dict[Any, Any] = dict(pad) if isinstance(pad, dict) else {None: pad}
         for value in self._by_column.values():
-            if value is not None and value != "offsets" and isinstance(value, (str, bool)):
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if is_number and isinstance(value, Integral):
+                integer("batch loader: pad", value)
+            elif not (is_number or value is None or value == "offsets"):
                 raise ValueError(
                     f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
                 )

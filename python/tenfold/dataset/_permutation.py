@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenfold import _core
 from tenfold._errors import index_error
-from tenfold.dataset._options import UINT64_MAX, integer
+from tenfold._options import UINT64_MAX, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
                 raise ValueError(f"permutation: slice: expected a step of 1, found {step}")
             return self._native.fill(begin, max(begin, end))
         size = len(self)
+        index = operator.index(index)
         if not -size <= index < size:
             raise index_error(index, size)
         return self._native.at(index % size)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import islice
 from operator import attrgetter
 
 from tenfold import _core
 from tenfold._arrays import is_array
+from tenfold._options import path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 
@@ -59,7 +59,7 @@ def _build(items: Any, path: str, duplicates: str, key: str, progress: Callback 
 def _ingest(
     path: str, form: str, duplicates: str, schema: str | None, progress: Callback | None
 ) -> _core.RowIngest:
-    where = os.fspath(path)
+    where = path_text(path)
     return _core.RowIngest(
         path, where, schema, [], "raise", 0, True, True, progress, (form, duplicates)
     )

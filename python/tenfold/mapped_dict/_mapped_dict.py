@@ -9,6 +9,7 @@ from itertools import chain, islice
 from tenfold import _core
 from tenfold._arrays import is_array
 from tenfold._errors import UnsupportedError
+from tenfold._options import text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
@@ -62,7 +63,7 @@ class MappedDict(_core.MappedDict):
     def __init__(self, path: PathLike, mode: Mode = "r") -> None:
         self._path = os.path.abspath(os.fspath(path))
         self._mode = mode
-        super().__init__(self._path, mode, jagged)
+        super().__init__(self._path, text("mapped dict: mode", mode), jagged)
 
     @classmethod
     def build(

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 
+from tenfold._options import integer
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper
 
@@ -39,10 +40,10 @@ class CachedStateMapper(StateMapper):
     """
 
     def __init__(self, mapper: StateMapper, max_bytes: int) -> None:
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes: expected 0 or more, found {max_bytes}")
+        if not isinstance(mapper, StateMapper):
+            raise TypeError(f"mapper: expected a StateMapper, found {type(mapper).__name__}")
         self.mapper = mapper
-        self.max_bytes = max_bytes
+        self.max_bytes = integer("max_bytes", max_bytes, 0)
         self.hits = 0
         self.misses = 0
         self._begin()

@@ -48,7 +48,7 @@ class ModuleStateMapper(StateMapper):
         if torch is None:
             raise ImportError("ModuleStateMapper: it needs torch, which cannot be imported")
         self.factory_name = factory_name
-        self.factory_config = dict(config or {})
+        self.factory_config = {} if config is None else dict(config)
         factory = registered(factory_name, "ModuleStateMapper")
         if isinstance(factory, type) and issubclass(factory, StateMapper):
             raise UnsupportedError(

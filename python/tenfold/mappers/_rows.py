@@ -181,7 +181,10 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         row = np.asarray(value, _arrays.numpy_dtype(_arrays.dtype_name(dtype), "default"))
         return np.full(shape, row) if row.ndim == 0 else row.copy()
     kind = getattr(torch, _arrays.dtype_name(dtype))
-    row = torch.as_tensor(value).detach().cpu().to(kind)
+    try:
+        row = torch.as_tensor(value).detach().cpu().to(kind)
+    except RuntimeError as error:  # of what is no number
+        raise TypeError(f"default: expected numbers: {error}") from None
     return row.expand(shape).clone() if row.ndim == 0 else row.clone()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._options import text
 from tenfold.dataset._indexing import positions_of
 from tenfold.sparse import _handing_out
 
@@ -120,7 +121,8 @@ class Rows:
 
     def _lines(self, take: Any, indices: Any, dim: int, layout: str) -> Any:
         indices = self._indices(indices, dim)
-        return _handing_out.batch(take(indices, layout), layout)
+        taken = take(indices, text("sparse matrix: layout", layout))
+        return _handing_out.batch(taken, layout)
 
     def batches(
         self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any

@@ -7,6 +7,7 @@ import os
 
 from tenfold import _core
 from tenfold._io import save_node
+from tenfold._options import integer, text
 from tenfold.sparse import _handing_out, _taking_in
 from tenfold.sparse._growing import Growing
 from tenfold.sparse._rows import Rows
@@ -68,7 +69,9 @@ class SparseMatrix(Rows, Growing):
         self._path: str | None = None
         if isinstance(source, (str, os.PathLike)):
             self._path = os.path.abspath(os.fspath(source))
-            self._native: Any = _core.SparseMatrix.open_path(self._path, mode)
+            self._native: Any = _core.SparseMatrix.open_path(
+                self._path, text("sparse matrix: mode", mode)
+            )
         else:
             self._native = _core.SparseMatrix.of_tree(_core.tree(source, "sparse matrix"))
         self._mode = mode
@@ -342,7 +345,7 @@ class SparseMatrix(Rows, Growing):
                 layout,
                 self._index_dtype_name,
                 True,
-                memory_bytes,
+                integer("sparse matrix: memory_bytes", memory_bytes, 1),
                 folder,
             )
             with Shown(progress) as callback:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 
 from tenfold import _arrays, _core
+from tenfold._options import integer, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def of_scipy(x: Any) -> Any:
         remedy = "; x.tocsr() makes one" if hasattr(x, "tocsr") else ""
         raise ValueError(
             f"{_WHAT}: expected a scipy sparse matrix in csr, csc or coo format, found "
-            f"{layout or type(x).__name__}{remedy}"
+            f"{layout if isinstance(layout, str) else type(x).__name__}{remedy}"
         )
     if len(x.shape) != 2:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
@@ -112,6 +113,7 @@ class _Coordinates:
             raise ValueError(
                 f'{_WHAT}: duplicates: expected "sum" or "error", found {duplicates!r}'
             )
+        memory_bytes = integer(f"{_WHAT}: memory_bytes", memory_bytes, 1)
         self._arguments = (layout, duplicates == "sum", memory_bytes, folder)
         self._shape = _lengths(shape)
         self._builder: Any = None
@@ -155,8 +157,8 @@ class _Rows:
     """Rows that come one after the other, on their way into a builder."""
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
-        self._num_cols = num_cols
-        self._dtype = "" if dtype is None else _arrays.dtype_name(dtype)
+        self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
+        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", _arrays.dtype_name(dtype))
         self._folder = folder
         self._builder: Any = None
         self._num_rows = 0

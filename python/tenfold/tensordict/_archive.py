@@ -34,7 +34,7 @@ def is_memmap_archive(path: PathLike) -> bool:
         >>> tenfold.is_memmap_archive("run/ckpt.tdz")
         True
     """
-    return bool(_core.is_memmap_archive(path))
+    return bool(_core.is_memmap_archive(os.fspath(path)))
 
 
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
@@ -101,7 +101,7 @@ def pack_memmap(
 
     level = deflate_level(compression, compresslevel)
     with Shown(progress) as callback:
-        _core.pack_memmap(prefix, archive_path, level, callback)
+        _core.pack_memmap(os.fspath(prefix), os.fspath(archive_path), level, callback)
     return Path(os.fsdecode(archive_path))
 
 
@@ -128,7 +128,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
     _require_archive(os.fsdecode(archive_path))
     with Shown(progress) as callback:
-        _core.unpack_memmap(archive_path, prefix, callback)
+        _core.unpack_memmap(archive_path, os.fspath(prefix), callback)
     return Path(os.fsdecode(prefix))
 
 
@@ -219,7 +219,7 @@ def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
 
 
 def _require_archive(path: str) -> None:
-    if not _core.is_memmap_archive(path):
+    if not _core.is_memmap_archive(os.fspath(path)):
         if not os.path.exists(path):
             raise FileNotFoundError(2, "No such file", path)
         raise ValueError(

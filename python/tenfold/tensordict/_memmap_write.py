@@ -7,6 +7,7 @@ import os
 from collections import namedtuple
 
 from tenfold import _arrays, _core
+from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict import _memmap_folder as folders
 from tenfold.tensordict._node import ON_DISK
 
@@ -195,11 +196,11 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
         _core.write_memmap(
             native,
             target,
-            num_threads=options.num_threads,
+            num_threads=integer("memmap: num_threads", options.num_threads, 0, INT32_MAX),
             zeros=options.zeros,
-            durable=options.durable,
+            durable=boolean("memmap: durable", options.durable),
             in_place=options.atomic is False,
-            existing_ok=options.existsok,
+            existing_ok=boolean("memmap: existsok", options.existsok),
             robust_names=options.robust_key is not False,
             mapped_there=there,
         )

@@ -1,0 +1,94 @@
+"""Checks of the types of options, before the engine checks what they mean."""
+
+from __future__ import annotations
+
+import operator
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+INT64_MAX = 2**63 - 1
+UINT64_MAX = 2**64 - 1
+INT32_MAX = 2**31 - 1
+
+
+def integer(where: str, value: Any, at_least: int | None = None, at_most: int = INT64_MAX) -> int:
+    """An int of a range.
+
+    Args:
+        where: What messages begin with: ``"batch loader: seed"``.
+        value: An int, or what has ``__index__``, as numpy's integers and tensors of one.
+        at_least: The smallest that is taken. None: the engine knows, any of 64 bits.
+        at_most: The largest.
+
+    Raises:
+        TypeError: For a value of another type.
+        ValueError: For one out of range.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{where}: expected an int, found {_shown(value)}") from None
+    if at_least is None:
+        if not -INT64_MAX <= number <= INT64_MAX:
+            raise ValueError(f"{where}: expected an int of 64 bits, found {_shown(number)}")
+    elif not at_least <= number <= at_most:
+        raise ValueError(f"{where}: expected {at_least} to {at_most}, found {_shown(number)}")
+    return number
+
+
+def boolean(where: str, value: Any) -> bool:
+    """A bool, or numpy's.
+
+    Raises:
+        TypeError: For a value of another type.
+    """
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    raise TypeError(f"{where}: expected a bool, found {_shown(value)}")
+
+
+def text(where: str, value: Any) -> str:
+    """A str; what it may say the engine knows.
+
+    Raises:
+        TypeError: For a value of another type.
+        ValueError: For one with half a character.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{where}: expected a str, found {_shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: expected Unicode text, found {_shown(value)}") from None
+    return value
+
+
+def path_text(path: Any) -> str:
+    """A path in messages, also one that is no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def text_or_empty(where: str, value: Any) -> str:
+    """The same; empty for None, as the engine has what was left out."""
+    return "" if value is None else text(where, value)
+
+
+def integer_or_zero(where: str, value: Any, at_most: int = INT64_MAX) -> int:
+    """An int from 0 on; 0 for None, as the engine has what was left out."""
+    return 0 if value is None else integer(where, value, 0, at_most)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 2**256:
+        # Python refuses to write integers of thousands of digits.
+        return f"an int of {value.bit_length()} bits"
+    try:
+        shown = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
