@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections.abc import Iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +67,27 @@ def text(where: str, value: Any) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"{where}: expected Unicode text, found {_shown(value)}") from None
     return value
+
+
+def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) -> list[str]:
+    """Names of columns, those of nested records with dots between their keys; none for None.
+
+    Raises:
+        TypeError: For a str, whose letters are no columns, or what is no str or tuple of str.
+        ValueError: For a name with half a character.
+    """
+    if columns is None:
+        return []
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+        raise TypeError(f"{where}: expected a list of names, found {_shown(columns)}")
+    return [column_name(where, name) for name in columns]
+
+
+def column_name(where: str, name: str | tuple[str, ...]) -> str:
+    """The name of a column; a tuple's keys with dots between them. Raises as `column_names`."""
+    if isinstance(name, tuple):
+        return ".".join(text(where, key) for key in name)
+    return text(where, name)
 
 
 def path_text(path: Any) -> str:

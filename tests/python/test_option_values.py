@@ -286,7 +286,11 @@ def first_batches(loader: Any) -> int:
     return sum(len(b["x"]) for b in itertools.islice(iter(loader), 3))
 
 
-@case("BatchLoader", count=first_batches, may_be_empty=("drop_last", "columns", "transform", "world_size"))
+@case(
+    "BatchLoader",
+    count=first_batches,
+    may_be_empty=("drop_last", "columns", "transform", "world_size"),
+)
 def _batch_loader(work: Path):
     return tenfold.BatchLoader, {"dataset": rows(work).select(["x", "y"]), "batch_size": 4}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._options import UINT64_MAX, integer, text
+from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold.dataset._growing import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ragged import jagged
@@ -150,9 +150,9 @@ class Dataset(Growing):
             TypeError: For an index of another type.
         """
         if isinstance(index, str):
-            return self._column(index)
+            return self._column(column_name("column", index))
         if isinstance(index, tuple) and index and all(isinstance(key, str) for key in index):
-            return self._column(".".join(index))
+            return self._column(column_name("column", index))
         positions = positions_of(index, len(self))
         if isinstance(positions, int):
             return self._row(positions)
@@ -265,9 +265,9 @@ class Dataset(Growing):
 
         Raises:
             KeyError: For a column that is not there.
+            TypeError: For a str in place of a list, or names of another type.
         """
-        names = [name if isinstance(name, str) else ".".join(name) for name in columns]
-        return self._view(("select", (names,)))
+        return self._view(("select", (column_names("select: columns", columns),)))
 
     def take(self, indices: Any) -> Dataset:
         """The rows at `indices`, as often as named; negative ones count from the end.

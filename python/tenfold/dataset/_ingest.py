@@ -8,7 +8,7 @@ import warnings
 from typing import NamedTuple
 
 from tenfold import _core
-from tenfold._options import INT32_MAX, boolean, integer_or_zero, text
+from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Schema
@@ -116,7 +116,7 @@ def ingest(
         >>> len(ds), ds.columns
         (1000, ['price', 'origin'])
     """
-    names = [name if isinstance(name, str) else ".".join(name) for name in columns or ()]
+    names = column_names("ingest: columns", columns)
     wanted = None if schema is None else as_schema(schema)
     if wanted is not None and not wanted:
         raise ValueError("ingest: schema: expected a column or more, found none")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from tenfold._errors import UnsupportedError
+from tenfold._options import column_names
 from tenfold._progress import Shown
 from tenfold.dataset import _ingest_arrow, _ingest_tables, _ingest_values
 from tenfold.dataset._dataset import Dataset
@@ -110,9 +111,7 @@ def _way(
     durable: bool,
     callback: Callback | None,
 ) -> Way:
-    if isinstance(columns, (str, bytes)):
-        raise TypeError(f"columns: expected a list of names, found {columns!r}")
-    names = [name if isinstance(name, str) else ".".join(name) for name in columns or ()]
+    names = column_names("ingest: columns", columns)
     document = None if schema is None else schema.to_json()
     where = _where(source)
     return Way(path, where, document, names, on_error, batch_rows, overwrite, durable, callback)

@@ -8,7 +8,7 @@ import itertools
 from tenfold import _core
 from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
-from tenfold._options import UINT64_MAX, boolean, integer
+from tenfold._options import UINT64_MAX, boolean, column_names, integer
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._deal import Deal, member
 from tenfold.dataset._permutation import permutation
@@ -338,11 +338,8 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
     if columns is None:
         return schema
     chosen: dict[str, Any] = {}
-    for name in columns:
-        keys = (name,) if isinstance(name, str) else tuple(name)
-        if len(keys) == 1 and keys[0] not in schema:
-            keys = tuple(keys[0].split("."))
-        _choose(schema, keys, chosen)
+    for name in column_names("iterable dataset: columns", columns):
+        _choose(schema, (name,) if name in schema else tuple(name.split(".")), chosen)
     return _schema_of(chosen)
 
 
