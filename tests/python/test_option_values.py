@@ -10,6 +10,7 @@ import inspect
 import itertools
 import multiprocessing
 import resource
+import shutil
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -79,6 +80,7 @@ VALUES: list[Any] = [
 CLEAR = (tenfold.Error, TypeError, ValueError, KeyError, IndexError, OSError)
 UNCLEAR_WORDS = ("std::", "bad_cast", "nanobind", "incompatible function arguments")
 MEMORY_BYTES = 4 << 30
+FILE_BYTES = 64 << 20  # the size of a file that a call may make
 
 
 class Case(NamedTuple):
@@ -725,6 +727,7 @@ def faults_of(name: str, work: Path) -> Iterator[str]:
 def report_faults(name: str, work: Path, answer: Any) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     warnings.simplefilter("ignore")
     answer.send(list(faults_of(name, work)))
 
@@ -748,6 +751,7 @@ def test_odd_values_of_options_give_a_result_or_a_clear_error(
         child.join()
     finally:
         child.kill()
+        shutil.rmtree(tmp_path)
     assert child.exitcode == 0, f"the child ended with {child.exitcode}"
     assert faults == [], "\n" + "\n".join(faults)
 
