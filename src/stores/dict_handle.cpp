@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "os/file.hpp"
 #include "stores/dict_repeats.hpp"
 
 namespace tenfold {
@@ -109,8 +110,13 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
     const std::shared_ptr<const DictState>& old) {
   const Lock lock(mutex_);
   if (state_ != old) return state_;
-  const bool was_replaced = old->index->word(DictWord::writer) == kDictReplaced;
-  if (!path_ || (!was_replaced && num_rows_now(*old) == old->keys.num_rows)) return nullptr;
+  const auto was_replaced = [&] {
+    // The index by a writer that needed a larger one, or all of it by compact().
+    const auto& root = old->place.root;
+    return old->index->word(DictWord::writer) == kDictReplaced ||
+           (root && root->was_replaced() && os::exists(*path_));
+  };
+  if (!path_ || (num_rows_now(*old) == old->keys.num_rows && !was_replaced())) return nullptr;
   dataset_.refresh();
   state_ = open_state();
   is_behind_ = false;

@@ -179,6 +179,19 @@ TEST(MappedDictWrite, AReaderSeesWhatAWriterThatIsDoneHasWritten) {
   EXPECT_EQ(pair_at(reader, "key100"), 100);
 }
 
+TEST(MappedDictWrite, AReaderSeesWhatWasAssignedBeforeItWasCompacted) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict reader(folder / "d");
+  EXPECT_EQ(pair_at(reader, "key7"), 7);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  dict.compact();
+  EXPECT_TRUE(reader.contains("key7"));
+  EXPECT_EQ(pair_at(reader, "key7"), 700);
+  EXPECT_EQ(pair_at(reader, "key8"), 8);
+}
+
 TEST(MappedDictWrite, HasOneWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);

@@ -290,7 +290,7 @@ def test_accumulate_takes_any_iterable_of_batches() -> None:
     batches = [(torch.zeros(4, 2), torch.zeros(4)), (torch.zeros(2, 2), torch.zeros(2))]
     (window,) = tenfold.accumulate(batches, steps=5)
     assert [weight for _, weight in window] == [4 / 6, 2 / 6]
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="steps: expected 1 or more, found 0"):
         tenfold.accumulate(batches, steps=0)
     with pytest.raises(ValueError, match="expected a tensor"):
         list(tenfold.accumulate([{"a": 1}], steps=1))
