@@ -38,7 +38,8 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         if not -INT64_MAX <= number <= INT64_MAX:
             raise ValueError(f"{where}: expected an int of 64 bits, found {_shown(number)}")
     elif not at_least <= number <= at_most:
-        wanted = f"{at_least} or more" if number < at_least else f"{at_least} to {at_most}"
+        is_low = number < at_least and at_most == INT64_MAX
+        wanted = f"{at_least} or more" if is_low else f"{at_least} to {at_most}"
         raise ValueError(f"{where}: expected {wanted}, found {_shown(number)}")
     return number
 

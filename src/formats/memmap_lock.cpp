@@ -31,6 +31,13 @@ std::optional<os::Directory> node_above(const os::Directory& folder) {
 
 }  // namespace
 
+void WriteThroughLock::release() noexcept {
+  if (folder.valid()) folder.unlock();
+  for (os::Directory& node : above) node.unlock();
+  folder = {};
+  above.clear();
+}
+
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     WriteThroughLock lock{os::Directory::open(path), {}};

@@ -13,6 +13,9 @@ namespace tenfold::memmap_folder {
 struct WriteThroughLock {
   os::Directory folder;
   std::vector<os::Directory> above;
+
+  /// Lets others replace them, though descriptors that share the locks may still be open.
+  void release() noexcept;
 };
 
 /// Error(io) if a replacement of one of them is under way.

@@ -11,7 +11,6 @@
 #include "formats/memmap_checksums.hpp"
 #include "formats/memmap_handle.hpp"
 #include "formats/memmap_keys.hpp"
-#include "formats/memmap_lock.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
 #include "stores/ring_guard.hpp"
@@ -107,19 +106,18 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
 
 Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(path)), mode_(mode) {
   if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    folder::WriteThroughLock lock = folder::lock_for_writing_through(path_);
-    lock_ = std::move(lock.folder);
-    locks_above_ = std::move(lock.above);
+    lock_ = folder::lock_for_writing_through(path_);
   }
   const Lock lock(mutex_);
   current();
 }
 
 TensorDict Growth::open_tree() const {
+  const Mode mode = closed_ ? Mode::read : mode_;
   // Adding rows leaves the checksums of those that are there; writing in place drops them.
-  if (lock_.valid()) return folder::open_tree(lock_.duplicate(), path_, mode_);
+  if (lock_.folder.valid()) return folder::open_tree(lock_.folder.duplicate(), path_, mode);
   OpenOptions options;
-  options.mode = mode_;
+  options.mode = mode;
   return open(path_, options);
 }
 
@@ -171,7 +169,7 @@ void Growth::require_writable(const char* what) const {
 }
 
 void Growth::require_folder() const {
-  if (lock_.valid()) return;
+  if (lock_.folder.valid()) return;
   refuse(path_, "rows cannot be added in this format: expected a folder, found one file; " +
                     std::string("convert() it to a folder"));
 }
@@ -213,9 +211,9 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bo
 void Growth::start() {
   if (writer_) return;
   require_folder();
-  const bool had_page = lock_.entry_info(std::string(folder::kCommitName)).has_value();
+  const bool had_page = lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
   // First the lock: from then on nobody else adds rows to those that are found.
-  folder::CommitFile commit(path_, lock_);
+  folder::CommitFile commit(path_, lock_.folder);
   forget();
   // What its last writer closed has no page, and no elements behind its rows.
   constexpr std::uint64_t kFirstSequence = 2;
@@ -223,10 +221,10 @@ void Growth::start() {
       !had_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
   try {
     auto leaves = leaves_of(*current(), was_closed);
-    writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.duplicate(), std::move(commit),
-                                                      std::move(leaves));
+    writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),
+                                                      std::move(commit), std::move(leaves));
   } catch (...) {
-    if (was_closed) lock_.remove_file(std::string(folder::kCommitName));
+    if (was_closed) lock_.folder.remove_file(std::string(folder::kCommitName));
     throw;
   }
 }
@@ -270,9 +268,9 @@ std::int64_t Growth::append(const Batch& rows) {
 }
 
 void Growth::mark_in_place() {
-  if (in_place_ || mode_ != Mode::write_through) return;
+  if (in_place_ || closed_ || mode_ != Mode::write_through) return;
   in_place_ = true;
-  if (lock_.valid()) folder::drop_leaf_checksums(lock_, path_);
+  if (lock_.folder.valid()) folder::drop_leaf_checksums(lock_.folder, path_);
 }
 
 void Growth::will_write_in_place() {
@@ -340,10 +338,12 @@ void Growth::close() {
   if (closed_ || mode_ != Mode::write_through) return;
   if (in_place_) current()->parts[0].table->tree().flush();
   if (writer_) writer_->close();
-  // What is read from now on is what it was closed with.
-  current();
   writer_ = nullptr;
   closed_ = true;
+  // What is read from now on is what it was closed with, and others may replace it.
+  forget();
+  current();
+  lock_.release();
 }
 
 std::int64_t Growth::capacity() {

@@ -11,7 +11,7 @@
 #include <tenfold/dataset.hpp>
 
 #include "formats/memmap_growing.hpp"
-#include "os/directory.hpp"
+#include "formats/memmap_lock.hpp"
 #include "stores/dataset_state.hpp"
 #include "stores/row_bytes.hpp"
 
@@ -53,8 +53,7 @@ class Growth {
 
   const Path path_;
   const Mode mode_;
-  os::Directory lock_;  ///< of a folder that is written through: against being replaced
-  std::vector<os::Directory> locks_above_;     ///< the same of the trees that it is a node of
+  memmap_folder::WriteThroughLock lock_;       ///< of a folder, until close()
   std::mutex mutex_;                           ///< guards what follows
   std::shared_ptr<const DatasetState> state_;  ///< null: rows were added since
   std::int64_t size_ = -1;                     ///< below 0: that of the next state_

@@ -14,7 +14,6 @@
 #include "core/sparse.hpp"
 #include "formats/memmap_handle.hpp"
 #include "formats/memmap_keys.hpp"
-#include "formats/memmap_lock.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
 
@@ -113,9 +112,7 @@ SparseMatrix by_row(const SparseMatrix& rows) {
 SparseGrowth::SparseGrowth(const Path& path, Mode mode)
     : path_(std::filesystem::absolute(path)), mode_(mode) {
   if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    folder::WriteThroughLock lock = folder::lock_for_writing_through(path_);
-    lock_ = std::move(lock.folder);
-    locks_above_ = std::move(lock.above);
+    lock_ = folder::lock_for_writing_through(path_);
   }
   const Lock lock(mutex_);
   current();
@@ -127,8 +124,9 @@ const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   const Mode mode = mode_ == Mode::write_through ? Mode::read : mode_;
   OpenOptions options;
   options.mode = mode;
-  state_ = sparse_state_of(lock_.valid() ? folder::open_tree(lock_.duplicate(), path_, mode)
-                                         : open(path_, options));
+  state_ = sparse_state_of(lock_.folder.valid()
+                               ? folder::open_tree(lock_.folder.duplicate(), path_, mode)
+                               : open(path_, options));
   return state_;
 }
 
@@ -154,7 +152,7 @@ void SparseGrowth::require_writable(const char* what) const {
 /// Takes the lock and everything that appending needs; once.
 void SparseGrowth::start() {
   if (writer_) return;
-  if (!lock_.valid()) {
+  if (!lock_.folder.valid()) {
     refuse(path_,
            "rows cannot be added in this format: expected a folder, found one file; convert() it "
            "to a folder");
@@ -164,11 +162,11 @@ void SparseGrowth::start() {
                       ": expected csr; to_layout(\"csr\") first");
   }
   // First the lock: from then on nobody else adds rows to those that are found.
-  folder::CommitFile commit(path_, lock_);
+  folder::CommitFile commit(path_, lock_.folder);
   state_ = nullptr;
   const auto state = current();
-  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.duplicate(), std::move(commit),
-                                                    leaves_of(path_, *state));
+  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),
+                                                    std::move(commit), leaves_of(path_, *state));
   writer_->edit_notes([this](const std::string& text) {
     Notes notes = Notes::from_json(text, path_.string() + "/" + std::string(folder::kNotesName));
     const auto root = notes.nodes.find(std::string_view());
@@ -213,11 +211,12 @@ void SparseGrowth::close() {
   const Lock lock(mutex_);
   if (closed_ || mode_ != Mode::write_through) return;
   if (writer_) writer_->close();
-  // What is read from now on is what it was closed with.
-  state_ = nullptr;
-  current();
   writer_ = nullptr;
   closed_ = true;
+  // What is read from now on is what it was closed with, and others may replace it.
+  state_ = nullptr;
+  current();
+  lock_.release();
 }
 
 }  // namespace tenfold

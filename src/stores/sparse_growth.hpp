@@ -8,7 +8,7 @@
 #include <tenfold/sparse_matrix.hpp>
 
 #include "formats/memmap_growing.hpp"
-#include "os/directory.hpp"
+#include "formats/memmap_lock.hpp"
 #include "stores/sparse_state.hpp"
 
 namespace tenfold {
@@ -36,9 +36,8 @@ class SparseGrowth {
 
   const Path path_;
   const Mode mode_;
-  os::Directory lock_;                      ///< of a folder that is written: against being replaced
-  std::vector<os::Directory> locks_above_;  ///< the same of the trees that it is a node of
-  std::mutex mutex_;                        ///< guards what follows
+  memmap_folder::WriteThroughLock lock_;      ///< of a folder, until close()
+  std::mutex mutex_;                          ///< guards what follows
   std::shared_ptr<const SparseState> state_;  ///< null: rows were added since
   std::unique_ptr<memmap_folder::GrowingFolder> writer_;
   bool closed_ = false;

@@ -427,3 +427,42 @@ assert ds[3]["t"].tolist() == [4] and ds[2]["t"].tolist() == [2, 3]
     ds = Dataset(tmp_path / "rows")
     assert ds["x"][:, 0].tolist() == [5, 1, 1, 1]
     assert ds["n"] == ["a", "b", "c", "d"]
+
+
+def grown_dataset(path):
+    ds = tenfold.create(path, {"x": "int64"})
+    ds.append({"x": 1})
+    return ds, lambda: ds["x"].tolist() == [1]
+
+
+def dataset_written_in_place(path):
+    tenfold.ingest([{"x": 1}], path)
+    ds = Dataset(path, mode="r+")
+    ds[0] = {"x": 2}
+    return ds, lambda: ds["x"].tolist() == [2]
+
+
+def dictionary(path):
+    tenfold.MappedDict.build({"a": torch.zeros(2)}, path)
+    d = tenfold.MappedDict(path, mode="r+")
+    d["a"] = torch.ones(2)
+    return d, lambda: d["a"].tolist() == [1, 1]
+
+
+def matrix(path):
+    rows = tenfold.SparseMatrix.from_torch(torch.eye(2).to_sparse_csr())
+    tenfold.save(rows, path)
+    m = tenfold.SparseMatrix(path, mode="r+")
+    m.append_rows(rows)
+    return m, lambda: m.shape == (4, 2)
+
+
+@pytest.mark.parametrize("opened", [grown_dataset, dataset_written_in_place, dictionary, matrix])
+def test_a_closed_handle_reads_on_and_keeps_nobody_from_replacing_the_folder(tmp_path, opened):
+    handle, reads_what_was_written = opened(tmp_path / "d")
+    with pytest.raises(OSError, match="in use"):
+        tenfold.save({"other": torch.zeros(1)}, tmp_path / "d")
+    handle.close()
+    assert reads_what_was_written()
+    tenfold.save({"other": torch.zeros(1)}, tmp_path / "d")
+    assert reads_what_was_written()
