@@ -95,8 +95,8 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
 nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafName& name) {
   const dlpack::DataType dtype = leaf->array.dtype;
   leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
-  auto managed = std::make_unique<dlpack::Managed>(
-      dlpack::Managed{leaf->array, leaf.get(), free_unversioned});
+  auto managed =
+      std::make_unique<dlpack::Managed>(dlpack::Managed{leaf->array, leaf.get(), free_unversioned});
   const nb::object capsule =
       nb::steal(PyCapsule_New(managed.get(), "dltensor", drop_unused_capsule));
   if (!capsule.is_valid()) throw nb::python_error();
