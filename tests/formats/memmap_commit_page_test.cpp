@@ -73,7 +73,9 @@ TEST(CommitPage, HasTheOlderStateIfTheNewerSlotIsTorn) {
   for (std::size_t written = 0; written <= slot.size(); ++written) {
     std::copy_n(slot.begin(), written, bytes.begin());
     const std::uint64_t found = parse_commit_page(bytes, "p").live.num_rows;
-    EXPECT_EQ(found, written == slot.size() ? 1500U : 1000U) << written;
+    // The last bytes of a checksum, which is another one after each boot, may be the old ones.
+    const bool is_whole = std::equal(slot.begin(), slot.end(), bytes.begin());
+    EXPECT_EQ(found, is_whole ? 1500U : 1000U) << written;
   }
 }
 
