@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "codecs/zip.hpp"
 #include "codecs/zip_writer.hpp"
 #include "formats/format.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -26,18 +26,11 @@ namespace tenfold {
 namespace {
 
 namespace fs = std::filesystem;
+using test::read_bytes;
 using test::TemporaryFolder;
+using test::write_bytes;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void write_bytes(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 codecs::ZipDirectory directory_of(const std::string& bytes) {
   codecs::ZipLimits limits;

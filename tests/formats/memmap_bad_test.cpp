@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <ostream>
@@ -19,6 +18,7 @@
 #include <tenfold/error.hpp>
 
 #include "formats/format.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -26,19 +26,12 @@ namespace tenfold {
 namespace {
 
 namespace fs = std::filesystem;
+using test::read_bytes;
 using test::TemporaryFolder;
+using test::write_bytes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void write_bytes(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 /// Enters every node and touches the first and last byte of every tensor.
 void touch_all(const TensorDict& tree) {

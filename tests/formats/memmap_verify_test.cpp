@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +10,7 @@
 #include "formats/folder_checksums.hpp"
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
@@ -19,21 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::counting;
+using test::read_bytes;
 using test::TemporaryFolder;
+using test::write_bytes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::StrEq;
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void write_bytes(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 void flip(const fs::path& path, std::streamoff offset) {
   std::string bytes = read_bytes(path);

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,20 +13,12 @@
 
 #include "core/notes.hpp"
 #include "formats/format.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
 
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
+inline std::string bytes_of(const std::filesystem::path& path) { return read_bytes(path); }
 
 inline std::filesystem::path data(const std::string& name) {
   return std::filesystem::path(TENFOLD_TEST_DATA) / "safetensors" / name;

@@ -36,8 +36,10 @@ SafetensorsHeader header_of(const Path& path) {
 
 Tensor numbered(DType dtype, Shape shape) {
   Tensor tensor = Tensor::zeros(dtype, std::move(shape));
-  for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
-    tensor.raw_data()[i] = static_cast<std::byte>(dtype == DType::bool_ ? i % 2 : i);
+  std::byte* bytes = tensor.raw_data();
+  const std::uint64_t mask = dtype == DType::bool_ ? 1 : 255;
+  for (std::uint64_t i = 0, size = tensor.nbytes(); i < size; ++i) {
+    bytes[i] = static_cast<std::byte>(i & mask);
   }
   return tensor;
 }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace tenfold::test {
+
+/// All bytes of a file. In one call: some files have tens of megabytes, and tests are compiled
+/// without optimisation, where an iterator takes 30 ns a byte.
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot open " + path.string());
+  std::string bytes(static_cast<std::size_t>(std::filesystem::file_size(path)), '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+    throw std::runtime_error("cannot read " + path.string());
+  }
+  return bytes;
+}
+
+/// Makes a new file of that name. Not one that is truncated: ext4 writes such a file to the device
+/// when it is closed, and who opens it again waits for that, some milliseconds each time.
+inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace tenfold::test
