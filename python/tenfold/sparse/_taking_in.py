@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cmath
 import copy
+import operator
 from collections.abc import Mapping
 
 from tenfold import _arrays, _core
-from tenfold._options import integer, text
+from tenfold._options import INT64_MAX, integer, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def of_torch(tensor: Any) -> Any:
             f"{_WHAT}: expected two sparse dimensions, found shape {tuple(tensor.shape)} with "
             f"{tensor.dense_dim()} dense ones"
         )
+    if tensor.is_meta:
+        raise ValueError(f"{_WHAT}: expected elements, found a tensor on the meta device")
     tensor = tensor.detach().cpu()
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce()
@@ -94,13 +98,11 @@ def _index_dtype(indices: Any) -> str:
 
 
 def _lengths(shape: Any) -> tuple[int, int]:
-    import operator
-
     try:
         rows, cols = (operator.index(length) for length in shape)
     except (TypeError, ValueError):
         raise ValueError(f"{_WHAT}: shape: expected (rows, columns), found {shape!r}") from None
-    return rows, cols
+    return integer(f"{_WHAT}: shape: rows", rows), integer(f"{_WHAT}: shape: columns", cols)
 
 
 class _Coordinates:
@@ -186,8 +188,11 @@ class _Rows:
             raise TypeError(
                 f"{_WHAT}: row {self._num_rows}: column: expected an int, found {col!r}"
             )
-        if col < 0 or (self._num_cols is not None and col >= self._num_cols):
-            limit = "a column from 0" if self._num_cols is None else f"0 to {self._num_cols - 1}"
+        most = INT64_MAX - 1 if self._num_cols is None else self._num_cols - 1
+        if not 0 <= col <= most:
+            limit = f"0 to {most}" if most >= 0 else "none of 0 columns"
+            if col < 0 and self._num_cols is None:
+                limit = "a column from 0"
             raise ValueError(
                 f"{_WHAT}: row {self._num_rows}: column: expected {limit}, found {col}"
             )
@@ -195,7 +200,7 @@ class _Rows:
     def _flush(self) -> None:
         if self._builder is None:
             if not self._dtype:
-                ints = all(hasattr(value, "__index__") for value in self._values)
+                ints = all(map(_is_int, self._values))
                 self._dtype = "int64" if ints and self._values else "float64"
             most = (1 << 63) - 1
             self._builder = _core.SparseBuilder(
@@ -216,20 +221,56 @@ def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
     """The values as an array of that dtype; those that it cannot hold are told by their row."""
     torch = _arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
-    if integral and not all(hasattr(value, "__index__") for value in values):
-        at = next(i for i, value in enumerate(values) if not hasattr(value, "__index__"))
-        raise ValueError(
-            f"{_WHAT}: row {rows[at]}: expected an int, as the elements are {dtype}, found "
-            f"{values[at]!r}; pass dtype="
-        )
+    if integral:
+        _check_ints(values, dtype, rows)
     try:
         if torch is not None:
-            return torch.tensor(values, dtype=getattr(torch, dtype))
-        import numpy as np
+            made = torch.tensor(values, dtype=getattr(torch, dtype))
+        else:
+            import numpy as np
 
-        return np.array(values, _arrays.numpy_dtype(dtype, _WHAT))
-    except (OverflowError, RuntimeError, TypeError) as error:
+            with np.errstate(over="ignore"):
+                made = np.array(values, _arrays.numpy_dtype(dtype, _WHAT))
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
+    if not integral and dtype != "bool":
+        _check_finite(values, made.tolist(), dtype, rows)
+    return made
+
+
+def _is_int(value: Any) -> bool:
+    if type(value) is int:
+        return True
+    try:
+        operator.index(value)
+    except TypeError:  # a tensor of floats has the method
+        return False
+    return True
+
+
+def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
+    """Refuses an element that is no int of the dtype, by its row: torch wraps negative ones."""
+    bits = int(dtype.lstrip("uint"))
+    low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    for row, value in zip(rows, values, strict=True):
+        if not _is_int(value):
+            raise ValueError(
+                f"{_WHAT}: row {row}: expected an int, as the elements are {dtype}, found "
+                f"{value!r}; pass dtype="
+            )
+        if not low <= operator.index(value) < high:
+            raise ValueError(
+                f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
+            )
+
+
+def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
+    """Refuses a finite element that became infinite, by its row."""
+    for row, value, stored in zip(rows, values, made, strict=True):
+        if not cmath.isfinite(stored) and cmath.isfinite(value):
+            raise ValueError(
+                f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
+            )
 
 
 def of_rows(
@@ -278,7 +319,14 @@ def _is_whole(part: Any) -> bool:
 
 
 def _array(values: Any) -> Any:
-    return values if hasattr(values, "dtype") else _arrays.make_array(values)
+    if hasattr(values, "dtype"):
+        return values
+    try:
+        return _arrays.make_array(values)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{_WHAT}: coordinates and elements: expected numbers, found others: {error}"
+        ) from None
 
 
 def _indices(values: Any) -> Any:

@@ -327,3 +327,51 @@ def test_a_scipy_matrix_with_room_behind_its_entries_is_kept():
     x.indptr = np.array([0, 1, 2], np.int32)
     assert SparseMatrix.from_scipy(x).nnz == 2
     assert len(x.data) == 3
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"),
+    [(70000.0, "float16"), (1e300, "float32"), (-1e39, "bfloat16"), (1e39j, "complex64")],
+)
+def test_finite_elements_do_not_become_infinite(tmp_path, element, dtype):
+    with pytest.raises(ValueError, match=rf"row 1: expected an element that {dtype} holds, found"):
+        tenfold.SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
+    infinite = [{0: float("inf"), 1: float("nan")}]
+    made = tenfold.SparseMatrix.build(infinite, tmp_path / "m", dtype=dtype)
+    assert not made[0].isfinite().any()
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"), [(-1, "uint8"), (256, "uint8"), (-1, "uint64"), (2**63, None)]
+)
+def test_ints_beyond_the_dtype_are_refused(tmp_path, element, dtype):
+    with pytest.raises(ValueError, match=r"row 1: expected an element that u?int\d+ holds, found"):
+        SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
+
+
+def test_elements_may_be_tensors_of_one_number(tmp_path):
+    floats = [{0: torch.tensor(1.5)}, {1: np.float32(2.5)}]
+    assert SparseMatrix.build(floats, tmp_path / "m")[:, 1].tolist() == [0.0, 2.5]
+    ints = [{0: torch.tensor(7)}, {1: np.int8(-2)}]
+    assert SparseMatrix.build(ints, tmp_path / "m").dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (
+            lambda: SparseMatrix.from_coo([0], [0], [1.0], (2**63, 2)),
+            "shape: rows: expected",
+        ),
+        (lambda: SparseMatrix.from_coo([0], [0], ["a"], (2, 2)), "expected numbers, found others"),
+        (lambda: SparseMatrix.from_coo([0], [0], [10**400], (2, 2)), "expected numbers"),
+        (lambda: SparseMatrix.from_coo([0], [0], [None], (2, 2)), "expected numbers"),
+        (lambda: SparseMatrix.from_torch(torch.eye(2).to_sparse().to("meta")), "meta device"),
+        (lambda: SparseMatrix.build([{2**63: 1}], "m"), "row 0: column: expected 0 to"),
+        (lambda: SparseMatrix.build([{0: 1}], "m", 0), "column: expected none of 0 columns"),
+    ],
+)
+def test_odd_coordinates_are_named(tmp_path, monkeypatch, call, named):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=named):
+        call()
