@@ -77,6 +77,20 @@ def is_array(value: object) -> bool:
     return False
 
 
+def without_elements(tensor: Any) -> str:
+    """What a torch tensor is whose elements cannot be read one by one, and what to do; else ""."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return ""
+    if tensor.is_quantized:
+        return "a quantized tensor; dequantize() it"
+    if tensor.is_meta:
+        return "a tensor on the meta device, which has no elements"
+    if not tensor.is_nested and tensor.layout is not torch.strided:
+        return "a sparse tensor; to_dense() makes a dense one"
+    return ""
+
+
 def dtype_name(dtype: object) -> str:
     """``"float32"`` for torch.float32, numpy.float32, numpy.dtype("float32") or the name itself."""
     if isinstance(dtype, str):

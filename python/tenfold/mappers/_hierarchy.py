@@ -235,6 +235,11 @@ def _dense(path: str, value: Any) -> Any:
     if torch is not None:
         if not isinstance(value, torch.Tensor):
             value = _arrays.make_array(value)
+        if value.is_meta:
+            raise UnsupportedError(
+                f'hierarchy: "{path}": expected a dense tensor, found one on the meta device, which'
+                " has no elements"
+            )
         if value.layout is not torch.strided or value.is_nested or value.is_quantized:
             raise UnsupportedError(
                 f'hierarchy: "{path}": expected a dense tensor, found one of layout {value.layout};'

@@ -180,12 +180,37 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
         row = np.asarray(value, _arrays.numpy_dtype(_arrays.dtype_name(dtype), "default"))
         return np.full(shape, row) if row.ndim == 0 else row.copy()
-    kind = getattr(torch, _arrays.dtype_name(dtype))
+    if refused := _arrays.without_elements(value):
+        raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        row = torch.as_tensor(value).detach().cpu().to(kind)
-    except RuntimeError as error:  # of what is no number
+        # torch makes float32 of Python's floats.
+        given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # of what is no number
         raise TypeError(f"default: expected numbers: {error}") from None
+    given = given.detach().cpu()
+    row = _held_by(given, getattr(torch, _arrays.dtype_name(dtype)), torch)
     return row.expand(shape).clone() if row.ndim == 0 else row.clone()
+
+
+def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
+    """The numbers in that dtype: floats rounded, others as they are."""
+    if given.is_complex() and not dtype.is_complex:
+        lost = given.imag != 0
+        given = given.real
+    else:
+        lost = torch.zeros((), dtype=torch.bool)
+    row = given.to(dtype)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    before, after = given.to(wide), row.to(wide)
+    if dtype.is_floating_point or dtype.is_complex:
+        lost = lost | (before.isfinite() & ~after.isfinite())
+    else:
+        lost = lost | (before != after)
+    if lost.any():
+        raise ValueError(
+            f"default: expected numbers that {_arrays.dtype_name(dtype)} holds, found others"
+        )
+    return row
 
 
 def numbers(rows: Any) -> list[int]:

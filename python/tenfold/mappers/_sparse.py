@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from tenfold import _arrays, _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
-from tenfold.mappers._mapper import StateMapper, shown
+from tenfold.mappers._mapper import StateMapper, integers, shown
 from tenfold.mappers._registry import register_mapper
 from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk
 from tenfold.mappers._states import plain
@@ -37,8 +38,9 @@ class SparseStateMapper(StateMapper):
     ``(1, 2)``.
 
     Args:
-        keys: A list of states, the rows of the matrix in their order; a dict of states to rows; or
-            a `MappedDict`, whose keys are the states and whose rows are those of the matrix.
+        keys: A list of states, or a tensor of integers ``[n]``, the rows of the matrix in their
+            order; a dict of states to rows; or a `MappedDict`, whose keys are the states and whose
+            rows are those of the matrix.
         matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Rows are fast in layout csr.
         default: The row of states that are not known, ``[dim]``, or the number that it is full of;
             None: those are a KeyError.
@@ -206,7 +208,21 @@ def _keys_of(keys: Any) -> Keys:
         tree = _core.tree({"keys": item}, "keys")
         return _on_disk(tree, _core.StateKeys(tree, "keys", kind), kind, None)
     if isinstance(keys, dict):
-        return StatesInMemory(dict(keys))
+        return StatesInMemory.of_dict(keys)
+    if _rows.is_tensor(keys):
+        numbers = integers(keys)
+        if numbers is None:
+            raise TypeError(
+                f"keys: expected a list of states, a tensor of integers [n], a dict or a "
+                f"MappedDict, found a tensor {list(keys.shape)} of "
+                f"{_arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
+                f"list of states"
+            )
+        keys = numbers
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise TypeError(
+            f"keys: expected a list of states, a dict or a MappedDict, found {shown(keys)}"
+        )
     return StatesInMemory.of_list(keys)
 
 

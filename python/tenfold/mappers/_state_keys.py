@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 class StatesInMemory:
     """A dict of states to rows."""
 
-    def __init__(self, states: dict[Any, int]) -> None:
-        for state in states:
-            plain(state)
-        self._rows = states
+    def __init__(self, rows: dict[Any, int]) -> None:
+        self._rows = rows
+
+    @classmethod
+    def of_dict(cls, rows: dict[Any, int]) -> StatesInMemory:
+        """States and their rows."""
+        return cls({_hashable(plain(state)): row for state, row in rows.items()})
 
     @classmethod
     def of_list(cls, states: Iterable[Any]) -> StatesInMemory:
         """States that are the rows in their order."""
         rows: dict[Any, int] = {}
         for row, state in enumerate(states):
-            try:
-                first = rows.setdefault(state, row)
-            except TypeError:
-                plain(state)
-                raise
+            # A tensor would be hashed by its address.
+            first = rows.setdefault(_hashable(plain(state)), row)
             if first != row:
                 raise ValueError(
                     f"keys: state {shown(state)}: expected it once, found it in rows {first} and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import operator
@@ -36,7 +37,7 @@ def plain(state: Any) -> Any:
             )
         # As the engine does: up to 2^63 every whole float is an integer.
         return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
-    if hasattr(state, "__index__"):
+    with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
         return operator.index(state)
     raise TypeError(
         f"state {shown(state)}: expected an int, a str or a tuple of them, found "

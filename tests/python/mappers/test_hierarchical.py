@@ -276,3 +276,9 @@ def test_look_ups_are_those_of_a_walk_and_the_hierarchy_comes_back(hierarchy, pa
             assert_same(found.tolist(), expected[0])
         else:
             assert_same(found, expected[0])
+
+
+def test_a_default_without_elements_is_refused_by_its_path():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(tenfold.UnsupportedError, match=r'hierarchy: ".*default": .*meta device'):
+        tenfold.HierarchicalStateMapper({"default": torch.ones(2, device="meta")})

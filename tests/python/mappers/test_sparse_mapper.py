@@ -274,3 +274,74 @@ def test_keys_of_another_kind_are_corrupt(tmp_path, keys):
     tenfold.save({"state_mapper": head, "tensors": tree["tensors"]}, tmp_path / "bad")
     with pytest.raises(tenfold.CorruptFileError, match="keys"):
         tenfold.StateMapper.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        torch.tensor([7, -3, 0]),
+        np.array([7, -3, 0], dtype=np.int8),
+        [torch.tensor(7), torch.tensor(-3), torch.tensor(0)],
+        {torch.tensor(7): 0, torch.tensor(-3): 1, torch.tensor(0): 2},
+    ],
+)
+def test_states_given_as_tensors_are_numbers(tmp_path, keys):
+    dense = dense_of(3)
+    mapper = tenfold.SparseStateMapper(keys, matrix_of(dense))
+    for made in (mapper, saved(mapper, tmp_path / "mapper"), pickle.loads(pickle.dumps(mapper))):
+        assert len(made) == 3
+        assert -3 in made
+        assert made([7, 0]).equal(dense[[0, 2]])
+        assert made(torch.tensor([0, -3])).equal(dense[[2, 1]])
+
+
+def test_tuples_that_hold_tensors_are_found():
+    mapper = tenfold.SparseStateMapper([(torch.tensor(1), 2), (3, 4)], matrix_of(dense_of(2)))
+    assert (1, 2) in mapper
+    with pytest.raises(ValueError, match="expected it once, found it in rows 0 and 1"):
+        tenfold.SparseStateMapper([torch.tensor(1), 1], matrix_of(dense_of(2)))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        torch.tensor([[0, 0], [0, 1]]),
+        torch.tensor([0.5, 1.5]),
+        np.zeros((2, 2), dtype=int),
+        "ab",
+        b"ab",
+        7,
+        None,
+        [torch.tensor([1, 2]), torch.tensor([3, 4])],
+        [torch.tensor(1.5), 2],
+    ],
+)
+def test_what_is_no_list_of_states_is_refused(keys):
+    with pytest.raises(TypeError, match="expected"):
+        tenfold.SparseStateMapper(keys, matrix_of(dense_of(2)))
+
+
+@pytest.mark.parametrize(
+    ("default", "dtype"),
+    [
+        (1e300, torch.float32),
+        (70000, torch.float16),
+        (1j, torch.float32),
+        (0.5, torch.int64),
+        (float("nan"), torch.int64),
+        (torch.tensor([0.0, 0.0, 0.0, 0.0, 1e300], dtype=torch.float64), torch.float32),
+    ],
+)
+def test_a_default_that_the_matrix_cannot_hold_is_refused(default, dtype):
+    matrix = matrix_of(dense_of(2, dtype=dtype))
+    with pytest.raises(ValueError, match=r"default: expected numbers that .* holds"):
+        tenfold.SparseStateMapper([0, 1], matrix, default)
+    assert tenfold.SparseStateMapper([0, 1], matrix, 0.0)(9).tolist() == [0] * 5
+    if dtype.is_floating_point:
+        assert tenfold.SparseStateMapper([0, 1], matrix, float("inf"))(9).isinf().all()
+
+
+@pytest.mark.parametrize("default", ["x", 2**70, torch.ones(5, device="meta"), {}])
+def test_a_default_that_is_no_number_is_refused(default):
+    with pytest.raises(TypeError, match="default: expected numbers"):
+        tenfold.SparseStateMapper([0, 1], matrix_of(dense_of(2)), default)
