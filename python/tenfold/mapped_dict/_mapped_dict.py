@@ -137,13 +137,16 @@ class MappedDict(_core.MappedDict):
 
         `rows` counts in it as long as every row is the value of a key.
         """
+        num_keys = len(self)
+        # Before the data set, which then has these rows and perhaps newer ones.
+        rows = None if self._is_dense() else self._ordered_rows()
         if self._mode == "r+":  # whose columns would write through to the file
             dataset = Dataset(self._path)
         else:
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
-        if self._is_dense() and len(dataset) == len(self):  # no rows that were added just now
+        if rows is None and len(dataset) == num_keys:  # no rows that were added just now
             return dataset
-        return dataset.take(self._ordered_rows())
+        return dataset.take(self._ordered_rows() if rows is None else rows)
 
     @property
     def schema(self) -> Schema:
@@ -414,12 +417,20 @@ class _Values(ValuesView):  # type: ignore[type-arg]
         for _, value in self._mapping._pairs():
             yield value
 
+    def __contains__(self, value: object) -> bool:
+        return any(_is_same(found, value) for found in self)
+
 
 class _Items(ItemsView):  # type: ignore[type-arg]
     _mapping: MappedDict
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return self._mapping._pairs()
+
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, tuple) or len(item) != 2 or item[0] not in self._mapping:
+            return False
+        return _is_same(self._mapping[item[0]], item[1])
 
 
 Mapping.register(MappedDict)

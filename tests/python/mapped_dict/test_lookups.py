@@ -332,3 +332,13 @@ def test_says_what_it_is_in_json(words, tmp_path):
         "index": "key.index",
         "values": "tensor",
     }
+
+
+def test_views_contain_values_that_are_equal_throughout(words):
+    key = next(iter(words))
+    assert (key, words[key].clone()) in words.items()
+    assert (key, words[key] + 1) not in words.items()
+    assert ("nobody", words[key]) not in words.items()
+    assert key not in words.items()
+    assert words[key].clone() in words.values()
+    assert words[key][:1] not in words.values()
