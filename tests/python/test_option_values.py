@@ -756,6 +756,40 @@ def test_odd_values_of_options_give_a_result_or_a_clear_error(
     assert faults == [], "\n" + "\n".join(faults)
 
 
+# Values of the right type that mean nothing: once they were taken without a word.
+MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
+    "accumulate: steps=1.5": lambda ds: tenfold.accumulate(tenfold.BatchLoader(ds, 4), 1.5),  # type: ignore[arg-type]
+    "BatchLoader: pad of no column": lambda ds: tenfold.BatchLoader(ds, 4, pad={"typo": 0}),
+    "BatchLoader: columns of one str": lambda ds: tenfold.BatchLoader(ds, 4, columns="x"),
+    "IterableDataset: columns of one str": lambda ds: tenfold.IterableDataset(ds, columns="x"),
+    "IterableDataset: schema beside a data set": lambda ds: tenfold.IterableDataset(
+        ds, schema=ds.schema
+    ),
+    "ingest: columns of one str": lambda ds: tenfold.ingest(ROWS, "new", columns="x"),
+    "select: one str": lambda ds: ds.select("x"),
+    "select: None": lambda ds: ds.select(None),  # type: ignore[arg-type]
+    "map: a function of batches that drops rows": lambda ds: ds.map(
+        lambda batch: {"x": batch["x"][1:]}, batched=True
+    )[:],
+    "concat: a path": lambda ds: tenfold.concat(["path"]),  # type: ignore[list-item]
+    "concat: one data set": lambda ds: tenfold.concat(ds),
+    "take: indices of two dimensions": lambda ds: ds.take(torch.tensor([[0, 1], [2, 3]])),
+    "SparseStateMapper: a tensor of rows": lambda ds: tenfold.SparseStateMapper(
+        torch.tensor([[0, 0], [0, 1]]), matrix_of_two()
+    ),
+    "SparseStateMapper: one str": lambda ds: tenfold.SparseStateMapper("ab", matrix_of_two()),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGLESS)
+def test_values_that_mean_nothing_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CLEAR):
+        MEANINGLESS[name](rows(tmp_path))
+
+
 # What takes no options, or only what the calls of another case take; TensorDict and its family are
 # compared with upstream call by call.
 WITHOUT_CASE = {

@@ -7,7 +7,7 @@ import time
 
 from tenfold import _core
 from tenfold._options import UINT64_MAX, boolean, integer
-from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._dataset import Dataset, _leaves
 from tenfold.dataset._device import (
     DeviceBatches,
     PinnedMemory,
@@ -106,7 +106,11 @@ class BatchLoader:
         self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
         self._on_device: Standing | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
-        self._padding = Padding(pad, any(not step.batched for step in dataset._maps))
+        self._padding = Padding(
+            pad,
+            any(not step.batched for step in dataset._maps),
+            None if dataset._maps else [name for name, _ in _leaves(dataset.schema, "")],
+        )
         threads = 0 if num_threads is None else num_threads
         block = 0 if shuffle_block is None else shuffle_block
         self._options = {

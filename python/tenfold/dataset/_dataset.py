@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import functools
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tenfold import _core
@@ -15,11 +16,11 @@ from tenfold.dataset._indexing import Indices, Positions, positions_of, position
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._stacking import none_of, samples_of, stacked
+from tenfold.dataset._stacking import check_rows, none_of, sample_of, samples_of, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from tenfold._io import Mode, PathLike
@@ -180,6 +181,7 @@ class Dataset(Growing):
         for step in self._maps if size else ():
             if step.batched:
                 batch = step.function(batch if rows is None else stacked(list(rows)))
+                check_rows(batch, size)
                 rows = None
             else:
                 rows = map(step.function, samples_of(batch, size) if rows is None else rows)
@@ -200,12 +202,14 @@ class Dataset(Growing):
             size = len(positions.values)
             if positions.shape is not None:
                 batch = {key: _reshaped(value, positions.shape) for key, value in batch.items()}
+                size = positions.shape[0]
         return self._mapped(batch, size)
 
     def _mapped(self, batch: Any, size: int) -> Any:
         for number, step in enumerate(self._maps):
             if step.batched:
                 batch = step.function(batch)
+                check_rows(batch, size)
             elif size > 0:
                 rows = [step.function(row) for row in samples_of(batch, size)]
                 batch = stacked(rows, self._ragged)
@@ -267,6 +271,8 @@ class Dataset(Growing):
             KeyError: For a column that is not there.
             TypeError: For a str in place of a list, or names of another type.
         """
+        if columns is None:
+            raise TypeError("select: columns: expected a list of names, found None")
         return self._view(("select", (column_names("select: columns", columns),)))
 
     def take(self, indices: Any) -> Dataset:
@@ -280,6 +286,10 @@ class Dataset(Growing):
             raise TypeError("take: expected several indices, found an int")
         if isinstance(positions, slice):
             return self.range(positions.start, positions.stop)
+        if positions.shape is not None:
+            raise IndexError(
+                f"take: indices: expected one dimension, found shape {positions.shape}"
+            )
         return self._view(("take", (positions.values,)))
 
     def filter(self, mask: Any) -> Dataset:
@@ -335,7 +345,10 @@ class Dataset(Growing):
 
         Args:
             function: Of a row dict; what it gives for rows is stacked into batches.
-            batched: `function` takes and gives batch dicts instead.
+            batched: `function` takes and gives batch dicts of as many rows instead.
+
+        Raises:
+            ValueError: When rows are asked for, if a function of batches gives fewer or more.
         """
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
@@ -384,18 +397,19 @@ def _viewed(
     return dataset
 
 
-def concat(datasets: Sequence[Dataset]) -> Dataset:
+def concat(datasets: Iterable[Dataset]) -> Dataset:
     """One data set after the other, without a copy.
 
     Raises:
         TypeError: For something else than data sets.
         ValueError: If a column is not the same in all, naming it and both dtypes.
     """
-    native = _core.Dataset.concat(_natives("concat", datasets))
-    return _join(native, _Joined(tuple(datasets), None))
+    parts = _parts("concat", datasets)
+    native = _core.Dataset.concat([part._native for part in parts])
+    return _join(native, _Joined(parts, None))
 
 
-def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
+def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Rows of several data sets in turn, each in its own order.
 
     Of every prefix each source's part is within one row of its weight's share. It ends with the
@@ -406,18 +420,24 @@ def mix(datasets: Sequence[Dataset], weights: Sequence[float]) -> Dataset:
         ValueError: If a column is not the same in all, or the weights do not fit.
     """
     weights = [float(weight) for weight in weights]
-    native = _core.Dataset.mix(_natives("mix", datasets), weights)
-    return _join(native, _Joined(tuple(datasets), tuple(weights)))
+    parts = _parts("mix", datasets)
+    native = _core.Dataset.mix([part._native for part in parts], weights)
+    return _join(native, _Joined(parts, tuple(weights)))
 
 
-def _natives(where: str, datasets: Sequence[Dataset]) -> list[Any]:
-    for dataset in datasets:
-        if not isinstance(dataset, Dataset):
+def _parts(where: str, datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
+    if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
+        raise TypeError(
+            f"{where}: expected a list of data sets, found one {type(datasets).__name__}"
+        )
+    parts = tuple(datasets)
+    for part in parts:
+        if not isinstance(part, Dataset):
             raise TypeError(
-                f"{where}: expected data sets, found {type(dataset).__name__}; open a folder with "
+                f"{where}: expected data sets, found {type(part).__name__}; open a folder with "
                 "tenfold.Dataset(path)"
             )
-    return [dataset._native for dataset in datasets]
+    return parts
 
 
 def _join(native: Any, parts: _Joined) -> Dataset:
@@ -440,7 +460,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
     if all(isinstance(size, int) for size in sizes):
         return [int(size) for size in sizes]
-    if abs(sum(sizes) - 1) > 1e-9 * max(len(sizes), 1):
+    if not abs(sum(sizes) - 1) <= 1e-9 * max(len(sizes), 1):
         raise ValueError(f"split: sizes: expected fractions that sum to 1, found {list(sizes)}")
     counts = []
     given = 0
@@ -459,7 +479,8 @@ def _single(function: Transform, row: Any) -> Any:
     batch = function(
         _map_leaves(row, lambda value: value[None] if hasattr(value, "shape") else [value])
     )
-    return _map_leaves(batch, lambda value: value[0])
+    check_rows(batch, 1)
+    return sample_of(batch, 0)
 
 
 def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:

@@ -50,7 +50,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             return slice(begin, max(begin, end))
         return Indices(list(range(begin, end, step)))
     if hasattr(index, "shape") and hasattr(index, "dtype"):
-        return _of_array(index, size, what)
+        return _of_array(_plain(index), size, what)
     if isinstance(index, range):
         return Indices(list(index))
     if isinstance(index, (list, tuple)):
@@ -60,16 +60,23 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             )
         if index and all(isinstance(value, bool) for value in index):
             return Indices(_true_positions(index, size, what))
-        return Indices([operator.index(value) for value in index])
+        return Indices([_of_64_bits(operator.index(value), size, what) for value in index])
     if isinstance(index, bool):
         raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
-    position = operator.index(index)
-    # Beyond 64 bits the bindings do not know it for an index.
+    return _of_64_bits(operator.index(index), size, what)
+
+
+def _of_64_bits(position: int, size: int, what: str) -> int:
+    """`position`; beyond 64 bits the bindings do not know it for an index."""
     if abs(position) >= 2**63:
-        raise IndexError(
-            f"{what}: expected an index in [{-size}, {size}), found one of more than 64 bits"
-        )
+        raise _too_large(size, what)
     return position
+
+
+def _too_large(size: int, what: str) -> IndexError:
+    return IndexError(
+        f"{what}: expected an index in [{-size}, {size}), found one of more than 64 bits"
+    )
 
 
 def positions_where(mask: Any, size: int) -> Indices:
@@ -80,12 +87,18 @@ def positions_where(mask: Any, size: int) -> Indices:
         TypeError: If it holds something else than bools.
     """
     is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
+    mask = _plain(mask)
     dtypes = {_dtype_of(mask)} if is_array else {_dtype_of(value) for value in mask}
     if dtypes - {"bool"}:
         raise TypeError(f"filter: mask: expected bools, found {', '.join(sorted(dtypes))}")
     if is_array:
         return _of_array(mask, size, "filter")  # type: ignore[no-any-return]
     return Indices(_true_positions(mask, size, "filter"))
+
+
+def _plain(index: Any) -> Any:
+    """A tensor or an array; that of a Series or an Index."""
+    return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 
 def _dtype_of(value: Any) -> str:
@@ -101,9 +114,12 @@ def _of_array(index: Any, size: int, what: str) -> Any:
     if not dtype.startswith(("int", "uint")):
         raise TypeError(f"{what}: indices: expected integers or bools, found {dtype}")
     if len(index.shape) == 0:
-        return int(index)
+        return _of_64_bits(int(index), size, what)
     shape = None if len(index.shape) == 1 else tuple(index.shape)
-    return Indices(_int64(index.reshape(-1)), shape)
+    values = _int64(index.reshape(-1))
+    if dtype == "uint64" and bool((values < 0).any()):
+        raise _too_large(size, what)
+    return Indices(values, shape)
 
 
 def _is_numpy(index: Any) -> bool:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tenfold import _core
+from tenfold._arrays import without_elements
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.dataset import _ingest_arrow, _ingest_values
 from tenfold.dataset._dataset import _leaves
@@ -173,11 +174,11 @@ def _column(values: Any, name: str) -> Any:
         return values
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
+        if refused := without_elements(values):
+            raise UnsupportedError(f"column {name!r}: expected a dense tensor, found {refused}")
         values = values.detach()
         if values.is_nested:
             return list(values.unbind())
-        if values.layout is not torch.strided:
-            raise UnsupportedError(f"column {name!r}: expected a dense tensor, found a sparse one")
         shape: Any = values.shape
     else:
         numpy = sys.modules.get("numpy")

@@ -34,6 +34,8 @@ else:
 _CHUNK_ROWS = 256
 # Of text files that are to be shuffled.
 _DEFAULT_BUFFER = 1024
+# As the engine has it.
+_LAST_EPOCH = 2**62
 
 
 class IterableDataset(_Base):  # type: ignore[misc]
@@ -130,6 +132,11 @@ class IterableDataset(_Base):  # type: ignore[misc]
             if shuffle and not shuffle_buffer:
                 self._buffer = _DEFAULT_BUFFER
         else:
+            if schema is not None:
+                raise ValueError(
+                    "iterable dataset: schema: expected None for a data set, which has its own, "
+                    "found another one; a schema says how text files are read"
+                )
             dataset = source if isinstance(source, Dataset) else Dataset(source)
             self._source = dataset if columns is None else dataset.select(columns)
             self._schema = self._source.schema
@@ -180,7 +187,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
                 self._handed_out = place
             yield row
         if self._newest is token:
-            self.set_epoch(self._epoch + 1)
+            self.set_epoch(_after(self._epoch))
 
     def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
         generation, loads, epoch, is_first = self._workers.begin(worker)
@@ -244,7 +251,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         Raises:
             ValueError: For a negative one.
         """
-        self._epoch = integer("iterable dataset: epoch", epoch, 0, 2**62)
+        self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
         self._deal = Deal.fresh(1, 1)
         self._resumes = False
         self._handed_out = 0
@@ -279,7 +286,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
                 )
             _, world_size = self._ranks()
             if made.is_done:
-                epoch, deal = epoch + 1, Deal.fresh(1, 1)
+                epoch, deal = _after(epoch), Deal.fresh(1, 1)
             else:
                 deal = Deal.fresh(world_size, len(made.rows)) if made.is_fresh else deal
                 deal = deal.dealt_to(world_size, len(made.rows))
@@ -312,6 +319,11 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"
+
+
+def _after(epoch: int) -> int:
+    """The next epoch; after the last one the first, so that every state can be loaded."""
+    return 0 if epoch == _LAST_EPOCH else epoch + 1
 
 
 def _refuse() -> object:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 from tenfold._arrays import torch_or_none
-from tenfold._options import integer
+from tenfold._errors import KeyNotFoundError
+from tenfold._options import column_name, integer
 from tenfold.dataset._ragged import Offsets, as_offsets, is_jagged, jagged, padded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
 
     Pad = int | float | str | None | dict[str, int | float | str | None]
@@ -27,12 +28,31 @@ class Padding:
         ragged: What the engine's other columns of values and offsets become.
         is_after: `after` has something to do.
 
+    Args:
+        pad: As `BatchLoader` takes it.
+        has_row_maps: Functions of rows come in between.
+        columns: The columns of batches, by dotted names; None: functions may add others.
+
     Raises:
         ValueError: For a pad that is none.
+        KeyError: For a column that is not there.
+        TypeError: For a name of a column that is no str.
     """
 
-    def __init__(self, pad: Pad, has_row_maps: bool) -> None:
-        self._by_column: dict[Any, Any] = dict(pad) if isinstance(pad, dict) else {None: pad}
+    def __init__(
+        self, pad: Pad, has_row_maps: bool, columns: Collection[str] | None = None
+    ) -> None:
+        self._by_column: dict[Any, Any] = {None: pad}
+        if isinstance(pad, dict):
+            self._by_column = {
+                column_name("batch loader: pad", name): value for name, value in pad.items()
+            }
+            unknown = [name for name in self._by_column if columns and name not in columns]
+            if unknown:
+                raise KeyNotFoundError(
+                    f"batch loader: pad: no column {unknown[0]!r}: expected one of "
+                    f"{', '.join(columns or ())}"
+                )
         for value in self._by_column.values():
             is_number = isinstance(value, Real) and not isinstance(value, bool)
             if is_number and isinstance(value, Integral):

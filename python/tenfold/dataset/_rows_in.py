@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tenfold._arrays import dtype_name, is_array, torch_or_none
+from tenfold._arrays import dtype_name, is_array, torch_or_none, without_elements
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -357,6 +357,7 @@ def _as_torch(array: Any, torch: Any) -> Any:
 
 def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: Any) -> Any:
     if torch is not None and isinstance(values, torch.Tensor):
+        _check_dense(name, values)
         return values.detach()
     if isinstance(values, (list, tuple)):
         if torch is not None and any(isinstance(value, torch.Tensor) for value in values):
@@ -373,9 +374,17 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
         ) from error
     if array.dtype.kind not in "biufc" and dtype_name(array.dtype) != dtype:
         found = "text" if array.dtype.kind in "US" else array.dtype
+        if array.dtype.kind == "O":
+            found = _object_text(array)
         raise ValueError(f'column "{name}": expected {dtype}, found {found}')
     # numpy has two names of one type, of which torch knows one.
     return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
+
+
+def _object_text(array: Any) -> str:
+    """What an array of objects holds that is no number of 64 bits."""
+    first = next((item for item in array.reshape(-1).tolist() if not isinstance(item, float)), None)
+    return "an int of more than 64 bits" if isinstance(first, int) else type(first).__name__
 
 
 def _as_tensor(value: Any, torch: Any) -> Any:
@@ -383,7 +392,14 @@ def _as_tensor(value: Any, torch: Any) -> Any:
     return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
+def _check_dense(name: str, tensor: Any) -> None:
+    if refused := without_elements(tensor):
+        raise ValueError(f'column "{name}": expected a dense tensor, found {refused}')
+
+
 def _stacked(name: str, values: Sequence[Any], torch: Any) -> Any:
+    for value in values:
+        _check_dense(name, value)
     tensors = [
         value.detach() if isinstance(value, torch.Tensor) else _as_tensor(value, torch)
         for value in values

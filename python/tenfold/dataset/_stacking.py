@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from tenfold._arrays import torch_or_none
-from tenfold.dataset._ragged import is_jagged, jagged
+from tenfold.dataset._ragged import Offsets, is_jagged, jagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +61,33 @@ def _stacked_arrays(samples: Sequence[Any]) -> Any:
 def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
     lengths = torch.tensor([0, *(len(row) for row in rows)])
     return jagged(torch.cat(list(rows)), lengths.cumsum(0))
+
+
+def check_rows(batch: Any, size: int, name: str = "") -> None:
+    """Checks what a function of batches has made: dimension 0 of each column counts rows.
+
+    Raises:
+        ValueError: For a column of another number of rows, naming it.
+    """
+    if isinstance(batch, (dict, tuple)) and not isinstance(batch, Offsets):
+        entries = batch.items() if isinstance(batch, dict) else enumerate(batch)
+        for key, value in entries:
+            check_rows(value, size, f"{name}.{key}" if name else str(key))
+        return
+    if isinstance(batch, Offsets):
+        found = len(batch["offsets"]) - 1
+    elif isinstance(batch, list):
+        found = len(batch)
+    else:
+        # A tensor without dimensions says nothing of rows.
+        shape: Any = getattr(batch, "shape", ())
+        found = int(shape[0]) if len(shape) else size
+    if found != size:
+        column = f"column {name!r}: " if name else ""
+        raise ValueError(
+            f"map: function of batches: {column}expected {size} rows, as many as it was given, "
+            f"found {found}"
+        )
 
 
 def none_of(batch: Any) -> Any:

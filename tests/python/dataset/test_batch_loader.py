@@ -420,3 +420,16 @@ def test_stats_name_a_slow_transform(ds: Dataset) -> None:
     stats = loader.stats()
     assert stats["limit"] == "transform"
     assert 0.1 <= stats["transform_seconds"] < 10
+
+
+@pytest.mark.parametrize("value", [0, "offsets", None])
+def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: object) -> None:
+    with pytest.raises(KeyError, match="pad: no column 'typo': expected one of "):
+        BatchLoader(texts, 4, pad={"typo": value})
+    with pytest.raises(KeyError, match="'n'"):
+        BatchLoader(texts, 4, columns=["tokens"], pad={"n": value})
+    with pytest.raises(TypeError, match="pad: expected a str, found 1"):
+        BatchLoader(texts, 4, pad={1: value})
+    # What functions make is not known yet.
+    added = texts.map(lambda row: {"typo": row["tokens"]})
+    assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0

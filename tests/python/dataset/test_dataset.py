@@ -212,6 +212,41 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
         ds.map(fail)[0]
 
 
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda batch: {"x": batch["x"][:-1], "id": batch["id"]}, "column 'x'"),
+        (lambda batch: {"deep": {"x": torch.cat([batch["x"], batch["x"]])}}, "column 'deep.x'"),
+        (lambda batch: (batch["id"], batch["id"][:0]), "column '1'"),
+        (lambda batch: batch["id"][1:], "expected"),
+        (lambda batch: {"t": ["one"] * (len(batch["id"]) + 1)}, "column 't'"),
+    ],
+)
+def test_a_function_of_batches_keeps_the_number_of_rows(
+    ds: Dataset, function: object, named: str
+) -> None:
+    mapped = ds.map(function, batched=True)
+    calls = {
+        "batch": lambda: mapped[0:3],
+        "row": lambda: mapped[0],
+        "indices": lambda: mapped[torch.tensor([[0, 1], [2, 3], [4, 5]])],
+        "rows": lambda: list(mapped),
+        "items": lambda: mapped.__getitems__([0, 1, 2]),
+        "loader": lambda: next(iter(tenfold.BatchLoader(mapped, 3))),
+        "stream": lambda: next(iter(tenfold.IterableDataset(mapped))),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"function of batches: .*{named}.*found"):
+            print(name, call())
+
+
+def test_a_row_of_a_function_of_batches_is_a_row_of_each_of_its_columns(ds: Dataset) -> None:
+    mapped = ds.map(lambda batch: (batch["id"], {"x": batch["x"]}), batched=True)
+    number, rest = mapped[7]
+    assert number == 7
+    assert torch.equal(rest["x"], ds["x"][7])
+
+
 def test_a_transform_is_a_map(path: Path) -> None:
     assert Dataset(path, transform=lambda row: row["id"])[7] == 7
 
@@ -308,3 +343,40 @@ def test_numbers_beyond_64_bits_are_named(tmp_path: Path) -> None:
         tenfold.permutation(2.5)
     with pytest.raises(ValueError, match="permutation: seed: expected 0 to"):
         tenfold.permutation(2, seed=-1)
+
+
+def test_parts_may_come_from_an_iterator(ds: Dataset) -> None:
+    assert len(tenfold.concat(ds.range(0, n) for n in (2, 3))) == 5
+    assert len(tenfold.mix((ds.range(0, 4) for _ in range(2)), [1, 1])) == 8
+    for join in (tenfold.concat, lambda parts: tenfold.mix(parts, [1])):
+        for parts in (ds, "path", None, 3):
+            with pytest.raises(TypeError, match="expected a list of data sets, found one"):
+                join(parts)
+        with pytest.raises(TypeError, match=r"found str; open a folder with tenfold.Dataset"):
+            join(["path"])
+
+
+def test_indices_of_64_bits_without_sign_do_not_wrap(ds: Dataset) -> None:
+    for index in (np.uint64(2**64 - 1), np.array([2**64 - 1], np.uint64), [2**64 - 1]):
+        with pytest.raises(IndexError, match="found one of more than 64 bits"):
+            ds[index]
+    for index in (torch.tensor([-1]).view(torch.uint64), np.array(2**63, np.uint64)):
+        with pytest.raises(IndexError):
+            ds[index]
+    assert int(ds[np.uint64(3)]["id"]) == 3
+
+
+def test_series_of_pandas_are_indices(ds: Dataset) -> None:
+    pd = pytest.importorskip("pandas")
+    assert ds[pd.Series([3, 1])]["id"].tolist() == [3, 1]
+    assert ds.take(pd.Index([5]))["id"].tolist() == [5]
+    assert ds.filter(lambda batch: pd.Series(batch["id"].numpy() < 2))["id"].tolist() == [0, 1]
+
+
+def test_columns_and_indices_that_name_nothing_are_refused(ds: Dataset) -> None:
+    with pytest.raises(TypeError, match="select: columns: expected a list of names, found None"):
+        ds.select(None)  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match=r"take: indices: expected one dimension, found shape"):
+        ds.take(torch.tensor([[0, 1], [2, 3]]))
+    with pytest.raises(ValueError, match="split: sizes: expected fractions that sum to 1"):
+        ds.split([float("nan")])

@@ -233,3 +233,20 @@ def test_states_that_do_not_fit_are_refused(ds: Dataset) -> None:
         rows.load_state_dict({"seed": 0, "position": 1})
     with pytest.raises(ValueError, match="epoch"):
         rows.set_epoch(-1)
+
+
+def test_a_schema_is_of_text_files_alone(path: Path) -> None:
+    schema = Dataset(path).schema
+    for source in (path, Dataset(path)):
+        with pytest.raises(ValueError, match="schema: expected None for a data set, which has"):
+            IterableDataset(source, schema=schema)
+
+
+def test_after_the_last_epoch_comes_the_first(path: Path) -> None:
+    stream = IterableDataset(path, shuffle=True)
+    stream.set_epoch(2**62)
+    for _ in stream:
+        pass
+    state = stream.state_dict()
+    assert state["epoch"] == 0
+    stream.load_state_dict(state)
