@@ -111,7 +111,7 @@ ctest: build
 # --- Python ---
 
 # The same options as build/release, so that ccache compiles each source once.
-.venv/.package: CMakeLists.txt pyproject.toml $(PACKAGE_FILES) \
+.venv/.package: CMakeLists.txt pyproject.toml NOTICE tools/pypi_readme.py $(PACKAGE_FILES) \
 		| build/.apt .venv/.ok .venvs/notorch/.ok
 	rm -rf build/wheel
 	.venv/bin/$(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel \
