@@ -11,6 +11,8 @@ import json
 import sys
 from collections.abc import Mapping
 
+from tenfold._arrays import without_elements
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -29,8 +31,11 @@ def simple(value: object) -> object:
         return value
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
+        if value.is_nested or without_elements(value):
+            return value
         plain = value.detach()
-        if plain.is_nested or plain.layout is not torch.strided:
+        is_plain = not (plain.is_conj() or plain.is_neg()) and plain.device.type == "cpu"
+        if is_plain and type(value) is torch.Tensor:
             return value
         plain = plain.cpu().resolve_conj().resolve_neg()
         return plain.as_subclass(torch.Tensor) if type(plain) is not torch.Tensor else plain

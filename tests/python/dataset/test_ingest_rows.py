@@ -449,3 +449,34 @@ def test_a_finite_number_that_becomes_infinite_is_a_bad_row(tmp_path, dtype):
     with pytest.warns(UserWarning, match="1 row left out"):
         ds = tenfold.ingest(sources[0], tmp_path / "ds", schema={"x": dtype}, on_error="skip")
     assert str(ds["x"].tolist()) == "[1.0, inf, nan]"
+
+
+@pytest.mark.parametrize("kind", ["quantized", "meta", "sparse", "of bits"])
+@pytest.mark.filterwarnings("ignore:.*quantize")
+def test_tensors_without_elements_of_their_own_are_refused_by_column(
+    tmp_path: Path, kind: str
+) -> None:
+    value = {
+        "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
+        "meta": lambda: torch.ones(2, device="meta"),
+        "sparse": lambda: torch.ones(2).to_sparse(),
+        "of bits": lambda: torch.ones(2, dtype=torch.uint8).view(torch.bits8),
+    }[kind]()
+    path = tmp_path / "rows"
+    calls = {
+        "rows": lambda: tenfold.ingest([{"x": value}], path),
+        "list": lambda: tenfold.ingest([{"x": [value]}], path),
+        "value": lambda: tenfold.MappedDict.build({"a": {"x": value}}, path),
+    }
+    if kind != "of bits":
+        number = tenfold.create(tmp_path / "grown", {"x": "float32"})
+        row = tenfold.create(tmp_path / "rows of 2", {"x": ("float32", (2,))})
+        calls |= {
+            "columns": lambda: tenfold.ingest({"x": value}, path),
+            "append": lambda: number.append({"x": value}),
+            "row": lambda: row.append({"x": value}),
+            "rows with a schema": lambda: row.extend([{"x": value}]),
+        }
+    for name, call in calls.items():
+        with pytest.raises((ValueError, tenfold.UnsupportedError), match=r"column ['\"]x['\"]"):
+            print(name, call())
