@@ -10,6 +10,8 @@ function(tenfold_target_defaults target)
     $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
     -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow
     $<$<BOOL:${TENFOLD_WERROR}>:-Werror>
+    # clang sees std::stable_sort of libstdc++ 12 call a function that is deprecated.
+    $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
     # g++ 12 sees an overlap in `"literal" + std::string` that is not there (GCC bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 endfunction()
