@@ -254,13 +254,13 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
 
 /// Two are the same if their pieces are. Pieces that share with nobody make a whole that does not.
 LeafSource::Identity AssembledSource::identity(const Leaf&) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-  Identity whole{pieces_.size(), 0};
+  Identity whole;
+  whole.pieces.reserve(2 * pieces_.size());
   for (const Placed& placed : pieces_) {
-    const SharedBytes piece = shared_bytes(placed.piece.leaf);
-    if (piece == SharedBytes{}) return {};
-    whole.file = (whole.file ^ piece.a) * kOdd;
-    whole.range = (whole.range ^ piece.b ^ placed.first_byte) * kOdd;
+    Identity piece = shared_bytes(placed.piece.leaf);
+    if (piece == Identity{}) return {};
+    whole.pieces.push_back(std::move(piece));
+    whole.pieces.push_back({.offset_bytes = placed.first_byte});  // in the whole
   }
   return whole;
 }

@@ -1,13 +1,13 @@
 #include "core/leaf_bytes.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
-#include "core/leaf_source.hpp"
 #include "core/strided_copy.hpp"
 
 namespace tenfold {
@@ -48,20 +48,29 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
   }
 }
 
+std::size_t SharedBytesHash::operator()(const SharedBytes& key) const noexcept {
+  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word :
+       {key.device, key.inode, key.part, key.offset_bytes, key.size_bytes}) {
+    hash = (std::rotl(hash, 23) ^ word) * kOdd;
+  }
+  for (const SharedBytes& piece : key.pieces) hash = (std::rotl(hash, 23) ^ (*this)(piece)) * kOdd;
+  return static_cast<std::size_t>(hash);
+}
+
 SharedBytes shared_bytes(const Leaf& leaf) {
   // Two nested tensors may share their values and still differ in their sizes.
   if (leaf.is_nested()) return {};
   if (!leaf.in_memory()) {
     if (std::ranges::find(leaf.shape(), 0) != leaf.shape().end()) return {};
-    const LeafSource::Identity identity = leaf.source()->identity(leaf);
-    return {identity.file, identity.range};
+    return leaf.source()->identity(leaf);
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
-  SharedBytes shared;
-  shared.a = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
-  shared.b = tensor.nbytes();
-  return shared;
+  return {.device = LeafSource::kThisProcess,
+          .offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data()),
+          .size_bytes = tensor.nbytes()};
 }
 
 }  // namespace tenfold

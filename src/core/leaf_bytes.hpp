@@ -7,6 +7,8 @@
 
 #include <tenfold/leaf.hpp>
 
+#include "core/leaf_source.hpp"
+
 namespace tenfold {
 
 /// Hands out the row-major bytes [begin, end) of a leaf in pieces of at most `scratch.size()`
@@ -16,16 +18,11 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// What tells that two leaves hold the same stored bytes; {0, 0} if unknown or shared with nobody.
-struct SharedBytes {
-  std::uint64_t a = 0;
-  std::uint64_t b = 0;
-  bool operator==(const SharedBytes&) const = default;
-};
+/// Tells that two leaves hold the same stored bytes; without any value if that is not known, or
+/// they are shared with nobody.
+using SharedBytes = LeafSource::Identity;
 struct SharedBytesHash {
-  std::size_t operator()(const SharedBytes& key) const noexcept {
-    return static_cast<std::size_t>(key.a * 0x9E3779B97F4A7C15 ^ key.b * 0xC2B2AE3D27D4EB4F);
-  }
+  std::size_t operator()(const SharedBytes& key) const noexcept;
 };
 /// Equal for contiguous tensors over the same memory range and for leaves stored once on disk.
 /// Zero-element leaves share with nobody.

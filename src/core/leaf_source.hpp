@@ -44,13 +44,19 @@ class LeafSource {
   /// True if all leaves come from one mapping: mapping them on several threads gains nothing.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Equal for leaves over the same stored bytes (aliases on disk): (device, inode, offset, size)
-  /// hashed to two words, or {0, 0} if the leaf shares with nobody.
+  /// Tells stored bytes from all others: equal for leaves over the same ones (aliases on disk). It
+  /// is compared whole. Without any value: the leaf shares with nobody.
   struct Identity {
-    std::uint64_t file = 0;
-    std::uint64_t range = 0;
-    bool operator==(const Identity&) const = default;
+    std::uint64_t device = 0;  ///< of the file; or kThisProcess
+    std::uint64_t inode = 0;   ///< of the file; in this process the address of an object
+    std::uint64_t part = 0;    ///< of the file or object, if it has some that overlap
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t size_bytes = 0;
+    std::vector<Identity> pieces{};  ///< of what is made of others
+
+    bool operator==(const Identity& other) const;
   };
+  static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
   virtual Identity identity(const Leaf& leaf);
 
   /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor

@@ -84,8 +84,10 @@ class ConsolidatedSource final : public ConsolidatedLeaves {
   Identity identity(const Leaf& leaf) override {
     const ConsolidatedRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    // Ranges are the same or apart, so where one begins tells it from all others.
-    return {info_.inode ^ (info_.device << 48) ^ (std::uint64_t{1} << 63), range.begin};
+    return {.device = info_.device,
+            .inode = info_.inode,
+            .offset_bytes = range.begin,
+            .size_bytes = range.size_bytes};
   }
   std::string where(const Leaf& leaf) const override {
     return file_.display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);

@@ -143,7 +143,9 @@ void DcpSource::will_need(const Leaf& leaf) {
 
 /// An item is one tensor, however many names it has.
 LeafSource::Identity DcpSource::identity(const Leaf& leaf) {
-  return {reinterpret_cast<std::uintptr_t>(this), leaf.position() + 1};
+  return {.device = kThisProcess,
+          .inode = reinterpret_cast<std::uintptr_t>(this),
+          .part = leaf.position()};
 }
 
 std::string DcpSource::where(const Leaf& leaf) const {

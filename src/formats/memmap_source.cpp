@@ -8,7 +8,6 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
-#include "base/checksum.hpp"
 #include "base/text.hpp"
 #include "formats/memmap_compare.hpp"
 #include "formats/memmap_keys.hpp"
@@ -290,8 +289,10 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
     }
   }
   if (!shared) return {};
-  const std::uint64_t words[] = {info.device, info.inode, info.offset_bytes};
-  return {base::xxh3(std::as_bytes(std::span(words))), size_bytes};
+  return {.device = info.device,
+          .inode = info.inode,
+          .offset_bytes = info.offset_bytes,
+          .size_bytes = size_bytes};
 }
 
 void FolderSource::flush(Monitor* monitor) {

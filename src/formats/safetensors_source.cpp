@@ -57,9 +57,10 @@ void SafetensorsSource::will_need(const Leaf& leaf) {
 LeafSource::Identity SafetensorsSource::identity(const Leaf& leaf) {
   const SafetensorsHeader::Entry& e = entry(leaf);
   if (e.begin == e.end) return {};
-  // Ranges of one file never overlap, so where one begins tells it from all others.
-  return {info_.inode ^ (info_.device << 48) ^ (std::uint64_t{1} << 63),
-          header_->data_offset + e.begin};
+  return {.device = info_.device,
+          .inode = info_.inode,
+          .offset_bytes = header_->data_offset + e.begin,
+          .size_bytes = e.end - e.begin};
 }
 
 std::string SafetensorsSource::where(const Leaf& leaf) const {

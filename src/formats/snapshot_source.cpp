@@ -134,9 +134,11 @@ LeafSource::Identity RawSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = leaf.nbytes();
   if (size_bytes == 0) return {};
   const Range& range = range_of(leaf);
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-  return {reinterpret_cast<std::uintptr_t>(files_.get()) ^ (range.file->number * kOdd),
-          range.offset ^ (size_bytes * kOdd)};
+  return {.device = kThisProcess,
+          .inode = reinterpret_cast<std::uintptr_t>(files_.get()),
+          .part = range.file->number,
+          .offset_bytes = range.offset,
+          .size_bytes = size_bytes};
 }
 
 std::string RawSource::where(const Leaf& leaf) const {

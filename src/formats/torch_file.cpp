@@ -139,9 +139,12 @@ class ArchiveStorages final : public TorchStorages {
   Identity identity(const Leaf& leaf) override {
     const TorchRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    const std::uint64_t begin = file_.begin + entry(range.storage).header_offset + range.begin;
-    return {info_.inode ^ (info_.device << 48) ^ (range.size_bytes * 0x9E3779B97F4A7C15),
-            begin + 1};
+    // What is deflated lies nowhere in the file, so the record is told from the others first.
+    return {.device = info_.device,
+            .inode = info_.inode,
+            .part = file_.begin + entry(range.storage).header_offset,
+            .offset_bytes = range.begin,
+            .size_bytes = range.size_bytes};
   }
   std::string where(const Leaf& leaf) const override {
     return record(entry(range_of(leaf).storage));

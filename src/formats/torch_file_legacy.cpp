@@ -76,8 +76,10 @@ class LegacyStorages final : public TorchStorages {
   Identity identity(const Leaf& leaf) override {
     const TorchRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    return {info_.inode ^ (info_.device << 48) ^ (range.size_bytes * 0x9E3779B97F4A7C15),
-            extents_[range.storage].begin + range.begin};
+    return {.device = info_.device,
+            .inode = info_.inode,
+            .offset_bytes = extents_[range.storage].begin + range.begin,
+            .size_bytes = range.size_bytes};
   }
   std::string where(const Leaf& leaf) const override {
     return file_.display() + ": storage " + base::quote(extents_[range_of(leaf).storage].key);

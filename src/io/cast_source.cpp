@@ -55,10 +55,10 @@ class CastSource : public LeafSource {
   }
 
   Identity identity(const Leaf&) override {
-    const SharedBytes shared = shared_bytes(inner_);
-    if (shared == SharedBytes{}) return {};
+    Identity inner = shared_bytes(inner_);
+    if (inner == Identity{}) return {};
     // The same bytes cast to the same dtype are the same bytes again, but not the uncast ones.
-    return {shared.a, shared.b ^ (0x9E3779B97F4A7C15 * (1 + static_cast<std::uint64_t>(dtype_)))};
+    return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
   }
 
   std::string where(const Leaf&) const override {

@@ -26,13 +26,16 @@ class FakeSource : public LeafSource {
     std::memcpy(into.data(), part.data(), into.size());
   }
   Tensor nested_sizes(const Leaf&) override { return sizes; }
-  Identity identity(const Leaf& leaf) override { return {1, leaf.position() + 1}; }
+  Identity identity(const Leaf& leaf) override {
+    return {.device = device, .inode = 1, .offset_bytes = leaf.position()};
+  }
   std::string where(const Leaf&) const override { return "fake.memmap"; }
   void flush(Monitor*) override { ++num_flushes; }
 
   std::atomic<int> num_maps = 0;
   std::atomic<int> num_reads = 0;
   int num_flushes = 0;
+  std::uint64_t device = 1;
   Tensor sizes = Tensor::zeros(DType::int64, {0, 0});
 
  private:
