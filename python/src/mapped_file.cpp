@@ -148,12 +148,13 @@ void reserve_file(nb::object path, std::uint64_t size_bytes, bool existing_ok) {
   });
 }
 
-void sync_tensor(nb::object tensor) {
+/// `file` names what it is mapped from in errors.
+void sync_tensor(nb::object tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {
     throw Error(ErrorCode::invalid_argument, "flush: expected a tensor in main memory");
   }
-  without_gil([&] { os::sync_mapping(mapped->buffer()); });
+  without_gil([&] { os::sync_mapping(mapped->buffer(), file); });
 }
 
 }  // namespace
@@ -216,7 +217,7 @@ void bind_mapped_file(nb::module_& module) {
                      "identity: object | None) -> tuple[object, MappedFile]"),
              "(tensor, MappedFile) of part of a file.");
   module.def("reserve_file", &reserve_file, "path"_a, "size_bytes"_a, "existing_ok"_a);
-  module.def("sync_tensor", &sync_tensor, "tensor"_a);
+  module.def("sync_tensor", &sync_tensor, "tensor"_a, "file"_a);
   module.def("set_mapped_type", &set_mapped_type, "type"_a);
 }
 

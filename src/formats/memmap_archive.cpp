@@ -184,7 +184,8 @@ void Archive::refresh(std::span<const std::size_t> numbers, const RefreshOptions
     for (const std::size_t number : written) {
       const codecs::ZipEntry& entry = entries()[number];
       os::sync_mapping(mapped.slice(static_cast<std::size_t>(entry.data_offset),
-                                    static_cast<std::size_t>(entry.size_bytes)));
+                                    static_cast<std::size_t>(entry.size_bytes)),
+                       file_.display());
     }
   }
   refresh_crc32s(file_, *this, written, options);

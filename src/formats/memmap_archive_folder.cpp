@@ -117,7 +117,7 @@ class ArchiveFolder final : public Folder {
 
   bool is_one_mapping() const noexcept override { return archive_->is_one_mapping(); }
 
-  void flush(const std::vector<Buffer>&, Monitor* monitor) override {
+  void flush(const std::vector<MappedPart>&, Monitor* monitor) override {
     std::vector<std::size_t> written;
     {
       const std::lock_guard lock(mutex_);

@@ -61,6 +61,12 @@ class StoredFile {
   virtual void will_need(std::uint64_t size_bytes) const = 0;
 };
 
+/// What of a file is mapped, and how messages name the file.
+struct MappedPart {
+  Buffer bytes;
+  std::string display;
+};
+
 /// One folder of an opened tree, which stays the one that was opened. Thread-safe.
 class Folder {
  public:
@@ -96,7 +102,7 @@ class Folder {
   virtual bool is_one_mapping() const noexcept { return false; }
 
   /// Brings what was written through `mapped`, mapped from files of this folder, to the device.
-  virtual void flush(const std::vector<Buffer>& mapped, Monitor* monitor) = 0;
+  virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
   /// True if the tree that was opened is no longer what its path names, or was removed.
   virtual bool was_replaced() = 0;

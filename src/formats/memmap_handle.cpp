@@ -125,13 +125,13 @@ std::optional<std::string> FolderHandle::read_text(const std::string& name,
   return file.read_all(limit_bytes);
 }
 
-void FolderHandle::flush(const std::vector<Buffer>& mapped, Monitor* monitor) {
+void FolderHandle::flush(const std::vector<MappedPart>& mapped, Monitor* monitor) {
   std::uint64_t total_bytes = 0;
-  for (const Buffer& buffer : mapped) total_bytes += buffer.size_bytes();
+  for (const MappedPart& part : mapped) total_bytes += part.bytes.size_bytes();
   Progress progress(monitor, total_bytes, "flush");
-  for (const Buffer& buffer : mapped) {
-    os::sync_mapping(buffer);
-    progress.add(buffer.size_bytes());
+  for (const MappedPart& part : mapped) {
+    os::sync_mapping(part.bytes, part.display);
+    progress.add(part.bytes.size_bytes());
     progress.poll();
   }
   progress.finish();

@@ -35,7 +35,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) override;
   std::optional<StoredInfo> file_info(const std::string& name) override;
   std::optional<std::string> read_text(const std::string& name, std::uint64_t limit_bytes) override;
-  void flush(const std::vector<Buffer>& mapped, Monitor* monitor) override;
+  void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) override;
   bool may_grow() const noexcept override { return depth_ == 0; }
   bool was_replaced() override;
   [[noreturn]] void throw_replaced() const override;

@@ -40,11 +40,12 @@ std::string FolderSource::part(std::uint64_t position) const {
   return "tensor " + base::quote(records_[position].key);
 }
 
-std::string FolderSource::where(const Leaf& leaf) const {
-  const std::uint64_t position = leaf.position();
+std::string FolderSource::file_path(std::uint64_t position) const {
   const std::string name = file_name(position);
   return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
 }
+
+std::string FolderSource::where(const Leaf& leaf) const { return file_path(leaf.position()); }
 
 std::string FolderSource::file_of(const Leaf& leaf) {
   const std::uint64_t position = leaf.position();
@@ -297,10 +298,12 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
 
 void FolderSource::flush(Monitor* monitor) {
   if (store_->mode() != Mode::write_through) return;
-  std::vector<Buffer> mapped;
+  std::vector<MappedPart> mapped;
   {
     const std::lock_guard lock(mutex_);
-    mapped = buffers_;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].size_bytes() > 0) mapped.push_back({buffers_[i], file_path(i)});
+    }
   }
   folder_->flush(mapped, monitor);
 }

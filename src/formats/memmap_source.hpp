@@ -57,6 +57,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   };
 
   std::string file_name(std::uint64_t position) const;
+  std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
   /// Opens the file of that suffix, under its name or its raw name of older versions.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,

@@ -85,7 +85,9 @@ class NpySource final : public LeafSource {
   bool is_one_mapping() const noexcept override { return true; }
   std::string where(const Leaf&) const override { return opened_.file.display(); }
   void flush(Monitor*) override {
-    if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) os::sync_mapping(bytes_);
+    if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) {
+      os::sync_mapping(bytes_, opened_.file.display());
+    }
   }
   const NpyArray& array() const noexcept { return opened_.array; }
 

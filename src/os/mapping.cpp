@@ -129,11 +129,11 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
   return Buffer(bytes, mapping, writable);
 }
 
-void sync_mapping(const Buffer& buffer) {
+void sync_mapping(const Buffer& buffer, const std::string& display) {
   if (buffer.size_bytes() == 0) return;
   const std::span<std::byte> pages = pages_of(buffer.bytes());
   if (::msync(pages.data(), pages.size(), MS_SYNC) != 0) {
-    throw_system_error(errno, "mapped file", "cannot be written to the device");
+    throw_system_error(errno, display, "cannot be written to the device");
   }
 }
 

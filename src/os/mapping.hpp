@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include <tenfold/buffer.hpp>
 
@@ -27,8 +28,9 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
-/// Waits until the mapped pages of `buffer` (shared_write) are on the device (msync).
-void sync_mapping(const Buffer& buffer);
+/// Waits until the mapped pages of `buffer` (shared_write) are on the device (msync). `display`
+/// names the file in errors.
+void sync_mapping(const Buffer& buffer, const std::string& display);
 
 /// True if every page of `bytes` is in memory, so that touching it costs no I/O. Of files that the
 /// user may not write the system says so in any case.

@@ -83,7 +83,10 @@ void DictWriter::open_index() {
   const os::File file = os::File::open_read_write_at(values, state().place.file);
   index_ = std::make_unique<DictIndex>(
       os::map_file(file, 0, file.size_bytes(), os::MapKind::shared_write), path_.string());
+  index_file_ = file.display();
 }
+
+void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
 
 /// Before the first slot is changed, the header says so on the device: whoever finds that after the
 /// system went down trusts the rows alone.
@@ -91,7 +94,7 @@ void DictWriter::begin() {
   if (is_begun_) return;
   drop_checksums();
   index_->set_word(DictWord::writer, dict_boot());
-  os::sync_mapping(index_->buffer());
+  sync_index();
   is_begun_ = true;
 }
 
@@ -252,7 +255,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
 }
 
 void DictWriter::flush() {
-  os::sync_mapping(index_->buffer());
+  sync_index();
   dataset_.flush();
 }
 
@@ -261,7 +264,7 @@ void DictWriter::close() {
   // The rows first: slots name only what is there.
   flush();
   index_->set_word(DictWord::writer, 0);
-  os::sync_mapping(index_->buffer());
+  sync_index();
   is_begun_ = false;
   add_checksums();
   dataset_.close();

@@ -42,6 +42,7 @@ class DictWriter {
 
   const DictState& state();
   void open_index();
+  void sync_index() const;
   void begin();
   void drop_checksums();
   void add_checksums();
@@ -61,7 +62,8 @@ class DictWriter {
   std::uint64_t num_rows_ = 0;
   std::uint64_t num_dead_ = 0;
   std::unique_ptr<DictIndex> index_;  ///< mapped for writing
-  bool is_begun_ = false;             ///< the header says that somebody writes
+  std::string index_file_;
+  bool is_begun_ = false;  ///< the header says that somebody writes
 };
 
 }  // namespace tenfold

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,8 +141,24 @@ TEST_F(MappingTest, WritesToASharedMapReachTheFile) {
   const Path path = make("x", std::string(5000, 'a') + "bc");
   const Buffer buffer = map_file(File::open_read_write(path), 5000, 2, MapKind::shared_write);
   buffer.data()[1] = std::byte{'X'};
-  sync_mapping(buffer);
+  sync_mapping(buffer, path.string());
   EXPECT_EQ(read_text(path).substr(5000), "bX");
+}
+
+TEST_F(MappingTest, AFailedSyncNamesTheFile) {
+  constexpr std::size_t kBytes = 4096;
+  void* const page = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const Buffer gone({static_cast<std::byte*>(page), kBytes}, nullptr);
+  ASSERT_EQ(::munmap(page, kBytes), 0);
+  try {
+    sync_mapping(gone, "tree/x.memmap");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "tree/x.memmap: cannot be written to the device: cannot allocate memory");
+    EXPECT_EQ(error.path(), "tree/x.memmap");
+  }
 }
 
 TEST_F(MappingTest, AReadOnlyMapSaysSo) {

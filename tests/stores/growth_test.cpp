@@ -181,7 +181,7 @@ class FolderWithPause final : public memmap_folder::Folder {
     return folder_->read_text(name, limit_bytes);
   }
   bool may_grow() const noexcept override { return folder_->may_grow(); }
-  void flush(const std::vector<Buffer>& mapped, Monitor* monitor) override {
+  void flush(const std::vector<memmap_folder::MappedPart>& mapped, Monitor* monitor) override {
     folder_->flush(mapped, monitor);
   }
   bool was_replaced() override { return folder_->was_replaced(); }

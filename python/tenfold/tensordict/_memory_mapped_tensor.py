@@ -372,7 +372,8 @@ class MemoryMappedTensor(torch.Tensor):
 
     def flush(self) -> None:
         """Waits until what was written is on the device (msync)."""
-        _core.sync_tensor(self)
+        path = None if self._file is None else self._file.path
+        _core.sync_tensor(self, "mapped file" if path is None else str(path))
 
     # --- views -----------------------------------------------------------------------------------
 
