@@ -283,8 +283,9 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
 /// Rows that were written over while they were copied are copied again, fewer each time. Rings have
 /// columns of fixed rows only.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
-                     std::vector<std::size_t> torn, const BatchOptions& options, Batch& batch) {
-  while (!torn.empty()) {
+                     const RingWatch& first, const BatchOptions& options, Batch& batch) {
+  RingWait writing(first.where());
+  for (std::vector<std::size_t> torn = first.torn(); !torn.empty();) {
     std::vector<std::int64_t> again;
     again.reserve(torn.size());
     for (const std::size_t place : torn) again.push_back(rows[place]);
@@ -302,9 +303,8 @@ void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> ro
     std::vector<std::size_t> left;
     left.reserve(still.size());
     for (const std::size_t i : still) left.push_back(torn[i]);
-    // Whoever writes them needs the core more than we do.
-    if (!left.empty()) std::this_thread::yield();
     torn = std::move(left);
+    if (!torn.empty()) writing.wait();
   }
 }
 
@@ -314,7 +314,7 @@ Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options) {
   const RingWatch watch(state, rows);
   Batch batch = Gatherer(state, rows, options).run();
-  if (watch.is_needed()) copy_torn_again(state, rows, watch.torn(), options, batch);
+  if (watch.is_needed()) copy_torn_again(state, rows, watch, options, batch);
   return batch;
 }
 

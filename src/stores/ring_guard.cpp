@@ -1,6 +1,8 @@
 #include "stores/ring_guard.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -22,8 +24,14 @@ namespace folder = memmap_folder;
 namespace {
 
 /// A write of some rows takes microseconds; one that takes longer is looked at less often.
-constexpr std::chrono::microseconds kPause{20};
+constexpr int kYields = 64;
+constexpr int kShortPauses = 1000;
+constexpr std::chrono::microseconds kShortPause{20};
+constexpr std::chrono::milliseconds kLongPause{1};
 constexpr int kLooksBetweenLocks = 64;
+
+/// 10 s of long pauses.
+std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
 /// A write is under way; it may be that its writer is no more.
 bool is_at_work(const folder::CommitState& state) {
@@ -58,6 +66,22 @@ folder::FolderHandle* folder_of(const TensorDict& tree) {
 
 }  // namespace
 
+void RingWait::wait() {
+  if (++num_waits_ > ring_patience.load(std::memory_order_relaxed)) {
+    throw Error::io(EAGAIN, where_,
+                    where_ +
+                        ": rows are being written over all the time: expected a writer that "
+                        "leaves them alone while they are copied, found one that is stopped, or "
+                        "faster; read again, or give the ring more rows");
+  }
+  // Whoever writes them needs the core more than we do.
+  if (num_waits_ <= kYields) return std::this_thread::yield();
+  if (num_waits_ <= kYields + kShortPauses) return std::this_thread::sleep_for(kShortPause);
+  std::this_thread::sleep_for(kLongPause);
+}
+
+int set_ring_patience(int num_waits) noexcept { return ring_patience.exchange(num_waits); }
+
 std::shared_ptr<const RingGuard> RingGuard::of(const TensorDict& tree) {
   folder::FolderHandle* handle = folder_of(tree);
   if (handle == nullptr || !handle->may_grow()) return nullptr;
@@ -75,10 +99,11 @@ folder::CommitState RingGuard::now() const { return *folder::state_now(page_of(f
 bool RingGuard::has_writer() const { return folder::has_writer(folder_); }
 
 folder::CommitState RingGuard::settled() const {
+  RingWait writing(where());
   for (int looks = 1;; ++looks) {
     const folder::CommitState state = now();
     if (!is_at_work(state) || (looks % kLooksBetweenLocks == 0 && !has_writer())) return state;
-    std::this_thread::sleep_for(kPause);
+    writing.wait();
   }
 }
 

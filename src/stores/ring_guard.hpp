@@ -18,6 +18,21 @@ namespace tenfold {
 
 struct DatasetState;
 
+/// Waits while somebody writes over rows of a ring, most shortly at first. Throws Error(io)
+/// (EAGAIN) after some 10 seconds of waiting: their writer is stopped, or faster than they are
+/// copied.
+class RingWait {
+ public:
+  explicit RingWait(const std::string& where) : where_(where) {}
+  void wait();
+
+ private:
+  const std::string& where_;
+  int num_waits_ = 0;
+};
+/// How often a RingWait waits. For tests; returns what was set before.
+int set_ring_patience(int num_waits) noexcept;
+
 /// The `%commit` of a ring whose rows are read while somebody may write over them.
 ///
 /// Thread safety: as of a const object.
@@ -27,7 +42,7 @@ class RingGuard {
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
   memmap_folder::CommitState now() const;
-  /// As it is between two writes, or as a killed one left it.
+  /// As it is between two writes, or as a killed one left it. Throws as RingWait.
   memmap_folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
@@ -53,6 +68,8 @@ class RingWatch {
   RingWatch(const DatasetState& state, std::span<const std::int64_t> rows);
 
   bool is_needed() const noexcept { return !parts_.empty(); }
+  /// The `%commit` of a ring that is watched.
+  const std::string& where() const noexcept { return parts_.front().guard->where(); }
   /// Which of the rows (their places in `rows`) may have been copied in parts: they are to be
   /// copied again. Throws Error(key_not_found) if one stays in parts, because its writer was
   /// killed.

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "os/directory.hpp"
 #include "os/fault.hpp"
 #include "stores/growing_of.hpp"
+#include "stores/ring_guard.hpp"
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -86,6 +88,28 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
   EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
+}
+
+TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "ring";
+  Dataset ds = numbers_at(path, {.capacity = 6});
+  ds.append(test::numbers(6));
+  ds.append(test::numbers(1, 6));  // the durable mark is made
+  const Dataset reader(path);
+  const test::AtChange stopped(2, [&](const os::Change&) {  // busy, and one column is written
+    const int before = set_ring_patience(100);
+    for (const auto& read :
+         std::vector<std::function<void()>>{[&] { reader.rows(0, 6); }, [&] { Dataset{path}; }}) {
+      test::expect_error(ErrorCode::io, "ring/%commit: rows are being written over all the time",
+                         read);
+    }
+    EXPECT_EQ(reader.rows(3, 6).num_rows(), 3);
+    set_ring_patience(before);
+  });
+  ds.append(test::numbers(2, 7));
+  ASSERT_TRUE(stopped.was_reached());
+  EXPECT_THAT(ids_of(reader), ElementsAre(6, 7, 8, 3, 4, 5));
 }
 
 TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
