@@ -88,6 +88,40 @@ inline std::uint64_t dict_home(std::uint64_t hash, std::uint64_t num_home) {
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(hash) * num_home) >> 64U);
 }
 
+inline std::uint64_t load_dict_slot(const std::uint64_t* slot) noexcept {
+  return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+}
+
+/// Bit k: slot k of a bucket has that fingerprint. The slots may change meanwhile.
+inline std::uint32_t dict_matches_one_by_one(const std::uint64_t* slots,
+                                             std::uint64_t fingerprint) noexcept {
+  std::uint32_t matches = 0;
+  for (std::size_t k = 0; k < kDictSlots; ++k) {
+    const bool is_same = load_dict_slot(slots + k) >> kDictRowBits == fingerprint;
+    matches |= static_cast<std::uint32_t>(is_same) << k;
+  }
+  return matches;
+}
+
+#if defined(__SSE2__)
+/// The same. Each slot is read at once also this way, and those that match are read again; TSan,
+/// which sees no atomic reads, is given the other one.
+inline std::uint32_t dict_matches_at_once(const std::uint64_t* slots,
+                                          std::uint64_t fingerprint) noexcept {
+  static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
+  const auto* pairs = reinterpret_cast<const __m128i*>(slots);
+  const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
+  const auto matches_of_four = [&](int first) {
+    const __m128 two = _mm_castsi128_ps(_mm_loadu_si128(pairs + first));
+    const __m128 others = _mm_castsi128_ps(_mm_loadu_si128(pairs + first + 1));
+    const __m128i high = _mm_castps_si128(_mm_shuffle_ps(two, others, _MM_SHUFFLE(3, 1, 3, 1)));
+    const __m128i same = _mm_cmpeq_epi32(_mm_srli_epi32(high, 8), wanted);
+    return static_cast<std::uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(same)));
+  };
+  return matches_of_four(0) | matches_of_four(2) << 4U;
+}
+#endif
+
 /// An index in memory or mapped, its size checked. Reading a slot is always safe; what it says is
 /// to be compared with the key that is stored.
 ///
@@ -163,7 +197,7 @@ class DictIndex {
   }
 
   std::uint64_t load(std::uint64_t position) const noexcept {
-    return __atomic_load_n(slots_ + position, __ATOMIC_ACQUIRE);
+    return load_dict_slot(slots_ + position);
   }
   std::uint64_t num_positions() const noexcept { return buckets() * kDictSlots; }
 
@@ -184,26 +218,11 @@ class DictIndex {
   std::uint64_t buckets() const noexcept { return num_home_ + kDictTailBuckets; }
   // All of this is inline, as a lookup in memory takes some 50 ns.
   std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
+    const std::uint64_t* const slots = slots_ + bucket * kDictSlots;
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-    // Each slot is read at once also this way, and those that match are read again.
-    static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
-    const auto* pairs = reinterpret_cast<const __m128i*>(slots_ + bucket * kDictSlots);
-    const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
-    const auto matches_of_four = [&](int first) {
-      const __m128 two = _mm_castsi128_ps(_mm_loadu_si128(pairs + first));
-      const __m128 others = _mm_castsi128_ps(_mm_loadu_si128(pairs + first + 1));
-      const __m128i high = _mm_castps_si128(_mm_shuffle_ps(two, others, _MM_SHUFFLE(3, 1, 3, 1)));
-      const __m128i same = _mm_cmpeq_epi32(_mm_srli_epi32(high, 8), wanted);
-      return static_cast<std::uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(same)));
-    };
-    return matches_of_four(0) | matches_of_four(2) << 4U;
+    return dict_matches_at_once(slots, fingerprint);
 #else
-    std::uint32_t matches = 0;
-    for (std::size_t k = 0; k < kDictSlots; ++k) {
-      const std::uint64_t slot = load(bucket * kDictSlots + k);
-      matches |= static_cast<std::uint32_t>((slot >> kDictRowBits) == fingerprint) << k;
-    }
-    return matches;
+    return dict_matches_one_by_one(slots, fingerprint);
 #endif
   }
   bool has_room(std::uint64_t bucket) const noexcept {
