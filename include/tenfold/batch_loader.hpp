@@ -54,7 +54,11 @@ struct LoaderStats {
 ///   tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
 ///   for (const tenfold::Batch& batch : loader) train(batch.at("x"));
 ///
-/// An epoch that was iterated to its end advances the epoch. Not thread-safe; its batches are.
+/// An epoch that was iterated to its end advances the epoch.
+///
+/// Thread safety: threads may share the stream of one start(): next() gives each batch to one of
+/// them, and nothing to all of them at the end. state_dict(), epoch() and stats() may be called
+/// beside them. All else, also an Iterator, is for one thread at a time. Batches are thread-safe.
 class BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
@@ -119,6 +123,7 @@ class BatchLoader {
 
  private:
   struct State;
+  class StateLock;
   std::unique_ptr<State> state_;
 };
 

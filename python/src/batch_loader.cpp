@@ -18,10 +18,26 @@ using namespace nb::literals;
 
 namespace {
 
-/// A pass through an epoch, as Python iterates it.
+class Loader {
+ public:
+  Loader(const DatasetHandle& dataset, BatchLoaderOptions options, nb::object ragged)
+      : loader_(dataset.dataset, std::move(options)),
+        maker_(dataset.dataset.schema(), std::move(ragged)) {}
+
+  BatchLoader& loader() noexcept { return loader_; }
+  BatchMaker& maker() noexcept { return maker_; }
+
+ private:
+  BatchLoader loader_;
+  BatchMaker maker_;
+};
+
+/// A pass through an epoch, as Python iterates it. Threads may share it.
 class Stream {
  public:
-  explicit Stream(std::shared_ptr<BatchStream> batches) : batches_(std::move(batches)) {}
+  explicit Stream(nb::object self) : self_(std::move(self)), loader_(nb::inst_ptr<Loader>(self_)) {
+    batches_ = without_gil([&] { return loader_->loader().start(); });
+  }
   Stream(Stream&&) noexcept = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -32,34 +48,22 @@ class Stream {
     batches_.reset();
   }
 
-  BatchStream& batches() noexcept { return *batches_; }
-
- private:
-  std::shared_ptr<BatchStream> batches_;
-};
-
-class Loader {
- public:
-  Loader(const DatasetHandle& dataset, BatchLoaderOptions options, nb::object ragged)
-      : loader_(dataset.dataset, std::move(options)),
-        maker_(dataset.dataset.schema(), std::move(ragged)) {}
-
-  BatchLoader& loader() noexcept { return loader_; }
-
-  /// The next batch, or None.
-  nb::object next(Stream& stream) {
+  /// The next batch.
+  nb::object next() {
     // What is at hand is taken without letting another thread in first.
-    const auto batch = without_gil([&] { return loader_.next(stream.batches()); });
-    num_rows_ = batch ? batch->num_rows() : 0;
-    return batch ? maker_.batch(*batch) : nb::none();
+    const auto batch = without_gil([&] { return loader_->loader().next(*batches_); });
+    if (!batch) throw nb::stop_iteration();
+    num_rows_ = batch->num_rows();
+    return loader_->maker().batch(*batch);
   }
 
   /// Of the batch that next() gave last.
   std::int64_t num_rows() const noexcept { return num_rows_; }
 
  private:
-  BatchLoader loader_;
-  BatchMaker maker_;
+  nb::object self_;  ///< keeps the loader
+  Loader* loader_;
+  std::shared_ptr<BatchStream> batches_;
   std::int64_t num_rows_ = 0;
 };
 
@@ -98,17 +102,17 @@ nb::dict stats_of(Loader& self) {
 }  // namespace
 
 void bind_batch_loader(nb::module_& module) {
-  nb::class_<Stream>(module, "BatchStream");
+  nb::class_<Stream>(module, "BatchStream")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", &Stream::next)
+      .def("num_rows", &Stream::num_rows);
   nb::class_<Loader>(module, "BatchLoader")
       .def("__init__",
            [](Loader* self, const DatasetHandle& dataset, nb::dict options, nb::object ragged) {
              new (self) Loader(dataset, options_from(options), std::move(ragged));
            })
       .def("__len__", [](Loader& self) { return self.loader().size(); })
-      .def("start",
-           [](Loader& self) { return Stream{without_gil([&] { return self.loader().start(); })}; })
-      .def("next", &Loader::next, "stream"_a)
-      .def("num_rows", &Loader::num_rows)
+      .def("start", [](nb::object self) { return Stream(std::move(self)); })
       .def("epoch", [](Loader& self) { return self.loader().epoch(); })
       .def("set_epoch", [](Loader& self, std::int64_t epoch) { self.loader().set_epoch(epoch); })
       .def("state", [](Loader& self) { return text(self.loader().state_dict()); })

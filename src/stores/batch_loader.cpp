@@ -1,3 +1,4 @@
+#include <atomic>
 #include <charconv>
 #include <limits>
 #include <string>
@@ -7,6 +8,7 @@
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/error.hpp>
 
+#include "os/fork_safe_lock.hpp"
 #include "stores/batch_stream.hpp"
 
 namespace tenfold {
@@ -82,7 +84,8 @@ struct BatchLoader::State {
 
   Dataset dataset;
   BatchLoaderOptions options;
-  std::int64_t epoch = 0;
+  std::atomic<std::int64_t> epoch{0};
+  os::ForkSafeLock lock;      ///< guards what follows
   std::int64_t position = 0;  ///< of the newest stream
   bool resume = false;        ///< the next start goes on at `position`
   std::weak_ptr<BatchStream> newest;
@@ -90,7 +93,7 @@ struct BatchLoader::State {
   std::shared_ptr<SuppliedMemory> supplied = std::make_shared<SuppliedMemory>();
 
   EpochOrder order() const {
-    const auto epoch_number = static_cast<std::uint64_t>(epoch);
+    const auto epoch_number = static_cast<std::uint64_t>(epoch.load());
     if (!options.shuffle) return EpochOrder::sequential(dataset.size());
     if (options.shuffle_block == 0) {
       return EpochOrder::shuffled(dataset.size(), options.seed, epoch_number);
@@ -98,6 +101,23 @@ struct BatchLoader::State {
     return EpochOrder::shuffled_in_blocks(dataset.size(), options.seed, epoch_number,
                                           options.shuffle_block);
   }
+};
+
+/// Where the loader stands, which threads that share an iterator change.
+class BatchLoader::StateLock {
+ public:
+  explicit StateLock(State& state) : state_(state) {
+    if (state_.lock.lock()) return;
+    throw Error(ErrorCode::unsupported,
+                "batch loader: another thread was changing it when the process forked: expected a "
+                "loader of this process, found one of another; make a new one");
+  }
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+  ~StateLock() { state_.lock.unlock(); }
+
+ private:
+  State& state_;
 };
 
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
@@ -128,6 +148,7 @@ std::int64_t BatchLoader::epoch() const noexcept { return state_->epoch; }
 
 void BatchLoader::set_epoch(std::int64_t epoch) {
   check_epoch("epoch", epoch);
+  const StateLock lock(*state_);
   state_->epoch = epoch;
   state_->position = 0;
   state_->resume = false;
@@ -135,6 +156,7 @@ void BatchLoader::set_epoch(std::int64_t epoch) {
 }
 
 std::string BatchLoader::state_dict() const {
+  const StateLock lock(*state_);
   return "{\"seed\":" + std::to_string(state_->options.seed) +
          ",\"epoch\":" + std::to_string(state_->epoch) +
          ",\"position\":" + std::to_string(state_->position) + "}";
@@ -157,6 +179,7 @@ void BatchLoader::load_state_dict(std::string_view json) {
     fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
                 " rows of the data set, found " + std::to_string(position));
   }
+  const StateLock lock(*state_);
   state_->options.seed = seed;
   state_->epoch = epoch;
   state_->position = position;
@@ -164,13 +187,17 @@ void BatchLoader::load_state_dict(std::string_view json) {
   state_->newest.reset();
 }
 
-LoaderStats BatchLoader::stats() const { return state_->stats; }
+LoaderStats BatchLoader::stats() const {
+  const StateLock lock(*state_);
+  return state_->stats;
+}
 
 void BatchLoader::supply(Buffer memory) { state_->supplied->supply(std::move(memory)); }
 
 std::vector<std::size_t> BatchLoader::sizes_taken() { return state_->supplied->asked(); }
 
 std::shared_ptr<BatchStream> BatchLoader::start() {
+  const StateLock lock(*state_);
   if (!state_->resume) state_->position = 0;
   state_->resume = false;
   auto stream = std::make_shared<BatchStream>(state_->dataset, state_->options, state_->order(),
@@ -181,7 +208,9 @@ std::shared_ptr<BatchStream> BatchLoader::start() {
 }
 
 std::optional<Batch> BatchLoader::next(BatchStream& stream) {
+  const BatchStream::Turn turn(stream);
   std::optional<Batch> batch = stream.next();
+  const StateLock lock(*state_);
   // An older stream goes on, and says nothing of where the loader stands.
   if (state_->newest.lock().get() != &stream) return batch;
   state_->stats = stream.stats();

@@ -182,13 +182,18 @@ Batch BatchStream::take(std::int64_t batch, Lock& lock) {
   return std::move(*taken.batch);
 }
 
+BatchStream::Turn::Turn(BatchStream& stream) : stream_(stream) {
+  const bool is_here = !stream.workers_ || stream.workers_->is_here();
+  if (is_here && stream.turn_.lock()) return;
+  throw Error(ErrorCode::unsupported,
+              "batch loader: this iterator was started before the process forked, and its "
+              "threads stayed in the parent: expected an iterator of this process, found one of "
+              "another; start a new one");
+}
+
+BatchStream::Turn::~Turn() { stream_.turn_.unlock(); }
+
 std::optional<Batch> BatchStream::next() {
-  if (workers_ && !workers_->is_here()) {
-    throw Error(ErrorCode::unsupported,
-                "batch loader: this iterator was started before the process forked, and its "
-                "threads stayed in the parent: expected an iterator of this process, found one of "
-                "another; start a new one");
-  }
   if (next_ == num_batches_) return std::nullopt;
   const Clock::time_point asked = Clock::now();
   if (!began_) began_ = asked;

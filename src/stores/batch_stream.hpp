@@ -12,6 +12,7 @@
 
 #include <tenfold/batch_loader.hpp>
 
+#include "os/fork_safe_lock.hpp"
 #include "os/workers.hpp"
 #include "stores/epoch_order.hpp"
 #include "stores/residency.hpp"
@@ -28,8 +29,23 @@ class BatchStream {
   BatchStream& operator=(const BatchStream&) = delete;
   ~BatchStream();
 
-  /// The next batch, or nothing. Rethrows what went wrong in making it. Throws
-  /// Error(unsupported) in the child of a fork.
+  /// What threads that share the stream do one by one: they take a batch, and note what it was.
+  /// Throws Error(unsupported) in the child of a fork whose threads, or one that had the turn,
+  /// stayed in the parent.
+  class Turn {
+   public:
+    explicit Turn(BatchStream& stream);
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+
+   private:
+    BatchStream& stream_;
+  };
+
+  // By the thread whose turn it is.
+
+  /// The next batch, or nothing. Rethrows what went wrong in making it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
   /// Rows of all ranks handed out, and skipped at the start.
@@ -74,6 +90,8 @@ class BatchStream {
     std::condition_variable wanted;
   };
   std::unique_ptr<Signals> signals_ = std::make_unique<Signals>();
+
+  os::ForkSafeLock turn_;
 
   std::mutex mutex_;  ///< guards what follows
   std::vector<Slot> slots_;

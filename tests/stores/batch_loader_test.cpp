@@ -169,6 +169,36 @@ TEST(BatchLoader, MayBeDroppedAtAnyMoment) {
   }
 }
 
+TEST(BatchLoader, GivesEachBatchToOneOfTheThreadsThatShareAnIteratorAndEndsThemAll) {
+  constexpr std::int64_t kRows = 1000;
+  for (const int num_threads : {1, 2, 4}) {
+    for (const std::int64_t prefetch : {0, 2, 7}) {
+      BatchLoader loader(Dataset(test::numbers(kRows)),
+                         {.batch_size = 3, .prefetch = prefetch, .num_threads = num_threads});
+      for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+        const auto stream = loader.start();
+        std::mutex mutex;
+        std::vector<std::int64_t> rows;
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i) {
+          threads.emplace_back([&] {
+            while (const auto batch = loader.next(*stream)) {
+              const std::vector<std::int64_t> some = ids_of(*batch);
+              const std::lock_guard lock(mutex);
+              rows.insert(rows.end(), some.begin(), some.end());
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        std::sort(rows.begin(), rows.end());
+        ASSERT_EQ(rows, first_numbers(kRows)) << num_threads << " threads, prefetch " << prefetch;
+        ASSERT_EQ(loader.epoch(), epoch + 1);
+        ASSERT_EQ(loader.stats().rows, kRows);
+      }
+    }
+  }
+}
+
 TEST(BatchLoader, ThrowsWhereTheBatchIsAskedForThatCannotBeMade) {
   TensorDict tree = test::ragged();
   tree.set("tokens.end", test::ints({2, 1, 5, 6}));

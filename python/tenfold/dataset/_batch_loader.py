@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 from tenfold import _core
@@ -41,6 +42,8 @@ class BatchLoader:
     >>> state = loader.state_dict()            # {"seed": 7, "epoch": 3, "position": 51200}
 
     An epoch that was iterated to its end advances the epoch, so that the next is shuffled anew.
+
+    Threads may share one iterator: each batch goes to one of them, and all of them end.
 
     Args:
         dataset: A `Dataset` (or a path or TensorDict to make one of).
@@ -142,21 +145,20 @@ class BatchLoader:
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
-        stream = self._native.start()
-        take = self._native.next
+        stream: Any = self._native.start()
         is_changed = bool(self.dataset._maps or self._transform or self._as_tensordict)
         if not (is_changed or self._pin or self._padding.is_after or self._device is not None):
-            return iter(lambda: take(stream), None)
+            return stream  # type: ignore[no-any-return]
         batches = self._transformed(stream)
         if self._device is None:
-            return batches
+            return _OneByOne(batches)
         self._on_device = Standing(self._native.state)
-        return DeviceBatches(batches, self._device, self._on_device)
+        return _OneByOne(DeviceBatches(batches, self._device, self._on_device))
 
     def _transformed(self, stream: Any) -> Iterator[Any]:
-        while (batch := self._native.next(stream)) is not None:
+        for batch in stream:
             begin = time.perf_counter()
-            rows = self._native.num_rows()
+            rows = stream.num_rows()
             if self._pinned is not None:
                 batch = self._pinned.bound(batch)
             if self.dataset._maps:
@@ -246,6 +248,22 @@ class BatchLoader:
             shown["residency"] = residency
         options = ", ".join(f"{key}={value}" for key, value in shown.items())
         return f"BatchLoader({len(self.dataset):,} rows, {options})"
+
+
+class _OneByOne:
+    """An iterator that threads may share: each item goes to one of them, and all find the end."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        # A transform that asks for another item gets Python's own error, not a deadlock.
+        self._lock = threading.RLock()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            return next(self._items)
 
 
 def _for_tensordict(batch: Any) -> Any:

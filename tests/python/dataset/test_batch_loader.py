@@ -6,7 +6,10 @@ import gc
 import json
 import multiprocessing
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -238,6 +241,28 @@ def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
     assert after["threads"] <= before["threads"]
     assert after["maps"] <= before["maps"] * 1.02
     assert after["memory"] <= before["memory"] * 1.02
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_threads": 1}, {"prefetch": 0}, {"transform": dict}, {"device": "cpu"}],
+    ids=str,
+)
+def test_threads_that_share_an_iterator_get_each_row_once_and_all_end(
+    ds: Dataset, options: dict[str, Any]
+) -> None:
+    loader = BatchLoader(ds, 7, **options)
+
+    def rows_of(batches: Iterator[Any]) -> list[int]:
+        return [row for batch in batches for row in batch["id"].tolist()]
+
+    for epoch in range(3):
+        shared = iter(loader)
+        with ThreadPoolExecutor(4) as pool:
+            parts = pool.map(rows_of, [shared] * 4)
+        assert sorted(row for part in parts for row in part) == list(range(ROWS))
+        assert next(shared, None) is None
+        assert loader.state_dict()["epoch"] == epoch + 1
 
 
 def _sum_of_rows(ds: Dataset) -> int:
