@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #include "os/no_signals.hpp"
@@ -106,8 +105,8 @@ class Companion {
         serve();
       }).detach();
       has_thread_ = true;
-    } catch (const std::system_error&) {
-      // No thread to be had: the callers do the work.
+    } catch (const std::exception&) {
+      // No thread, or no memory for one: the callers do the work.
     }
     return has_thread_;
   }

@@ -34,14 +34,17 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
 
 DictHandle::DictHandle(const Path& path, Mode mode)
     : path_(std::filesystem::absolute(path)), mode_(mode), dataset_(path, mode) {
-  state_ = open_state();
-  value_schema_ = state_->values->schema;
+  open_first();
 }
 
-DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) {
+DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) { open_first(); }
+
+void DictHandle::open_first() {
   state_ = open_state();
   value_schema_ = state_->values->schema;
 }
+  key_type_ = state_->keys.type;
+  value_form_ = state_->form;
 
 /// Without close() all that was written is there, only not yet on the device.
 DictHandle::~DictHandle() = default;

@@ -52,6 +52,8 @@ class DictHandle {
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
+  DictKeyType key_type() const noexcept { return key_type_; }
+  DictValueForm value_form() const noexcept { return value_form_; }
   /// Looks a key up, in a newer state where a slot names a row that this one does not know.
   template <class Key>
   FoundRow find(const Key& key);
@@ -86,6 +88,7 @@ class DictHandle {
                                               const DictLookup& lookup);
   /// Of some moment: slots that name newer rows tell of those.
   std::shared_ptr<const DictState> known_state() const;
+  void open_first();
   std::shared_ptr<const DictState> open_state();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
@@ -102,7 +105,10 @@ class DictHandle {
 
   std::optional<Path> path_;
   Mode mode_ = Mode::read;
-  Schema value_schema_;       ///< stays the same
+  // These stay the same.
+  Schema value_schema_;
+  DictKeyType key_type_{};
+  DictValueForm value_form_{};
   mutable std::mutex mutex_;  ///< guards what follows
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;

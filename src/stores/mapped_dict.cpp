@@ -43,9 +43,9 @@ MappedDict::MappedDict(TensorDict tree) : handle_(std::make_shared<DictHandle>(s
 
 std::int64_t MappedDict::size() const { return handle_->state()->num_keys(); }
 
-DictKeyType MappedDict::key_type() const noexcept { return handle_->state()->keys.type; }
+DictKeyType MappedDict::key_type() const noexcept { return handle_->key_type(); }
 
-DictValueForm MappedDict::value_form() const noexcept { return handle_->state()->form; }
+DictValueForm MappedDict::value_form() const noexcept { return handle_->value_form(); }
 
 const Schema& MappedDict::schema() const noexcept { return handle_->value_schema(); }
 

@@ -1,5 +1,7 @@
 #include <tenfold/mapped_dict.hpp>
 
+#include <sys/resource.h>
+
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -87,6 +89,24 @@ TEST(MappedDictWrite, AddsKeysAllAtOnce) {
   EXPECT_FALSE(dict.contains("key99999"));
   dict.close();
   expect_whole(folder / "d");
+}
+
+TEST(MappedDictWrite, TellsKeyTypeAndFormWithoutOpeningAFile) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is still to be opened
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const DictKeyType type = dict.key_type();
+  const DictValueForm form = dict.value_form();
+  EXPECT_THROW(dict.size(), Error);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(type, DictKeyType::string);
+  EXPECT_EQ(form, DictValueForm::tensor);
+  EXPECT_EQ(dict.size(), 11);
 }
 
 TEST(MappedDictWrite, GrowsFromNothing) {
