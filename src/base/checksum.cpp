@@ -1,5 +1,8 @@
 #include "base/checksum.hpp"
 
+#include <atomic>
+#include <exception>
+#include <random>
 #include <utility>
 
 #ifndef XXH_INLINE_ALL
@@ -20,9 +23,17 @@ const Xxh3Kernel& choose_kernel() noexcept {
   return kXxh3Baseline;
 }
 
+/// Null until the first call: may be called before this file's statics are made. Not a local
+/// static, as a fork while one is made hangs the child.
+std::atomic<const Xxh3Kernel*> chosen_kernel{nullptr};
+
 const Xxh3Kernel& kernel() noexcept {
-  static const Xxh3Kernel& chosen = choose_kernel();
-  return chosen;
+  const Xxh3Kernel* chosen = chosen_kernel.load(std::memory_order_relaxed);
+  if (chosen == nullptr) {
+    chosen = &choose_kernel();
+    chosen_kernel.store(chosen, std::memory_order_relaxed);
+  }
+  return *chosen;
 }
 
 }  // namespace
@@ -33,6 +44,21 @@ std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept {
 
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+std::uint64_t hash_seed() noexcept {
+  static std::atomic<std::uint64_t> seed{0};
+  if (const std::uint64_t known = seed.load(std::memory_order_relaxed)) return known;
+  std::uint64_t made = reinterpret_cast<std::uintptr_t>(&made);
+  try {
+    std::random_device device;
+    made = std::uint64_t{device()} << 32U | device();
+  } catch (const std::exception&) {
+    // No random numbers to be had: the address of a stack is random, too.
+  }
+  std::uint64_t first = 0;
+  made |= 1U;
+  return seed.compare_exchange_strong(first, made, std::memory_order_relaxed) ? made : first;
 }
 
 struct Xxh3Stream::State {

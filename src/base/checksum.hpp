@@ -14,6 +14,9 @@ std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 /// XXH3 with a seed, for hash tables over short keys: without vectors chosen at run time.
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
+/// A number that nobody outside of this process knows, for hash tables of keys from files.
+std::uint64_t hash_seed() noexcept;
+
 /// XXH3 of bytes that arrive in pieces: equal to xxh3() of their concatenation.
 class Xxh3Stream {
  public:

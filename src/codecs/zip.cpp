@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <random>
 #include <span>
 
 #include <fmt/format.h>
@@ -25,11 +24,7 @@ namespace {
 
 /// Names come from files: without a seed, a hostile file could make them all collide.
 std::uint64_t hash_of(std::string_view name) {
-  static const std::uint64_t seed = [] {
-    std::random_device device;
-    return std::uint64_t{device()} << 32U | device();
-  }();
-  return base::xxh3_seeded(std::as_bytes(std::span(name)), seed);
+  return base::xxh3_seeded(std::as_bytes(std::span(name)), base::hash_seed());
 }
 
 /// What the table keeps of a hash: the bits that do not tell the slot.

@@ -1,7 +1,6 @@
 #include "core/key_index.hpp"
 
 #include <bit>
-#include <random>
 #include <span>
 
 #include "base/checksum.hpp"
@@ -10,11 +9,7 @@ namespace tenfold {
 
 std::uint64_t KeyIndex::hash_of(std::string_view key) noexcept {
   // Keys come from files: without a seed, a hostile file could make them all collide.
-  static const std::uint64_t seed = [] {
-    std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-  }();
-  return base::xxh3_seeded(std::as_bytes(std::span(key.data(), key.size())), seed);
+  return base::xxh3_seeded(std::as_bytes(std::span(key.data(), key.size())), base::hash_seed());
 }
 
 void KeyIndex::reserve(std::size_t count) {

@@ -21,10 +21,7 @@ constexpr int kMaxRenameAttempts = 1000;
 constexpr int kBusyAttempts = 20;
 constexpr std::chrono::milliseconds kRetryPause{1};
 
-const std::string& commit_name() {
-  static const std::string name(kCommitName);
-  return name;
-}
+const std::string kCommitFile(kCommitName);
 
 CommitPage read_page(const os::File& file) {
   CommitBytes bytes{};
@@ -61,13 +58,13 @@ void create_page(const Path& path, const os::Directory& root) {
     std::this_thread::sleep_for(kRetryPause);
     return;
   }
-  if (root.entry_info(commit_name())) return;
+  if (root.entry_info(kCommitFile)) return;
   const std::uint64_t num_rows = rows_in_meta(meta);
   CommitPage page;
   page.process = os::process_id();
   page.live = {.sequence = 1, .boot = os::boot_id(), .num_rows = num_rows, .written = num_rows};
   // Whole on the device from the start, so that no power loss leaves half a page.
-  FileReplacement replacement(path / commit_name());
+  FileReplacement replacement(path / kCommitFile);
   replacement.file().write_at(0, encode_page(page));
   replacement.publish(true);
 }
@@ -76,13 +73,13 @@ void create_page(const Path& path, const os::Directory& root) {
 
 CommitFile::CommitFile(const Path& path, const os::Directory& root) {
   for (int attempt = 0; attempt < kMaxRenameAttempts; ++attempt) {
-    const auto found = root.entry_info(commit_name());
+    const auto found = root.entry_info(kCommitFile);
     if (!found) {
       create_page(path, root);
       continue;
     }
-    os::File file = os::File::open_read_write_at(root, commit_name());
-    auto lock = os::WriterLock::try_acquire(root, commit_name(), file);
+    os::File file = os::File::open_read_write_at(root, kCommitFile);
+    auto lock = os::WriterLock::try_acquire(root, kCommitFile, file);
     if (!lock) {
       // A reader holds it for a moment to see whether somebody writes.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
@@ -90,7 +87,7 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
       continue;
     }
     // Its writer may have closed, and with that removed it, between our open and our lock.
-    const auto now = root.entry_info(commit_name());
+    const auto now = root.entry_info(kCommitFile);
     if (!now || !now->same_file(file.info())) continue;
     file_ = std::move(file);
     lock_ = std::move(lock);
@@ -146,29 +143,29 @@ void create_ring_page(os::Directory& folder, std::uint64_t capacity) {
   page.capacity = capacity;
   page.live = {.sequence = 2, .boot = os::boot_id()};
   page.durable = page.live;
-  os::File file = os::File::create_at(folder, commit_name());
+  os::File file = os::File::create_at(folder, kCommitFile);
   file.write_at(0, encode_page(page));
   file.sync();
 }
 
 void announce_writes_in_place(const os::Directory& folder) {
-  if (!folder.entry_info(commit_name())) return;
-  os::File file = os::File::open_read_write_at(folder, commit_name());
+  if (!folder.entry_info(kCommitFile)) return;
+  os::File file = os::File::open_read_write_at(folder, kCommitFile);
   const std::array<std::uint64_t, 1> flag = {1};
   file.write_at(kInPlaceOffset, std::as_bytes(std::span(flag)));
 }
 
 bool has_writer(const os::Directory& folder) {
-  os::File file = os::File::try_open_read_at(folder, commit_name());
-  return file.valid() && os::WriterLock::is_locked(folder, commit_name(), file);
+  os::File file = os::File::try_open_read_at(folder, kCommitFile);
+  return file.valid() && os::WriterLock::is_locked(folder, kCommitFile, file);
 }
 
 void refuse_growing(const os::Directory& folder) {
-  if (!folder.entry_info(commit_name())) return;
+  if (!folder.entry_info(kCommitFile)) return;
   throw Error(ErrorCode::unsupported,
               folder.display() +
                   ": a data set that grows: expected one whose rows are all in meta.json, found " +
-                  "a \"" + commit_name() +
+                  "a \"" + kCommitFile +
                   "\"; open it with Dataset(path, mode=\"r+\"), add to it there and close() it");
 }
 

@@ -23,10 +23,7 @@ namespace {
 /// Of a ring that is written over, so many are marked on the device at once: the mark costs a sync.
 constexpr std::uint64_t kReservedParts = 16;
 
-const std::string& meta_name() {
-  static const std::string name(kMetaName);
-  return name;
-}
+const std::string kMetaFile(kMetaName);
 
 std::string path_in(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
@@ -35,7 +32,7 @@ std::string path_in(const std::string& folder, const std::string& name) {
 /// What meta.json counts of each of its tensors: key -> bytes.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
   std::unordered_map<std::string, std::uint64_t> sizes;
-  const os::File file = os::File::try_open_read_at(folder, meta_name());
+  const os::File file = os::File::try_open_read_at(folder, kMetaFile);
   if (!file.valid()) return sizes;
   for (const MetaEntry& entry : parse_meta(file.read_all(kMaxMetaBytes), file.display()).entries) {
     sizes.emplace(entry.key, entry.size_bytes);
@@ -238,8 +235,8 @@ void GrowingFolder::begin_checksums() {
 
 /// Files that are written anew as rows come.
 std::vector<std::string> GrowingFolder::metadata_names() const {
-  std::vector<std::string> names = {meta_name()};
-  for (const std::string& folder : folders_below()) names.push_back(path_in(folder, meta_name()));
+  std::vector<std::string> names = {kMetaFile};
+  for (const std::string& folder : folders_below()) names.push_back(path_in(folder, kMetaFile));
   if (edit_notes_) names.emplace_back(kNotesName);
   return names;
 }

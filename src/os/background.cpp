@@ -14,6 +14,7 @@
 
 #include "os/no_fork.hpp"
 #include "os/no_signals.hpp"
+#include "os/process_wide.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -61,17 +62,11 @@ class Gate {
   bool ended_ = false;
 };
 
-/// Never destroyed: a thread may wait at it when the process ends. The child of a fork, which has
-/// none of the threads, gets one of its own: the other may be locked by a thread that is not there.
-Gate& gate() {
-  static std::atomic<Gate*> current = [] {
-    auto made = std::make_unique<Gate>();
-    std::atexit([] { gate().end(); });
-    pthread_atfork(nullptr, nullptr, [] { current = std::make_unique<Gate>().release(); });
-    return made.release();
-  }();
-  return *current;
-}
+/// Without a lock or a guarded static, which a fork could leave held for ever in the child.
+Gate& gate() { return ProcessWide<Gate>::get(); }
+
+/// Registered when the program is loaded: atexit() takes a lock of the C library.
+[[maybe_unused]] const int kEndsAtExit = std::atexit([] { gate().end(); });
 
 struct Job {
   std::size_t count;
@@ -112,7 +107,6 @@ bool start_threads(const std::shared_ptr<Job>& job, std::size_t num_threads) {
 }
 
 std::shared_ptr<Job> make_job(std::size_t count, std::function<void(std::size_t)> work) {
-  gate();
   const auto job = std::make_shared<Job>();
   job->count = count;
   job->work = std::move(work);

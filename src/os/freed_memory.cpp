@@ -1,5 +1,6 @@
 #include "os/freed_memory.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 
@@ -8,12 +9,10 @@ namespace tenfold::os {
 void keep_freed_memory() noexcept {
   // Below the largest block that glibc learns from (32 MiB). No page of it is touched.
   constexpr std::size_t kLearntBytes = std::size_t{31} << 20;
-  static const bool learnt = [] {
-    void* volatile block = std::malloc(kLearntBytes);  // volatile: not to be optimised away
-    std::free(block);
-    return true;
-  }();
-  static_cast<void>(learnt);
+  static std::atomic<bool> learnt{false};
+  if (learnt.exchange(true, std::memory_order_relaxed)) return;
+  void* volatile block = std::malloc(kLearntBytes);  // volatile: not to be optimised away
+  std::free(block);
 }
 
 }  // namespace tenfold::os

@@ -4,24 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <fstream>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "os/process_wide.hpp"
 
 namespace tenfold::os {
 namespace {
-
-struct BootIdForTests {
-  std::mutex mutex;
-  std::optional<BootId> id;
-};
-
-BootIdForTests& boot_id_for_tests() {
-  static BootIdForTests set;
-  return set;
-}
 
 /// The hexadecimal digits of "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a".
 BootId read_boot_id() {
@@ -40,22 +33,29 @@ BootId read_boot_id() {
   return id;
 }
 
+/// The system's own, read once by each process.
+struct OwnBootId {
+  const BootId id = read_boot_id();
+};
+
+/// Null: the system's own.
+std::atomic<const BootId*> id_for_tests{nullptr};
+
 }  // namespace
 
 BootId boot_id() {
-  BootIdForTests& set = boot_id_for_tests();
-  {
-    const std::lock_guard lock(set.mutex);
-    if (set.id) return *set.id;
-  }
-  static const BootId id = read_boot_id();
-  return id;
+  const BootId* const set = id_for_tests.load(std::memory_order_acquire);
+  return set != nullptr ? *set : ProcessWide<OwnBootId>::get().id;
 }
 
 std::optional<BootId> set_boot_id(std::optional<BootId> id) {
-  BootIdForTests& set = boot_id_for_tests();
-  const std::lock_guard lock(set.mutex);
-  return std::exchange(set.id, id);
+  // Kept for ever: others may be reading them.
+  static std::mutex mutex;
+  static std::deque<BootId> kept;
+  const std::lock_guard lock(mutex);
+  const BootId* const set = id ? &kept.emplace_back(*id) : nullptr;
+  const BootId* const before = id_for_tests.exchange(set, std::memory_order_acq_rel);
+  return before == nullptr ? std::nullopt : std::optional(*before);
 }
 
 std::size_t num_files_to_keep_open() noexcept {

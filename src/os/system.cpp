@@ -72,10 +72,14 @@ void unlock(Descriptor& descriptor) noexcept {
   descriptor.set_lock_owned(false);
 }
 
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+namespace {
+
+/// Known when the program is loaded: a fork while a local static is made hangs the child.
+const auto kSystemPageBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+
+}  // namespace
+
+std::size_t page_bytes() noexcept { return kSystemPageBytes; }
 
 FileInfo to_info(const struct stat& status) noexcept {
   FileInfo info;

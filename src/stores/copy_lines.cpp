@@ -128,9 +128,13 @@ void end_streaming() noexcept {
 #endif
 }
 
-const LineCopiers& line_copiers() noexcept {
-  static const LineCopiers chosen = choose_line_copiers();
-  return chosen;
-}
+namespace {
+
+/// Known when the program is loaded: a fork while a local static is made hangs the child.
+const LineCopiers kLineCopiers = choose_line_copiers();
+
+}  // namespace
+
+const LineCopiers& line_copiers() noexcept { return kLineCopiers; }
 
 }  // namespace tenfold

@@ -37,10 +37,8 @@ PermutationKernel choose_kernel() noexcept {
   return encrypt_baseline;
 }
 
-PermutationKernel kernel() noexcept {
-  static const PermutationKernel chosen = choose_kernel();
-  return chosen;
-}
+/// Known when the program is loaded: a fork while a local static is made hangs the child.
+const PermutationKernel kPermutationKernel = choose_kernel();
 
 }  // namespace
 
@@ -87,7 +85,7 @@ void Permutation::map(std::span<std::int64_t> positions) const noexcept {
 }
 
 void Permutation::map_block(std::span<std::int64_t> positions) const noexcept {
-  const PermutationKernel encrypt_all = kernel();
+  const PermutationKernel encrypt_all = kPermutationKernel;
   auto* block = reinterpret_cast<std::uint64_t*>(positions.data());
   encrypt_all(network_, block, positions.size());
   std::array<std::uint64_t, kBlock> values;

@@ -121,6 +121,39 @@ TEST(RunInBackground, WorksInTheChildOfAFork) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(RunInBackground, AForkWhileItIsUsedForTheFirstTimeLeavesTheChildNothingToWaitFor) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "TSan starts no threads in the child of a fork";
+#endif
+  constexpr unsigned kSeconds = 20;
+  for (int i = 0; i < 100; ++i) {
+    const pid_t fresh = fork();  // has not used it
+    ASSERT_GE(fresh, 0);
+    if (fresh == 0) {
+      std::atomic<bool> go{false};
+      std::thread user([&] {
+        while (!go) continue;
+        run_in_background(1, 1, [](std::size_t) {});
+      });
+      go = true;
+      const pid_t child = fork();
+      if (child == 0) {
+        ::alarm(kSeconds);  // a child that hangs is killed
+        await_background_closes();
+        _exit(0);
+      }
+      int status = -1;
+      waitpid(child, &status, 0);
+      user.join();
+      _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(fresh, &status, 0), fresh);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
 TEST(CloseInBackground, FreesTheSpaceOfARemovedFileBeforeTheWaitEnds) {
   const test::TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
@@ -161,8 +194,11 @@ TEST(RunInBackgroundDeathTest, LetsTheProcessEndWhileItemsAreLeft) {
       testing::ExitedWithCode(0), "");
 }
 
-/// Runs after the handler that ends the background, because it was registered before.
+/// Set in the process that is about to end.
+bool forks_at_end = false;
+
 void fork_and_wait() {
+  if (!forks_at_end) return;
   const pid_t child = fork();
   if (child == 0) _exit(0);
   int status = -1;
@@ -170,11 +206,14 @@ void fork_and_wait() {
   await_background_closes();
 }
 
+/// Runs after the handler that ends the background, because it was registered before.
+__attribute__((constructor(101))) void register_first() { std::atexit(fork_and_wait); }
+
 TEST(RunInBackgroundDeathTest, LetsAHandlerOfTheEndForkAndWait) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
-        std::atexit(fork_and_wait);
+        forks_at_end = true;
         run_in_background(1'000'000'000, 2, [](std::size_t) { std::this_thread::sleep_for(1ms); });
         std::exit(0);
       },
