@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
@@ -12,6 +13,7 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "os/file.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold::memmap_folder {
 
@@ -134,9 +136,11 @@ void require_replaceable(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  const os::Directory folder = os::Directory::open(target);
-  const bool has_tree = is_tree(folder);
-  const std::vector<std::string> names = foreign_in(folder);
+  // Another save may replace the folder, and remove this one, while it is listed.
+  const auto [has_tree, names] = os::read_unreplaced(target, [&] {
+    const os::Directory folder = os::Directory::open(target);
+    return std::pair(is_tree(folder), foreign_in(folder));
+  });
   if (names.empty()) return;
   constexpr std::size_t kNamed = 3;
   std::string found;

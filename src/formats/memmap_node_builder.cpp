@@ -155,6 +155,7 @@ class NodeBuilder {
     if (notes_ == nullptr || notes_->unbatched.empty()) return;
     auto folder = place_.folder->try_child(std::string(kValuesName));
     if (!folder) {
+      if (place_.folder->was_replaced()) place_.folder->throw_replaced();
       place_.store->left_out(
           place_.folder->display(), "unbatched tensors",
           "their folder is missing: expected a folder " + base::quote(kValuesName));
@@ -163,6 +164,7 @@ class NodeBuilder {
     const std::string where = folder->display() + "/" + std::string(kMetaName);
     const auto text = folder->read_text(std::string(kMetaName), kMaxMetaBytes);
     if (!text) {
+      if (folder->was_replaced()) folder->throw_replaced();
       throw Error(ErrorCode::corrupt, where + ": file is missing: expected the unbatched tensors");
     }
     NodeMeta meta = parse_meta(*text, where);
@@ -247,6 +249,7 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
     // Its writer may have flushed more rows since, or closed it.
     rows = committed_rows(*place.folder);
     if (rows && !take_counted_rows(place, meta, *rows)) {
+      if (place.folder->was_replaced()) place.folder->throw_replaced();
       const std::string where = place.folder->display() + "/" + std::string(kCommitName);
       warn(where + ": rows: expected at least those of meta.json, " +
            (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
@@ -349,6 +352,8 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
     if (!place.folder->has_child(name)) break;
     node->entries.push_back({name, std::make_shared<FolderItem>(place, name, name, class_name)});
   }
+  // Its last members may have been removed already.
+  if (place.folder->was_replaced()) place.folder->throw_replaced();
   return TensorDict(std::move(node));
 }
 

@@ -65,7 +65,10 @@ Value::List read_stack_folders(const NodePlace& place) {
   for (std::uint64_t i = 0;; ++i) {
     const std::string name = std::to_string(i);
     auto folder = place.folder->try_child(name);
-    if (!folder) return list;
+    if (!folder) {
+      if (place.folder->was_replaced()) place.folder->throw_replaced();
+      return list;
+    }
     const NodePlace child{place.store, std::move(folder), note_path_child(place.note_path, name)};
     TensorDict::Item item = read_node(child);
     auto* value = std::get_if<NonTensor>(&item);
@@ -139,6 +142,7 @@ TensorDict::Item read_unknown(const NodePlace& place, const std::string& text,
   if (auto inner = place.folder->try_child(std::string(kInnerName))) {
     return read_tensorclass(place, text, meta, std::move(inner));
   }
+  if (place.folder->was_replaced()) place.folder->throw_replaced();
   if (meta.has_shape) {
     warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a TensorDict");
     return build_tensordict(place, std::move(meta), class_name);

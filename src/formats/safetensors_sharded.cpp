@@ -26,8 +26,6 @@ namespace {
 constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors.index.json"};
 /// transformers' own limit: 5 GB, decimal.
 constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
-/// How often an index that was replaced while its shards were opened is opened anew.
-constexpr int kMaxAttempts = 10;
 
 bool probe(const Path& path) {
   if (!os::file_info(path).is_regular) return false;
@@ -65,9 +63,11 @@ os::Directory folder_of_shards(const Path& path, const SafetensorsIndex& index) 
   return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
-OpenedShards open_shards_once(const Path& path, os::File index_file) {
+/// A save may have removed the old shards since the index was opened: os::read_unreplaced() sees
+/// it.
+OpenedShards open_shards(const Path& path) {
   OpenedShards opened;
-  opened.index_file = std::move(index_file);
+  opened.index_file = os::File::open_read(path);
   opened.index_text = opened.index_file.read_all(kMaxSafetensorsIndexBytes);
   opened.index = parse_safetensors_index(opened.index_text, opened.index_file.display());
   const os::Directory folder = folder_of_shards(path, opened.index);
@@ -81,19 +81,6 @@ OpenedShards open_shards_once(const Path& path, os::File index_file) {
     opened.shards.push_back(open_safetensors(std::move(shard)));
   }
   return opened;
-}
-
-OpenedShards open_shards(const Path& path) {
-  for (int attempt = 1;; ++attempt) {
-    os::File index_file = os::File::open_read(path);
-    const os::FileInfo info = index_file.info();
-    try {
-      return open_shards_once(path, std::move(index_file));
-    } catch (const Error&) {
-      // A save may have removed the old shards meanwhile: then the new index is there.
-      if (attempt == kMaxAttempts || os::file_info(path).same_file(info)) throw;
-    }
-  }
 }
 
 /// The rows in the order of the weight map, which must name exactly the tensors of the shards.

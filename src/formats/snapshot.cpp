@@ -32,6 +32,7 @@
 #include "formats/snapshot_writer.hpp"
 #include "formats/tree_notes.hpp"
 #include "os/file.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold {
 namespace snapshot {
@@ -91,7 +92,9 @@ void refuse_foreign(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  const std::vector<std::string> foreign = foreign_in(os::Directory::open(target));
+  // Another save may replace the folder, and remove this one, while it is listed.
+  const std::vector<std::string> foreign =
+      os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
   if (foreign.empty()) return;
   std::string found;
   for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {

@@ -9,14 +9,19 @@
 #include "io/registry.hpp"
 #include "os/file.hpp"
 #include "os/freed_memory.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold {
 
-std::string probe(const Path& path) { return std::string(format_of_content(path, {}).name); }
+std::string probe(const Path& path) {
+  return os::read_unreplaced(path, [&] { return std::string(format_of_content(path, {}).name); });
+}
 
 TensorDict open(const Path& path, const OpenOptions& options) {
   os::keep_freed_memory();
-  return format_of_content(path, options.format).open(path, {.mode = options.mode});
+  return os::read_unreplaced(path, [&] {
+    return format_of_content(path, options.format).open(path, {.mode = options.mode});
+  });
 }
 
 Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {

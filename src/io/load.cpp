@@ -22,6 +22,7 @@
 #include "io/tree.hpp"
 #include "os/freed_memory.hpp"
 #include "os/thread_pool.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold {
 namespace {
@@ -156,16 +157,7 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
   return loaded;
 }
 
-}  // namespace
-
-TensorDict load(const Path& path, const LoadOptions& options) {
-  if (!options.aliases && options.mode == Mode::write_through) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() +
-                    ": aliases=False makes copies in memory, which mode \"r+\" cannot "
-                    "write to the file: expected mode \"r\" or \"c\", found \"r+\"");
-  }
-  os::keep_freed_memory();
+TensorDict load_once(const Path& path, const LoadOptions& options) {
   const Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   TensorDict tree =
@@ -181,6 +173,19 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   const TensorDict loaded = mapped(std::move(tree), options);
   require_sound_sparse_nodes(loaded, path.string());
   return options.mode == Mode::write_through ? kept : loaded;
+}
+
+}  // namespace
+
+TensorDict load(const Path& path, const LoadOptions& options) {
+  if (!options.aliases && options.mode == Mode::write_through) {
+    throw Error(ErrorCode::invalid_argument,
+                path.string() +
+                    ": aliases=False makes copies in memory, which mode \"r+\" cannot "
+                    "write to the file: expected mode \"r\" or \"c\", found \"r+\"");
+  }
+  os::keep_freed_memory();
+  return os::read_unreplaced(path, [&] { return load_once(path, options); });
 }
 
 }  // namespace tenfold

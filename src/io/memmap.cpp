@@ -24,6 +24,7 @@
 #include "io/tree.hpp"
 #include "os/file.hpp"
 #include "os/mapping.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold {
 
@@ -80,8 +81,9 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
   replacement.publish(options.durable);
 }
 
-TensorDict open_memmap(const Path& path, Mode mode) {
-  recover_folder(path);
+namespace {
+
+TensorDict open_memmap_once(const Path& path, Mode mode) {
   os::Directory root = os::Directory::open(path);
   const std::string meta_name(folder::kMetaName);
   if (!root.entry_info(meta_name)) {
@@ -95,11 +97,19 @@ TensorDict open_memmap(const Path& path, Mode mode) {
   return tree;
 }
 
+}  // namespace
+
+TensorDict open_memmap(const Path& path, Mode mode) {
+  recover_folder(path);
+  return os::read_unreplaced(path, [&] { return open_memmap_once(path, mode); });
+}
+
 std::vector<std::string> foreign_entries(const Path& path) {
   if (!os::exists(path)) return {};
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return {};
-  return folder::take_inventory(os::Directory::open(target)).foreign;
+  return os::read_unreplaced(
+      target, [&] { return folder::take_inventory(os::Directory::open(target)).foreign; });
 }
 
 namespace {

@@ -21,6 +21,7 @@ namespace {
 constexpr int kOpenFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 int open_entry(int parent, const std::string& name) {
+  announce_read(name);
   return retry_interrupted([&] { return ::openat(parent, name.c_str(), kOpenFlags | O_NOFOLLOW); });
 }
 
@@ -32,6 +33,7 @@ bool is_missing_feature(int system_errno) noexcept {
 }  // namespace
 
 Directory Directory::open(const Path& path) {
+  announce_read(path.native());
   const int fd = retry_interrupted([&] { return ::open(path.c_str(), kOpenFlags); });
   if (fd < 0) throw_system_error(errno, path.string(), "cannot be opened as a folder");
   return Directory(fd, path.string());
@@ -79,6 +81,7 @@ FileInfo Directory::info() const {
 
 std::optional<FileInfo> Directory::entry_info(const std::string& name) const {
   require_component(name, display_);
+  announce_read(name);
   struct stat status{};
   if (::fstatat(fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return to_info(status);
   if (errno == ENOENT) return std::nullopt;

@@ -45,6 +45,8 @@ class ChangeObserver {
   virtual void before(const Change& change) = 0;
   /// `inode` is that of a created file or directory, otherwise 0.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
+  /// An entry called `name` (or a path) is about to be examined, or opened.
+  virtual void before_read(const std::string& /*name*/) {}
   /// The errno that flock, or the close of a file that was written, fails with instead of being
   /// called; 0: it is called.
   virtual int lock_errno() { return 0; }

@@ -36,9 +36,12 @@ struct OpenedFile {
 };
 
 /// Opens, or gives -1 with errno set; anything but a regular file is Error(corrupt).
-OpenedFile open_regular(int directory, const char* name, int flags, const std::string& display) {
+OpenedFile open_regular(int directory, const std::string& name, int flags,
+                        const std::string& display) {
+  announce_read(name);
   OpenedFile opened;
-  opened.fd = retry_interrupted([&] { return ::openat(directory, name, flags | kFileFlags); });
+  opened.fd =
+      retry_interrupted([&] { return ::openat(directory, name.c_str(), flags | kFileFlags); });
   if (opened.fd < 0) {
     const int system_errno = errno;
     if (system_errno == ELOOP && (flags & O_NOFOLLOW) != 0) {
@@ -66,6 +69,7 @@ OpenedFile open_regular(int directory, const char* name, int flags, const std::s
 }  // namespace
 
 FileInfo file_info(const Path& path) {
+  announce_read(path.native());
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     throw_system_error(errno, path.string(), "cannot be examined");
@@ -74,6 +78,7 @@ FileInfo file_info(const Path& path) {
 }
 
 bool exists(const Path& path) {
+  announce_read(path.native());
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
@@ -94,13 +99,13 @@ Path resolve_link(const Path& path) {
 }
 
 File File::open_read(const Path& path) {
-  const OpenedFile opened = open_regular(AT_FDCWD, path.c_str(), O_RDONLY, path.string());
+  const OpenedFile opened = open_regular(AT_FDCWD, path.native(), O_RDONLY, path.string());
   if (opened.fd < 0) throw_system_error(errno, path.string(), "cannot be opened");
   return File(opened.fd, path.string(), opened.info);
 }
 
 File File::open_read_write(const Path& path) {
-  const OpenedFile opened = open_regular(AT_FDCWD, path.c_str(), O_RDWR, path.string());
+  const OpenedFile opened = open_regular(AT_FDCWD, path.native(), O_RDWR, path.string());
   if (opened.fd < 0) throw_system_error(errno, path.string(), "cannot be opened for writing");
   return File(opened.fd, path.string(), opened.info);
 }
@@ -114,8 +119,7 @@ File File::open_read_at(const Directory& directory, const std::string& name) {
 File File::open_read_write_at(const Directory& directory, const std::string& name) {
   require_component(name, directory.display());
   std::string display = directory.display_of(name);
-  const OpenedFile opened =
-      open_regular(directory.fd(), name.c_str(), O_RDWR | O_NOFOLLOW, display);
+  const OpenedFile opened = open_regular(directory.fd(), name, O_RDWR | O_NOFOLLOW, display);
   if (opened.fd < 0) throw_system_error(errno, display, "cannot be opened for writing");
   return File(opened.fd, std::move(display), opened.info);
 }
@@ -123,8 +127,7 @@ File File::open_read_write_at(const Directory& directory, const std::string& nam
 File File::try_open_read_at(const Directory& directory, const std::string& name) {
   require_component(name, directory.display());
   std::string display = directory.display_of(name);
-  const OpenedFile opened =
-      open_regular(directory.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW, display);
+  const OpenedFile opened = open_regular(directory.fd(), name, O_RDONLY | O_NOFOLLOW, display);
   if (opened.fd >= 0) return File(opened.fd, std::move(display), opened.info);
   if (errno == ENOENT) return File();
   throw_system_error(errno, display, "cannot be opened");

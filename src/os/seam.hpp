@@ -12,6 +12,11 @@ ChangeObserver* change_observer() noexcept;
 
 bool exchange_supported() noexcept;
 
+/// The entry called `name` (or a path) is examined or opened next.
+inline void announce_read(const std::string& name) {
+  if (ChangeObserver* const observer = change_observer()) observer->before_read(name);
+}
+
 /// A change of the open file or folder `fd`; `name` and `other` are entries of a folder.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 

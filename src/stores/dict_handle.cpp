@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "os/file.hpp"
+#include "os/unreplaced.hpp"
 #include "stores/dict_repeats.hpp"
 
 namespace tenfold {
@@ -42,17 +43,27 @@ DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) { open_first
 void DictHandle::open_first() {
   state_ = open_state();
   value_schema_ = state_->values->schema;
-}
   key_type_ = state_->keys.type;
   value_form_ = state_->form;
+}
 
 /// Without close() all that was written is there, only not yet on the device.
 DictHandle::~DictHandle() = default;
 
+/// The rows were opened before the index: a replacement in between takes both anew.
+std::shared_ptr<const DictState> DictHandle::open_state() {
+  if (!path_) return open_state_once();
+  bool is_first = true;
+  return os::read_unreplaced(*path_, [&] {
+    if (!std::exchange(is_first, false)) dataset_.refresh();
+    return open_state_once();
+  });
+}
+
 /// Rows and index belong together, and somebody may be adding rows just now, in less time than it
 /// takes to open them: then the counts of a moment before are those of the rows that are opened
 /// next.
-std::shared_ptr<const DictState> DictHandle::open_state() {
+std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMostTries = 100;
   auto state = dict_state_of(dataset_.state());
   if (is_trusted(*state)) return state;

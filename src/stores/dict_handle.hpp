@@ -90,6 +90,7 @@ class DictHandle {
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   std::shared_ptr<const DictState> open_state();
+  std::shared_ptr<const DictState> open_state_once();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
   /// The same, but what is not in memory is read side by side before it is touched.

@@ -13,6 +13,7 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
+#include "os/unreplaced.hpp"
 #include "stores/ring_guard.hpp"
 
 namespace tenfold {
@@ -112,18 +113,20 @@ Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(pa
   current();
 }
 
-TensorDict Growth::open_tree() const {
+std::shared_ptr<const DatasetState> Growth::open_state() const {
   const Mode mode = closed_ ? Mode::read : mode_;
-  // Adding rows leaves the checksums of those that are there; writing in place drops them.
-  if (lock_.folder.valid()) return folder::open_tree(lock_.folder.duplicate(), path_, mode);
+  if (lock_.folder.valid()) {
+    // Adding rows leaves the checksums of those that are there; writing in place drops them.
+    return state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode));
+  }
   OpenOptions options;
   options.mode = mode;
-  return open(path_, options);
+  return os::read_unreplaced(path_, [&] { return state_of(open(path_, options)); });
 }
 
 const std::shared_ptr<const DatasetState>& Growth::current() {
   if (state_) return state_;
-  state_ = state_of(open_tree());
+  state_ = open_state();
   size_ = state_->order->size();
   if (roles_.empty()) {
     schema_ = state_->schema;

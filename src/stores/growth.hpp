@@ -40,7 +40,7 @@ class Growth {
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  TensorDict open_tree() const;
+  std::shared_ptr<const DatasetState> open_state() const;
   const std::shared_ptr<const DatasetState>& current();
   std::int64_t known_size();
   void forget() noexcept;

@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "os/file.hpp"
+#include "os/unreplaced.hpp"
 #include "stores/gather_rows.hpp"
 
 namespace tenfold {
@@ -174,10 +175,12 @@ Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const s
 StateMapper::StateMapper(const TensorDict& tree) : saved_(saved_of(tree)) {}
 
 StateMapper StateMapper::open(const Path& path) {
-  if (const auto text = json_text_of(path)) {
-    return StateMapper(json_hierarchy(*text, path.string()));
-  }
-  return StateMapper(tenfold::open(path));
+  return os::read_unreplaced(path, [&] {
+    if (const auto text = json_text_of(path)) {
+      return StateMapper(json_hierarchy(*text, path.string()));
+    }
+    return StateMapper(tenfold::open(path));
+  });
 }
 
 MapperKind StateMapper::kind() const noexcept { return saved_->kind; }

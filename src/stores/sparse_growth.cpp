@@ -16,6 +16,7 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_reader.hpp"
 #include "formats/memmap_source.hpp"
+#include "os/unreplaced.hpp"
 
 namespace tenfold {
 
@@ -122,12 +123,12 @@ SparseGrowth::SparseGrowth(const Path& path, Mode mode)
 const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   if (state_) return state_;
   const Mode mode = mode_ == Mode::write_through ? Mode::read : mode_;
+  if (lock_.folder.valid()) {
+    return state_ = sparse_state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode));
+  }
   OpenOptions options;
   options.mode = mode;
-  state_ = sparse_state_of(lock_.folder.valid()
-                               ? folder::open_tree(lock_.folder.duplicate(), path_, mode)
-                               : open(path_, options));
-  return state_;
+  return state_ = os::read_unreplaced(path_, [&] { return sparse_state_of(open(path_, options)); });
 }
 
 std::shared_ptr<const SparseState> SparseGrowth::state() {

@@ -6,6 +6,7 @@
 
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
+#include "os/unreplaced.hpp"
 #include "stores/verify_rows.hpp"
 
 namespace tenfold {
@@ -34,11 +35,13 @@ void check_tree(const Format& format, const Path& path, VerifyReport& report) {
 }  // namespace
 
 VerifyReport verify(const Path& path, const VerifyOptions& options) {
-  const Format& format = format_of_content(path, options.format);
-  VerifyReport report =
-      format.verify(path, {.num_threads = options.num_threads, .monitor = options.monitor});
-  if (report.ok()) check_tree(format, path, report);
-  return report;
+  return os::read_unreplaced(path, [&] {
+    const Format& format = format_of_content(path, options.format);
+    VerifyReport report =
+        format.verify(path, {.num_threads = options.num_threads, .monitor = options.monitor});
+    if (report.ok()) check_tree(format, path, report);
+    return report;
+  });
 }
 
 }  // namespace tenfold
