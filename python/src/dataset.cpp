@@ -16,7 +16,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "rows_in.hpp"
-#include "stores/buffer_pool.hpp"
+#include "stores/dataset_state.hpp"
 
 namespace tenfold::python {
 
@@ -53,6 +53,16 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   PyBuffer_Release(&view);
   if (!fits) raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " + format);
   return values;
+}
+
+/// (boot, device, inode, birth) of what was opened, or None: of rows in memory, or joined.
+nb::object identity_of(const DatasetHandle& self) {
+  const auto state = self.dataset.state();
+  if (!state->origin) return nb::none();
+  const os::FileIdentity& found = *state->origin;
+  const auto* boot = reinterpret_cast<const char*>(found.boot.data());
+  return nb::make_tuple(nb::bytes(boot, found.boot.size()), found.device, found.inode,
+                        found.born_ns);
 }
 
 nb::object column_of(const DatasetHandle& self, const std::string& name) {
@@ -215,6 +225,7 @@ void bind_dataset(nb::module_& module) {
       .def("capacity", [](const DatasetHandle& self) { return self.dataset.capacity(); })
       .def("cursor", [](const DatasetHandle& self) { return self.dataset.cursor(); })
       .def("__len__", [](const DatasetHandle& self) { return self.dataset.size(); })
+      .def("identity", identity_of)
       .def("schema_json",
            [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })
       .def("column", column_of, "name"_a)

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <string>
 
@@ -15,6 +16,22 @@ bool is_absence(int system_errno) noexcept {
 }
 
 }  // namespace
+
+std::optional<FileIdentity> identity_of(const Path& path) {
+  struct statx status{};
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_INO | STATX_BTIME, &status) != 0) {
+    return std::nullopt;
+  }
+  FileIdentity identity;
+  identity.boot = boot_id();
+  identity.device = makedev(status.stx_dev_major, status.stx_dev_minor);
+  identity.inode = status.stx_ino;
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  if ((status.stx_mask & STATX_BTIME) != 0) {
+    identity.born_ns = status.stx_btime.tv_sec * kNanoseconds + status.stx_btime.tv_nsec;
+  }
+  return identity;
+}
 
 NamedEntry::NamedEntry(const Path& path) : path_(path) {
   // O_PATH: needs no permission of the entry, and waits for no FIFO.

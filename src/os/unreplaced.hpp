@@ -1,14 +1,29 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <optional>
 
 #include <tenfold/error.hpp>
 
 #include "os/descriptor.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 
 namespace tenfold::os {
+
+/// Tells a file or folder from every other one, also from one that got its inode number later.
+struct FileIdentity {
+  BootId boot{};  ///< device numbers hold for one boot of one host
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::int64_t born_ns = 0;  ///< 0 where the file system does not say
+  bool operator==(const FileIdentity&) const = default;
+};
+
+/// Of what `path` names; links are followed. Nothing if it names nothing, or the system does not
+/// say.
+std::optional<FileIdentity> identity_of(const Path& path);
 
 /// What a path names, held open: no other file or folder gets its inode number while this lives.
 class NamedEntry {

@@ -90,12 +90,9 @@ class MovedOrder final : public RowOrder {
   std::int64_t first_row_;
 };
 
-/// The part that shows the same columns of the same table, or null.
-const DatasetPart* same_part(const std::vector<DatasetPart>& parts, const DatasetPart& wanted) {
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const DatasetPart& part) {
-    return part.table == wanted.table && part.columns == wanted.columns;
-  });
-  return found == parts.end() ? nullptr : &*found;
+/// True if both show the same columns of the same table.
+bool is_same_part(const DatasetPart& a, const DatasetPart& b) {
+  return a.table == b.table && a.columns == b.columns;
 }
 
 RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
@@ -116,16 +113,18 @@ Joined join(std::span<const Dataset> sources) {
       for (const std::size_t index : indices) placed.columns.push_back(part.columns[index]);
       parts.push_back(std::move(placed));
     }
-    // Views of one data set stay views of one, whose rows are gathered as fast as before.
-    if (parts.size() == 1) {
-      if (const DatasetPart* known = same_part(joined.state->parts, parts[0])) {
-        joined.orders.push_back(moved(state->order, known->first_row));
-        continue;
-      }
+    // Views of the same tables stay views of the same: their rows are gathered as fast as before,
+    // and data sets that are joined again and again do not double their parts each time.
+    std::vector<DatasetPart>& all = joined.state->parts;
+    const auto known =
+        std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
+    if (known != all.end()) {
+      joined.orders.push_back(moved(state->order, known->first_row - state->parts[0].first_row));
+      continue;
     }
     joined.orders.push_back(moved(state->order, first_row));
     first_row = parts.back().first_row + parts.back().table->num_rows();
-    joined.state->parts.insert(joined.state->parts.end(), parts.begin(), parts.end());
+    all.insert(all.end(), parts.begin(), parts.end());
   }
   return joined;
 }
@@ -164,13 +163,15 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
 
 }  // namespace
 
-std::shared_ptr<const DatasetState> state_of(TensorDict tree) {
+std::shared_ptr<const DatasetState> state_of(TensorDict tree,
+                                             const std::optional<os::FileIdentity>& origin) {
   auto state = std::make_shared<DatasetState>();
   auto table = std::make_shared<const Table>(std::move(tree));
   state->schema = table->schema();
   state->order =
       table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
   state->parts.push_back({table, 0, stored_columns(*table)});
+  state->origin = origin;
   return state;
 }
 

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
 
+#include "os/unreplaced.hpp"
 #include "stores/buffer_pool.hpp"
 #include "stores/row_order.hpp"
 #include "stores/table.hpp"
@@ -25,10 +27,12 @@ struct DatasetState {
   Schema schema;
   RowOrderPtr order;  ///< position -> row among those of all parts
   BufferPool pool;
+  std::optional<os::FileIdentity> origin;  ///< what was opened, if it was one path
 };
 
 /// A state of the rows of one tree, all of them in their order.
-std::shared_ptr<const DatasetState> state_of(TensorDict tree);
+std::shared_ptr<const DatasetState> state_of(TensorDict tree,
+                                             const std::optional<os::FileIdentity>& origin = {});
 
 /// Copies rows (of all parts, numbered through) into a batch. Throws Error(corrupt) where the ends
 /// of rows of unequal length make no sense.

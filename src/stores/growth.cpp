@@ -117,11 +117,13 @@ std::shared_ptr<const DatasetState> Growth::open_state() const {
   const Mode mode = closed_ ? Mode::read : mode_;
   if (lock_.folder.valid()) {
     // Adding rows leaves the checksums of those that are there; writing in place drops them.
-    return state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode));
+    return state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode),
+                    os::identity_of(path_));
   }
   OpenOptions options;
   options.mode = mode;
-  return os::read_unreplaced(path_, [&] { return state_of(open(path_, options)); });
+  return os::read_unreplaced(
+      path_, [&] { return state_of(open(path_, options), os::identity_of(path_)); });
 }
 
 const std::shared_ptr<const DatasetState>& Growth::current() {

@@ -12,6 +12,7 @@
 #include <tenfold/permutation.hpp>
 
 #include "core/cast.hpp"
+#include "stores/dataset_state.hpp"
 #include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -249,6 +250,19 @@ TEST(Dataset, JoinsDataSetsWithoutACopy) {
   const std::array<Dataset, 2> twice = {joined, joined};
   EXPECT_EQ(Dataset::concat(twice).size(), 16);
   EXPECT_THAT(ids_of(Dataset::concat(twice).range(7, 10)), ElementsAre(103, 0, 1));
+}
+
+TEST(Dataset, HasEachTableOnceHoweverOftenItIsJoined) {
+  const std::array<Dataset, 2> parts = {Dataset(test::numbers(2)), Dataset(test::numbers(2, 4))};
+  Dataset joined = Dataset::concat(parts);
+  for (int i = 0; i < 40; ++i) {
+    const std::array<Dataset, 2> turned = {joined.range(2, 4), joined.range(0, 2)};
+    joined = Dataset::concat(turned);
+    ASSERT_EQ(joined.state()->parts.size(), 2U);
+  }
+  EXPECT_THAT(ids_of(joined), ElementsAre(0, 1, 4, 5));
+  const std::array<Dataset, 3> mixed = {parts[1], joined, parts[0]};
+  EXPECT_THAT(ids_of(Dataset::concat(mixed)), ElementsAre(4, 5, 0, 1, 4, 5, 0, 1));
 }
 
 TEST(Dataset, JoinsRangesThatFollowEachOtherToARange) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import functools
 import os
 from collections.abc import Iterable
@@ -71,7 +72,8 @@ class Dataset(Growing):
     dicts.
 
     Views (`range`, `select`, `take`, `filter`, `split`, `shard`, `map`) copy nothing and compose.
-    A Dataset pickles by its path, and works in forked and spawned workers.
+    A Dataset pickles by its path, and works in forked and spawned workers; if something else is at
+    the path by then, unpickling raises OSError (ESTALE).
 
     Args:
         source: A path, or an opened TensorDict.
@@ -100,7 +102,9 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
+        # The views that were made of what was opened, and the rows that it had then.
         self._steps: tuple[tuple[str, Any], ...] = ()
+        self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
         if transform is not None:
             self._maps = (_Map(transform, False),)
@@ -109,7 +113,7 @@ class Dataset(Growing):
     def _of_native(cls, native: Any, path: str, mode: Mode) -> Dataset:
         made = object.__new__(cls)
         made._path, made._native, made._mode = path, native, mode
-        made._joined = None
+        made._joined = made._rows = None
         made._steps = made._maps = ()
         return made
 
@@ -256,8 +260,12 @@ class Dataset(Growing):
         view.__dict__.update(self.__dict__)
         name, arguments = step
         view._native = getattr(self._native, name)(*arguments)
-        view._steps = (*self._steps, step)
+        view._add_step(self, step)
         return view
+
+    def _add_step(self, of: Dataset, step: tuple[str, Any]) -> None:
+        self._steps = (*of._steps, step)
+        self._rows = of._rows if of._steps else len(of)
 
     def range(self, start: int, end: int | None = None) -> Dataset:
         """The rows ``[start, end)``, clamped as a slice is."""
@@ -331,7 +339,7 @@ class Dataset(Growing):
             view = object.__new__(type(self))
             view.__dict__.update(self.__dict__)
             view._native = native
-            view._steps = (*self._steps, ("split", (counts, seed, index)))
+            view._add_step(self, ("split", (counts, seed, index)))
             views.append(view)
         return views
 
@@ -365,13 +373,38 @@ class Dataset(Growing):
                 "data set: it has no path to send to another process: expected one that was opened "
                 "from a path, found one over a tree in memory; save it first"
             )
-        return _reopened, (self._path, self._mode, self._steps, self._maps)
+        identity = self._native.identity()
+        return _reopened, (self._path, self._mode, identity, self._rows, self._steps, self._maps)
 
 
 def _reopened(
-    path: str, mode: Mode, steps: tuple[tuple[str, Any], ...], maps: tuple[_Map, ...]
+    path: str,
+    mode: Mode,
+    identity: tuple[bytes, int, int, int] | None,
+    rows: int | None,
+    steps: tuple[tuple[str, Any], ...],
+    maps: tuple[_Map, ...],
 ) -> Dataset:
-    return _viewed(Dataset(path, mode), steps, maps)
+    """Opens what was pickled, unless something else is there now.
+
+    Rows that were appended since a view was made are none of its own.
+    """
+    dataset = Dataset(path, mode)
+    found: Any = dataset._native.identity()
+    # Device numbers and inodes mean nothing to another host.
+    is_comparable = identity is not None and found is not None and identity[0] == found[0]
+    if is_comparable and identity != found:
+        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+    if rows is not None and len(dataset) < rows:
+        raise OSError(
+            errno.ESTALE,
+            f"it was replaced since its view was made: expected at least {rows} rows, found "
+            f"{len(dataset)}; open it again",
+            path,
+        )
+    if rows is not None and len(dataset) > rows:
+        dataset = dataset.range(0, rows)
+    return _viewed(dataset, steps, maps)
 
 
 def _rejoined(
@@ -452,9 +485,19 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     joined._path = None
     joined._mode = "r"
     joined._steps = ()
+    joined._rows = None
     (joined._maps,) = maps
-    joined._joined = parts
+    # Rows that are appended to a part from now on are none of the joined data set's.
+    fixed = {id(dataset): _fixed(dataset) for dataset in parts.datasets}
+    datasets = tuple(fixed[id(dataset)] for dataset in parts.datasets)
+    joined._joined = _Joined(datasets, parts.weights)
     return joined
+
+
+def _fixed(dataset: Dataset) -> Dataset:
+    """The rows that it has now."""
+    is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
+    return dataset if is_fixed else dataset.range(0, len(dataset))
 
 
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from pathlib import Path
 
@@ -267,6 +268,48 @@ def test_a_data_set_pickles_by_its_path_with_its_views(ds: Dataset) -> None:
 
 def _doubled(row: dict) -> dict:
     return {"id": row["id"] * 2}
+
+
+def test_a_pickled_view_of_a_replaced_data_set_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ds"
+    tenfold.ingest([{"id": i} for i in range(8)], path)
+    ds = Dataset(path)
+    pickled = [
+        pickle.dumps(some)
+        for some in (ds, ds.range(2, 4), tenfold.concat([ds, ds]), ds.split([0.5, 0.5])[0])
+    ]
+    for text in pickled:
+        assert len(pickle.loads(text)) > 0
+    tenfold.ingest([{"id": -i} for i in range(8)], path, overwrite=True)
+    opened_before = pickle.dumps(ds.range(2, 4))
+    for text in [*pickled, opened_before]:
+        with pytest.raises(OSError, match="replaced since it was opened; open it again") as raised:
+            pickle.loads(text)
+        assert raised.value.errno == errno.ESTALE
+    assert ids(pickle.loads(pickle.dumps(Dataset(path).range(2, 4)))) == [-2, -3]
+
+
+def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: Path) -> None:
+    path = tmp_path / "ds"
+    tenfold.ingest([{"id": i} for i in range(6)], path)
+    ds = Dataset(path)
+    views = [ds.shard(1, 2), ds.take([-1, 0]), tenfold.concat([ds, ds.range(0, 2)])]
+    pickled = [pickle.dumps(view) for view in views]
+    with Dataset(path, "r+") as writer:
+        writer.extend([{"id": i} for i in range(6, 9)])
+    for view, text in zip(views, pickled, strict=True):
+        again = pickle.loads(text)
+        assert ids(again) == ids(view)
+        assert ids(pickle.loads(pickle.dumps(again))) == ids(view)
+    assert len(pickle.loads(pickle.dumps(ds))) == 9
+
+
+def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: Dataset) -> None:
+    joined = tenfold.concat([ds.range(0, 2), ds.range(4, 6)])
+    for _ in range(40):  # 2**40 parts, if each level doubled them
+        joined = tenfold.concat([joined.range(2, 4), joined.range(0, 2)])
+    again = pickle.loads(pickle.dumps(joined))
+    assert ids(again) == ids(joined) == [0, 1, 4, 5]
 
 
 def test_joined_data_sets_pickle_by_the_paths_of_their_parts(ds: Dataset) -> None:
