@@ -1,4 +1,4 @@
-# make demo | test | check | bench | format | lint | asan | tsan | file-systems | fuzz
+# make demo | test | check | bench | format | lint | clang | asan | tsan | file-systems | fuzz
 #
 # Every target works from a bare clone on a Debian machine and does only what is not done yet:
 # system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
@@ -34,7 +34,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers asan tsan file-systems fuzz clean
+	types layers clang asan tsan file-systems fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -49,7 +49,11 @@ build/.apt-file-systems: $(REQUIREMENTS)/apt-file-systems.txt tools/apt.sh
 	@tools/apt.sh $<
 	@mkdir -p build && touch $@
 
-build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh
+build/.apt-clang: $(REQUIREMENTS)/apt-clang.txt tools/apt.sh
+	@tools/apt.sh $<
+	@mkdir -p build && touch $@
+
+build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh build/.apt-clang
 	@tools/apt.sh $<
 	@mkdir -p build && touch $@
 
@@ -107,6 +111,10 @@ build: build/release/build.ninja
 
 ctest: build
 	ctest --preset release
+
+## make clang     compiles library, program and C++ tests with clang (build/clang)
+clang: build/.apt-clang build/clang/build.ninja
+	cmake --build --preset clang
 
 # --- Python ---
 

@@ -100,7 +100,8 @@ bool same_trees(const TensorDict& a, const TensorDict& b) {
     if (item.index() != other.index()) {
       same = false;
     } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      const auto values = leaf->tensor().span<float>();
+      const Tensor kept = leaf->tensor();
+      const auto values = kept.span<float>();
       const Tensor expected = std::get<Leaf>(other).tensor();
       const auto found = expected.span<float>();
       same = same && std::equal(values.begin(), values.end(), found.begin(), found.end());
