@@ -41,7 +41,7 @@ MappedDict::MappedDict(const Path& path, Mode mode)
 
 MappedDict::MappedDict(TensorDict tree) : handle_(std::make_shared<DictHandle>(std::move(tree))) {}
 
-std::int64_t MappedDict::size() const { return handle_->state()->num_keys(); }
+std::int64_t MappedDict::size() const { return handle_->newest()->num_keys(); }
 
 DictKeyType MappedDict::key_type() const noexcept { return handle_->key_type(); }
 

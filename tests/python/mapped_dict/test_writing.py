@@ -197,6 +197,22 @@ def test_many_large_items_take_little_memory(tmp_path, what):
     assert most - before < 150 << 20
 
 
+def test_the_length_of_a_reader_counts_what_it_iterates(path):
+    reader = MappedDict(path)
+    with MappedDict(path, "r+") as d:
+        d.extend({"n0": torch.zeros(3), "n1": torch.ones(3)})
+        assert len(reader) == len(list(reader)) == 102
+        d["k7"] = torch.zeros(3)
+        d.extend({"n2": torch.zeros(3)})
+        assert len(reader.dataset) == len(reader) == 103
+        d.compact()
+        assert len(reader) == len(list(reader)) == 103
+        d.extend({"n3": torch.zeros(3)})
+        assert dict(reader) == dict(d)
+        assert len(reader) == 104
+    assert len(reader) == len(list(reader)) == 104
+
+
 def test_compacts(path):
     with MappedDict(path, "r+") as d:
         for i in range(20):
