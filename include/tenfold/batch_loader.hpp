@@ -54,7 +54,7 @@ struct LoaderStats {
 ///   tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
 ///   for (const tenfold::Batch& batch : loader) train(batch.at("x"));
 ///
-/// An epoch that was iterated to its end advances the epoch.
+/// An epoch that was iterated to its end advances the epoch, from 2^62, the last one, to 0.
 ///
 /// Thread safety: threads may share the stream of one start(): next() gives each batch to one of
 /// them, and nothing to all of them at the end. state_dict(), epoch() and stats() may be called

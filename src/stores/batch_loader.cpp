@@ -18,7 +18,8 @@ namespace {
   throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
 }
 
-/// Each pass advances the epoch: so many cannot be made that it overflows.
+/// Each pass advances the epoch; after the last one comes the first, so that every state can be
+/// loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
 /// Rows times ranks must not be too many.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
@@ -216,7 +217,7 @@ std::optional<Batch> BatchLoader::next(BatchStream& stream) {
   state_->stats = stream.stats();
   state_->position = stream.position();
   if (stream.is_at_end()) {
-    ++state_->epoch;
+    state_->epoch = state_->epoch == kMaxEpoch ? 0 : state_->epoch + 1;
     state_->position = 0;
     state_->newest.reset();
   }

@@ -458,3 +458,12 @@ def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: o
     # What functions make is not known yet.
     added = texts.map(lambda row: {"typo": row["tokens"]})
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
+
+
+def test_after_the_last_epoch_comes_the_first(ds: Dataset) -> None:
+    loader = BatchLoader(ds, 100, shuffle=True)
+    loader.set_epoch(2**62)
+    assert len(list(loader)) == 10
+    state = loader.state_dict()
+    assert state["epoch"] == 0
+    loader.load_state_dict(state)
