@@ -243,7 +243,13 @@ std::optional<Tensor> array_from(nb::handle object) {
 }
 
 nb::object simple_value(nb::handle object) {
-  nb::object made = ingest_values().attr("simple")(object);
+  nb::object made;
+  try {
+    made = ingest_values().attr("simple")(object);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    throw BadRow{"", utf8(nb::str(error.value()))};
+  }
   if (made.is(object)) {
     throw BadRow{"", "expected a number, text, bytes, None, a list, dict or array, found " +
                          class_of(object)};

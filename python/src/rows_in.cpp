@@ -4,7 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include <tenfold/error.hpp>
+
 #include "array_in.hpp"
+#include "base/text.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -38,12 +41,14 @@ class Texts {
     if (column_.kind == ColumnKind::string) {
       if (!PyUnicode_Check(item.ptr())) raise_type(column_, item);
       Py_ssize_t size = 0;
-      if (const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size)) {
-        bytes_.append(characters, static_cast<std::size_t>(size));
-      } else {
+      const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
+      if (characters == nullptr) {
         PyErr_Clear();
-        bytes_ += utf8(item);
+        throw Error(ErrorCode::invalid_argument,
+                    "column " + base::quote(column_.name()) +
+                        ": expected text, found a str with a lone surrogate, which no UTF-8 says");
       }
+      bytes_.append(characters, static_cast<std::size_t>(size));
     } else {
       if (!PyBytes_Check(item.ptr())) raise_type(column_, item);
       bytes_.append(PyBytes_AS_STRING(item.ptr()),

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def simple(value: object) -> object:
-    """A list, dict, str, ... that stands for `value`; `value` itself if there is none."""
+    """A list, dict, str, ... that stands for `value`; `value` itself if there is none.
+
+    Raises:
+        ValueError: For a tensor without elements of its own.
+    """
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         if value.dtype.kind in "OUST":  # objects and text
@@ -31,7 +35,9 @@ def simple(value: object) -> object:
         return value
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        if value.is_nested or without_elements(value):
+        if refused := without_elements(value):
+            raise ValueError(f"expected a dense tensor, found {refused}")
+        if value.is_nested:
             return value
         plain = value.detach()
         is_plain = not (plain.is_conj() or plain.is_neg()) and plain.device.type == "cpu"

@@ -466,3 +466,10 @@ def test_a_closed_handle_reads_on_and_keeps_nobody_from_replacing_the_folder(tmp
     assert reads_what_was_written()
     tenfold.save({"other": torch.zeros(1)}, tmp_path / "d")
     assert reads_what_was_written()
+
+
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"s": "string"})
+    with pytest.raises(ValueError, match=r'column "s": expected text, found a str with a lone'):
+        ds.append({"s": "\ud800"})
+    assert len(ds) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import re
 import signal
 import warnings
 from collections import OrderedDict
@@ -478,5 +479,7 @@ def test_tensors_without_elements_of_their_own_are_refused_by_column(
             "rows with a schema": lambda: row.extend([{"x": value}]),
         }
     for name, call in calls.items():
-        with pytest.raises((ValueError, tenfold.UnsupportedError), match=r"column ['\"]x['\"]"):
+        with pytest.raises((ValueError, tenfold.UnsupportedError)) as caught:
             print(name, call())
+        assert re.search(r"column ['\"]x['\"]", str(caught.value))
+        assert kind in str(caught.value) or kind == "of bits"
