@@ -127,6 +127,8 @@ struct MappedDictOptions {
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if something is at the path
   bool durable = true;    ///< on the device when commit() returns
   Monitor* monitor = nullptr;
+  std::int64_t expected_keys = 0;  ///< that will come at least: Error(io) (ENOSPC) at once if they
+                                   ///< cannot fit on the disk
 };
 
 /// Writes a dictionary beside `path`, in bounded memory, published at once by commit(); destroyed

@@ -80,7 +80,7 @@ class RowIngest {
   }
 
   void add_rows(nb::object rows, std::int64_t total_rows) {
-    total_rows_ = total_rows;
+    expect_rows(total_rows);
     if (PyList_CheckExact(rows.ptr()) || PyTuple_CheckExact(rows.ptr())) {
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.ptr()); ++i) {
         add(nb::borrow(PySequence_Fast_GET_ITEM(rows.ptr(), i)));
@@ -101,7 +101,7 @@ class RowIngest {
   /// piece was added then.
   bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
                    std::int64_t total_rows) {
-    total_rows_ = total_rows;
+    expect_rows(total_rows);
     try {
       reader_->add_columns(columns, begin, end);
     } catch (const RowsNeeded&) {
@@ -124,6 +124,12 @@ class RowIngest {
   }
 
  private:
+  void expect_rows(std::int64_t total_rows) {
+    total_rows_ = total_rows;
+    // Others may be left out.
+    if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
+  }
+
   void add(const nb::object& row) {
     try {
       reader_->add(row);

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "core/notes.hpp"
 #include "os/background.hpp"
+#include "os/free_space.hpp"
 
 namespace tenfold {
 
@@ -192,7 +193,8 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
                       " and its like if they belong to nobody");
 }
 
-FileReplacement::FileReplacement(const Path& path, OldFile old_file) : old_file_(old_file) {
+FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
+    : old_file_(old_file) {
   // One old version at a time may still hold its space.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
@@ -202,6 +204,7 @@ FileReplacement::FileReplacement(const Path& path, OldFile old_file) : old_file_
   old_info_ = require_regular();
   lock_old();
   sibling_.emplace(Sibling::take(parent_, name_));
+  os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);
   file_ = create_like(parent_, sibling_->name(), old_info_);
 }
 
@@ -328,7 +331,8 @@ os::File open_write_through(const Path& path) {
   throw_in_use(path.string(), "file");
 }
 
-FolderReplacement::FolderReplacement(const Path& path, FindForeign find_foreign)
+FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
+                                     FindForeign find_foreign)
     : find_foreign_(std::move(find_foreign)) {
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
@@ -344,6 +348,7 @@ FolderReplacement::FolderReplacement(const Path& path, FindForeign find_foreign)
                         "or save to another path");
   }
   sibling_.emplace(Sibling::take(parent_, name_));
+  os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);
   parent_.create_directory(sibling_->name(), old_.valid() ? kOwnerOnly : kAnybody);
   folder_ = os::Directory::open_at(parent_, sibling_->name());
   if (old_.valid()) folder_.copy_permissions(old_.info());
@@ -435,7 +440,7 @@ bool recover_folder(const Path& path) {
 }
 
 void replace_file(const Path& path, std::string_view bytes, bool durable) {
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, bytes.size());
   replacement.file().write_at(0, std::as_bytes(std::span(bytes)));
   replacement.publish(durable);
 }

@@ -88,10 +88,11 @@ class FileReplacement {
  public:
   using LookAtOld = std::function<void(const os::File&)>;
 
-  /// Links are followed. Throws Error(io) if the parent allows no sibling, `path` is a folder
+  /// `new_bytes`: what will be written at least, beside the old version. Links are followed. Throws
+  /// Error(io) if that cannot fit (ENOSPC), the parent allows no sibling, `path` is a folder
   /// (EISDIR) or its lock is held (EBUSY), Error(invalid_argument) if it is neither file nor
   /// folder.
-  explicit FileReplacement(const Path& path, OldFile old_file = OldFile::unlocked);
+  FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
 
@@ -141,10 +142,11 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 /// recover_folder() puts it back.
 class FolderReplacement {
  public:
-  /// `find_foreign` is asked of the old tree before it is removed: if files arrived during the
-  /// save, it is kept beside the new one, with a warning. Throws Error(io) (EACCES) for an old
-  /// folder without write permission.
-  explicit FolderReplacement(const Path& path, FindForeign find_foreign = {});
+  /// `new_bytes`: what will be written at least, beside the old version. `find_foreign` is asked of
+  /// the old tree before it is removed: if files arrived during the save, it is kept beside the new
+  /// one, with a warning. Throws Error(io) (EACCES) for an old folder without write permission,
+  /// (ENOSPC) if the new version cannot fit.
+  FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
 

@@ -274,7 +274,7 @@ void write_consolidated(const TensorDict& tree, const Path& path, const WriteReq
   ConsolidatedPlan plan = plan_consolidated(
       tree, {.notes = request.notes, .checksums = request.checksums, .locked = locked});
   Progress progress(request.monitor, plan.data_bytes, path.filename().string());
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, plan.data_bytes);
   const std::array<std::uint8_t, kMaxGapBytes> no_bytes{};
   const Leaf zeros = Tensor::from(std::span<const std::uint8_t>(no_bytes));
   std::vector<LeafWrite> writes;

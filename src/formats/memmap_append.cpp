@@ -21,6 +21,7 @@
 #include "formats/progress.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/free_space.hpp"
 #include "os/lease.hpp"
 
 namespace tenfold::memmap_folder {
@@ -85,6 +86,7 @@ class Appender {
   void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
                   const std::string& where);
   void write_rows();
+  void require_free_space(std::uint64_t new_bytes) const;
   void give_back() const noexcept;
   bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const std::string& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& where) const;
@@ -218,9 +220,22 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   }
 }
 
+void Appender::require_free_space(std::uint64_t new_bytes) const {
+  if (new_bytes <= os::kUncheckedBytes) return;
+  for (const GrowingLeaf& leaf : leaves_) {
+    if (!os::exists(leaf.file)) continue;
+    // What an append that was killed has left behind the committed end is written over.
+    const std::uint64_t there = os::file_info(leaf.file).size_bytes;
+    new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
+  }
+  const os::Parent parent = os::open_parent(leaves_.front().file, false);
+  os::require_free_space(parent.directory.fd(), parent.directory.display(), new_bytes);
+}
+
 void Appender::write_rows() {
   std::uint64_t total_bytes = 0;
   for (const GrowingLeaf& leaf : leaves_) total_bytes += leaf.rows.nbytes();
+  require_free_space(total_bytes);
   Progress progress(nullptr, total_bytes, "append");
   for (std::size_t i = 0; i < leaves_.size(); i += kOpenFiles) {
     const auto some = std::span(leaves_).subspan(i, std::min(kOpenFiles, leaves_.size() - i));

@@ -240,7 +240,12 @@ void pack_folder(const Path& folder, const Path& archive, int deflate_level,
 void unpack_archive(const Path& path, const Path& folder, const WriteRequest& request) {
   require_replaceable(folder);
   const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
-  FolderReplacement replacement(folder, foreign_in);
+  std::uint64_t new_bytes = 0;
+  for (const codecs::ZipEntry& entry : archive->entries()) {
+    // Checked against the archive's size already; what others claim shows when they are inflated.
+    if (entry.method == codecs::ZipMethod::stored) new_bytes += entry.size_bytes;
+  }
+  FolderReplacement replacement(folder, new_bytes, foreign_in);
   Unpacker(*archive, replacement.folder(), request).run();
   replacement.publish(request.durable);
 }

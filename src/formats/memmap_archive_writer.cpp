@@ -78,11 +78,14 @@ void save_archive(Plan plan, const Path& path, const WriteRequest& request, int 
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request) {
   std::uint64_t leaf_bytes = 0;
+  std::uint64_t stored_bytes = 0;  // what is deflated takes nobody knows how little
   for (const ZipArchiveEntry& entry : entries) {
-    if (entry.leaf) leaf_bytes += entry.leaf->nbytes();
+    if (!entry.leaf) continue;
+    leaf_bytes += entry.leaf->nbytes();
+    if (entry.deflate_level == 0) stored_bytes += entry.leaf->nbytes();
   }
   Progress progress(request.monitor, leaf_bytes, "save");
-  FileReplacement replacement(path, OldFile::exclusive);
+  FileReplacement replacement(path, stored_bytes, OldFile::exclusive);
   write_zip_archive(replacement.file(), entries, request, progress);
   replacement.publish(request.durable);
   progress.finish();

@@ -64,7 +64,7 @@ void create_page(const Path& path, const os::Directory& root) {
   page.process = os::process_id();
   page.live = {.sequence = 1, .boot = os::boot_id(), .num_rows = num_rows, .written = num_rows};
   // Whole on the device from the start, so that no power loss leaves half a page.
-  FileReplacement replacement(path / kCommitFile);
+  FileReplacement replacement(path / kCommitFile, kCommitPageBytes);
   replacement.file().write_at(0, encode_page(page));
   replacement.publish(true);
 }

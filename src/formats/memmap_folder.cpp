@@ -57,7 +57,8 @@ void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& 
          ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "
          "safetensors format is read by both");
   }
-  FolderReplacement replacement(path, memmap_folder::foreign_in);
+  FolderReplacement replacement(path, memmap_folder::written_bytes(plan, request),
+                                memmap_folder::foreign_in);
   memmap_folder::write_plan(plan, replacement.folder(), request);
   replacement.publish(request.durable);
 }

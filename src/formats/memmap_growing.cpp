@@ -16,6 +16,7 @@
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_meta.hpp"
 #include "formats/memmap_meta_lengths.hpp"
+#include "os/free_space.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -105,9 +106,23 @@ void GrowingFolder::open_files() {
   }
 }
 
+void GrowingFolder::require_free_space(std::span<const std::span<const std::byte>> bytes) const {
+  std::uint64_t new_bytes = 0;
+  for (const auto& run : bytes) new_bytes += run.size();
+  if (new_bytes <= os::kUncheckedBytes) return;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (!leaves_[i].file.valid()) continue;
+    // What an append that was killed has left behind the committed end is written over.
+    new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
+                                         leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
+  }
+  os::require_free_space(root_.fd(), path_.string(), new_bytes);
+}
+
 void GrowingFolder::append(std::uint64_t num_rows,
                            std::span<const std::span<const std::byte>> bytes) {
   check_here();
+  require_free_space(bytes);
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (bytes[i].empty()) continue;

@@ -60,7 +60,7 @@ class GrowingFolder {
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
   /// One run of bytes a leaf, in their order; `num_rows` rows. Throws Error(io) with nothing
-  /// appended.
+  /// appended, before anything is written if it cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// The same into the next slots of a ring; of more than `capacity` rows the last ones. After an
   /// error the slots that it was about to write over are gone.
@@ -79,6 +79,7 @@ class GrowingFolder {
   };
 
   void check_here() const;
+  void require_free_space(std::span<const std::span<const std::byte>> bytes) const;
   void open_files();
   void give_back_uncommitted() noexcept;
   void reserve_durably(std::uint64_t num_rows);

@@ -19,6 +19,7 @@
 #include "formats/progress.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
+#include "os/free_space.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
@@ -84,7 +85,7 @@ class Target {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
     if (!in_place) {
-      replacement_.emplace(Path(folder.display_of(name)));
+      replacement_.emplace(Path(folder.display_of(name)), 0);
     } else if (found) {
       file_ = os::File::open_read_write_at(folder, name);
     } else {
@@ -151,7 +152,17 @@ class Updater {
     return depth;
   }
 
+  /// New files, written beside the old ones.
+  void require_free_space(std::span<const std::size_t> numbers) const {
+    if (request_.in_place || request_.zeros) return;
+    std::uint64_t new_bytes = 0;
+    for (const std::size_t number : numbers) new_bytes += plan_.files[number].size_bytes;
+    const os::Directory& root = folders_.root();
+    os::require_free_space(root.fd(), root.display(), new_bytes);
+  }
+
   void write(std::span<const std::size_t> numbers) {
+    require_free_space(numbers);
     Targets targets;
     std::vector<LeafWrite> writes;
     for (const std::size_t number : numbers) {

@@ -310,4 +310,8 @@ void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& reque
   Writer(plan, root, request).run();
 }
 
+std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept {
+  return request.zeros && !request.reserve ? 0 : plan.leaf_bytes;
+}
+
 }  // namespace tenfold::memmap_folder

@@ -175,7 +175,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   const std::string head = npy_head_of(leaf);
 
   Progress progress(request.monitor, leaf.nbytes(), path.filename().string());
-  FileReplacement replacement(path, OldFile::exclusive);
+  FileReplacement replacement(path, leaf.nbytes(), OldFile::exclusive);
   std::vector<LeafWrite> writes = {{&leaf, &replacement.file(), head.size(), leaf.nbytes(), {}}};
   write_leaves(writes, BlockChecksum::none, request.num_threads, progress, request.durable);
   replacement.file().write_at(0, std::as_bytes(std::span(head)));

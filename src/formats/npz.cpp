@@ -140,7 +140,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   std::uint64_t total_bytes = 0;
   for (const ZipArchiveEntry& member : members) total_bytes += member.leaf->nbytes();
   Progress progress(request.monitor, total_bytes, path.filename().string());
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, total_bytes);
   write_zip_archive(replacement.file(), members, request, progress);
   replacement.publish(request.durable);
   progress.finish();

@@ -100,7 +100,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   std::uint64_t total_bytes = 0;
   for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
   Progress progress(request.monitor, total_bytes, path.filename().string());
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, total_bytes);
   write_safetensors_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);
   replacement.publish(request.durable);
   progress.finish();

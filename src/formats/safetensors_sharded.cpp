@@ -221,7 +221,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
 
   // The index's own lock and sibling come first: two saves at once each use names of their own.
-  FileReplacement index(target);
+  FileReplacement index(target, plan.total_bytes);
   ShardTransaction shards(parent.directory, parent.name, index,
                           [&target] { return shards_of_present_index(target); });
   plan.index.shards = shards.name_shards(plan.shards.size(), request.durable);

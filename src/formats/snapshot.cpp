@@ -244,7 +244,7 @@ std::string read_metadata(const os::Directory& root) {
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   const Plan plan = plan_snapshot(tree, options);
   refuse_foreign(path);
-  FolderReplacement replacement(path, foreign_in);
+  FolderReplacement replacement(path, plan.num_bytes, foreign_in);
   write_plan(plan, replacement.folder(), options);
   replacement.publish(options.durable);
 }

@@ -68,7 +68,7 @@ void write_torch_file(const TensorDict& tree, const Path& path, const WriteReque
   const std::vector<ZipArchiveEntry> entries =
       entries_of(std::move(plan), request.notes ? tree_notes_of(tree) : "", root_of(path));
   Progress progress(request.monitor, total_bytes, path.filename().string());
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, total_bytes);
   write_zip_archive(replacement.file(), entries, request, progress);
   replacement.publish(request.durable);
   progress.finish();

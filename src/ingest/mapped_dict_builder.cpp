@@ -137,6 +137,7 @@ struct MappedDictBuilder::State {
           options.overwrite = with.overwrite;
           options.durable = with.durable;
           options.monitor = with.monitor;
+          options.expected_rows = with.expected_keys;
           options.before_commit = [where = path.string(), form, duplicates = with.duplicates,
                                    monitor = with.monitor](TableWriter& writer) {
             add_dict_index(writer, where, form, duplicates, monitor);
@@ -243,7 +244,9 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
 void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                        const MappedDictOptions& options) {
   const Source from = source_of(path, source, key);
-  MappedDictBuilder builder(path, from.type, from.values.schema(), options);
+  MappedDictOptions all = options;
+  all.expected_keys = source.size();
+  MappedDictBuilder builder(path, from.type, from.values.schema(), all);
   std::vector<std::string_view> texts;
   for (std::int64_t begin = 0; begin < source.size(); begin += kRowsAtOnce) {
     const std::int64_t end = std::min(source.size(), begin + kRowsAtOnce);
@@ -267,6 +270,7 @@ void MappedDict::compact(Monitor* monitor) {
     const Path path = source->keys.where;
     MappedDictOptions options;
     options.monitor = monitor;
+    options.expected_keys = source->num_keys();
     MappedDictBuilder builder(path, source->keys.type, source->values->schema, options,
                               source->form);
     DictWalk walk(source, [&](const DictKeys& keys) {

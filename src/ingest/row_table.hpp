@@ -30,6 +30,8 @@ class RowTable {
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
+  /// That will come in all: they must fit on the disk when the first ones are written.
+  void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
   /// In the rows so far it has no value.
   RowColumn& add_column(KeyPath path);
   /// Of a column that has had nothing but nulls.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/leaf_source.hpp"
 #include "formats/commit.hpp"
@@ -90,6 +92,17 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
+/// What so many rows take at least: the elements of those of unequal length are not counted.
+std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
+  std::uint64_t row_bytes = 0;
+  for (const Column& column : schema.columns()) {
+    row_bytes += column.has_ends() ? sizeof(std::int64_t) : nbytes_of(column.dtype, column.shape);
+    if (column.nullable) ++row_bytes;
+  }
+  return base::checked_mul(row_bytes, static_cast<std::uint64_t>(num_rows))
+      .value_or(std::numeric_limits<std::uint64_t>::max());
+}
+
 /// A tensor that is no column.
 struct Extra {
   std::string name;
@@ -103,7 +116,8 @@ struct Extra {
 struct TableWriter::State {
   State(const Path& path, Schema wanted, const TableWriterOptions& with)
       : options(with),
-        replacement(checked_target(path, with.overwrite), memmap_folder::foreign_in) {
+        replacement(checked_target(path, with.overwrite),
+                    expected_bytes(wanted, with.expected_rows), memmap_folder::foreign_in) {
     std::vector<Column> columns = wanted.columns();
     name_leaves(columns);
     std::size_t num_parts = 1;

@@ -47,6 +47,7 @@ struct TableWriterOptions {
   bool durable = true;         ///< on the device when commit() returns
   int num_threads = 0;         ///< that wait for the device in commit(); 0: min(8, cores)
   Monitor* monitor = nullptr;  ///< may stop commit(); bytes are reported by who reads the source
+  std::int64_t expected_rows = 0;  ///< that will be appended at least: they must fit on the disk
   /// Called by commit() when all rows are there and before anything is published: what is made of
   /// them, and checked.
   std::function<void(TableWriter&)> before_commit{};
@@ -60,8 +61,8 @@ struct TableWriterOptions {
 class TableWriter {
  public:
   /// The leaves of `schema` are named anew, after its columns. Throws Error(io) with errno EEXIST
-  /// if what is at `path` is no tree that tenfold may replace, Error(invalid_argument) for a column
-  /// whose name makes no file name.
+  /// if what is at `path` is no tree that tenfold may replace, with ENOSPC if the expected rows
+  /// cannot fit; Error(invalid_argument) for a column whose name makes no file name.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
   TableWriter& operator=(const TableWriter&) = delete;

@@ -23,6 +23,7 @@
 #include "io/holdable.hpp"
 #include "io/tree.hpp"
 #include "os/file.hpp"
+#include "os/free_space.hpp"
 #include "os/mapping.hpp"
 #include "os/unreplaced.hpp"
 
@@ -70,14 +71,15 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     return;
   }
   if (!options.replace_foreign) refuse_foreign(path);
+  const WriteRequest request{.durable = options.durable,
+                             .checksums = false,
+                             .zeros = options.zeros,
+                             .num_threads = options.num_threads,
+                             .monitor = options.monitor};
   FolderReplacement replacement(
-      path, options.replace_foreign ? FindForeign() : FindForeign(folder::foreign_in));
-  folder::write_plan(plan, replacement.folder(),
-                     {.durable = options.durable,
-                      .checksums = false,
-                      .zeros = options.zeros,
-                      .num_threads = options.num_threads,
-                      .monitor = options.monitor});
+      path, folder::written_bytes(plan, request),
+      options.replace_foreign ? FindForeign() : FindForeign(folder::foreign_in));
+  folder::write_plan(plan, replacement.folder(), request);
   replacement.publish(options.durable);
 }
 
@@ -132,6 +134,10 @@ TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOpt
     write.size_bytes = named.leaf.nbytes();
     end = write.file_offset_bytes + write.size_bytes;
     writes.push_back(std::move(write));
+  }
+  if (!options.zeros) {
+    const std::uint64_t there = file.size_bytes();
+    os::require_free_space(file.fd(), file.display(), end > there ? end - there : 0);
   }
   if (end > 0) file.truncate(end);
   std::vector<std::uint64_t> offsets;

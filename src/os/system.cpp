@@ -1,7 +1,6 @@
 #include "os/system.hpp"
 
 #include <sys/file.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <system_error>
@@ -9,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "os/free_space.hpp"
 #include "os/seam.hpp"
 
 namespace tenfold::os {
@@ -23,12 +23,11 @@ std::string words_of(int system_errno) {
   return text;
 }
 
-std::string free_space(int descriptor) {
-  struct statvfs space{};
-  if (descriptor < 0 || ::fstatvfs(descriptor, &space) != 0) return {};
-  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
-  return ": found " + base::human_bytes(free_bytes) + " and " + std::to_string(space.f_favail) +
-         " files free";
+std::string free_space_text(int descriptor) {
+  if (descriptor < 0) return {};
+  const FreeSpace space = free_space(descriptor);
+  return ": found " + base::human_bytes(space.free_bytes) + " and " +
+         std::to_string(space.free_files) + " files free";
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ void throw_system_error(int system_errno, const std::string& display, std::strin
                         int descriptor) {
   std::string message = display + ": " + std::string(action) + ": " + words_of(system_errno);
   if (system_errno == ENOENT) throw Error(ErrorCode::file_not_found, message);
-  if (system_errno == ENOSPC || system_errno == EDQUOT) message += free_space(descriptor);
+  if (system_errno == ENOSPC || system_errno == EDQUOT) message += free_space_text(descriptor);
   throw Error::io(system_errno, display, message);
 }
 

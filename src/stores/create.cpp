@@ -116,13 +116,15 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const Schema stored = stored_schema(path, schema);
   const memmap_folder::Plan plan = memmap_folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    FolderReplacement replacement(path, memmap_folder::foreign_in);
-    // Rows that are written in place are vouched for by nobody.
-    const bool checksums = options.num_rows == 0 && options.capacity == 0;
-    // Through maps, too, which cannot report a full disk.
-    memmap_folder::write_plan(
-        plan, replacement.folder(),
-        {.durable = true, .checksums = checksums, .zeros = true, .reserve = true});
+    // Rows that are written in place are vouched for by nobody; through maps, too, which cannot
+    // report a full disk.
+    const WriteRequest request{.durable = true,
+                               .checksums = options.num_rows == 0 && options.capacity == 0,
+                               .zeros = true,
+                               .reserve = true};
+    FolderReplacement replacement(path, memmap_folder::written_bytes(plan, request),
+                                  memmap_folder::foreign_in);
+    memmap_folder::write_plan(plan, replacement.folder(), request);
     if (options.capacity > 0) {
       extend_files(replacement.folder(),
                    memmap_folder::plan_tree(tree_of(stored, options.capacity)));

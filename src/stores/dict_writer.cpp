@@ -129,7 +129,7 @@ void DictWriter::add_checksums() {
 void DictWriter::rebuild(double load, std::uint64_t room) {
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
-  FileReplacement replacement(file);
+  FileReplacement replacement(file, 0);
   std::uint64_t size_bytes = 0;
   os::Directory values = os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
   const DictBuildOptions options{

@@ -213,7 +213,7 @@ class Parts {
         values_(std::make_shared<Spool>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
     // One for each line, whatever the number of entries.
-    lines_->check_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
+    lines_->require_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
     put(*lines_, 0);
   }
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -15,6 +14,7 @@
 #include "base/checked.hpp"
 #include "core/leaf_source.hpp"
 #include "os/directory.hpp"
+#include "os/free_space.hpp"
 #include "os/mapping.hpp"
 #include "os/process.hpp"
 
@@ -67,17 +67,12 @@ class SpoolSource final : public LeafSource {
 Spool::Spool(Path folder, std::size_t memory_bytes)
     : folder_(std::move(folder)), memory_bytes_(memory_bytes) {}
 
-void Spool::check_space(std::uint64_t count, std::uint64_t item_bytes) const {
+void Spool::require_space(std::uint64_t count, std::uint64_t item_bytes) const {
   const std::uint64_t needed =
       base::checked_mul(count, item_bytes).value_or(std::numeric_limits<std::uint64_t>::max());
   if (needed <= memory_bytes_) return;
-  const Path folder = folder_of(folder_);
-  std::error_code error;
-  const std::uintmax_t available = std::filesystem::space(folder, error).available;
-  if (error || needed <= available) return;
-  throw Error::io(ENOSPC, folder.string(),
-                  folder.string() + ": temporary file: expected room for " +
-                      std::to_string(needed) + " bytes, found " + std::to_string(available));
+  const os::Directory folder = os::Directory::open(folder_of(folder_));
+  os::require_free_space(folder.fd(), folder.display(), needed);
 }
 
 void Spool::append(std::span<const std::byte> bytes) {

@@ -25,7 +25,7 @@ class Spool {
 
   /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` have no room where the file would
   /// be: to fill a disk takes hours.
-  void check_space(std::uint64_t count, std::uint64_t item_bytes) const;
+  void require_space(std::uint64_t count, std::uint64_t item_bytes) const;
   void append(std::span<const std::byte> bytes);
   /// Adds all bytes of `other`.
   void append(const Spool& other);

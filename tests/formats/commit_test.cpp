@@ -51,13 +51,13 @@ Names entries_of(const fs::path& folder) {
 }
 
 void save_file(const fs::path& path, const std::string& text, bool durable = false) {
-  FileReplacement replacement(path);
+  FileReplacement replacement(path, 0);
   replacement.file().write_at(0, std::as_bytes(std::span(text)));
   replacement.publish(durable);
 }
 
 void save_folder(const fs::path& path, const std::string& text, bool durable = false) {
-  FolderReplacement replacement(path);
+  FolderReplacement replacement(path, 0);
   os::File file = os::File::create_at(replacement.folder(), "x");
   file.write_at(0, std::as_bytes(std::span(text)));
   replacement.publish(durable);
@@ -102,7 +102,7 @@ TEST(FileReplacement, WithoutPublishNothingHasHappened) {
   const TemporaryFolder folder;
   write_text(folder / "x", "old");
   {
-    FileReplacement replacement(folder / "x");
+    FileReplacement replacement(folder / "x", 0);
     EXPECT_EQ(entries_of(folder.path()), (Names{".x.tenfold-0", ".x.tenfold-0.lease", "x"}));
   }
   EXPECT_EQ(read_text(folder / "x"), "old");
@@ -133,10 +133,10 @@ TEST(FileReplacement, KeepsPermissionsAndFollowsTheLink) {
 TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "x");
-  const Error error = error_of([&] { FileReplacement replacement(folder / "x"); });
+  const Error error = error_of([&] { FileReplacement replacement(folder / "x", 0); });
   EXPECT_EQ(error.system_errno(), EISDIR);
   ASSERT_EQ(::mkfifo((folder / "f").c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { FileReplacement replacement(folder / "f"); }).code(),
+  EXPECT_EQ(error_of([&] { FileReplacement replacement(folder / "f", 0); }).code(),
             ErrorCode::invalid_argument);
   EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
 }
@@ -145,9 +145,9 @@ TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
   const TemporaryFolder folder;
   // Three at once, so that three siblings are left; one of them a folder.
   in_killed_child([&] {
-    new FileReplacement(folder / "x");
-    new FolderReplacement(folder / "x");
-    new FileReplacement(folder / "x");
+    new FileReplacement(folder / "x", 0);
+    new FolderReplacement(folder / "x", 0);
+    new FileReplacement(folder / "x", 0);
   });
   ASSERT_EQ(entries_of(folder.path()),
             (Names{".x.tenfold-0", ".x.tenfold-0.lease", ".x.tenfold-1", ".x.tenfold-1.lease",
@@ -159,7 +159,7 @@ TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
 TEST(FileReplacement, LeavesALivingWritersSiblingAlone) {
   const TemporaryFolder folder;
   {
-    FileReplacement slow(folder / "x");
+    FileReplacement slow(folder / "x", 0);
     slow.file().write_at(0, std::as_bytes(std::span("slow", 4)));
     save_file(folder / "x", "quick");
     EXPECT_EQ(read_text(folder / "x"), "quick");
@@ -242,14 +242,15 @@ TEST(FolderReplacement, WhoOpenedTheOldFolderReadsTheOldFiles) {
 TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
   const TemporaryFolder folder;
   write_text(folder / "f", "");
-  EXPECT_EQ(error_of([&] { FolderReplacement replacement(folder / "f"); }).system_errno(), ENOTDIR);
+  EXPECT_EQ(error_of([&] { FolderReplacement replacement(folder / "f", 0); }).system_errno(),
+            ENOTDIR);
   save_folder(folder / "x", "old");
   {
     const memmap_folder::WriteThroughLock held =
         memmap_folder::lock_for_writing_through(folder / "x");
     const memmap_folder::WriteThroughLock held_too =
         memmap_folder::lock_for_writing_through(folder / "x");
-    const Error error = error_of([&] { FolderReplacement replacement(folder / "x"); });
+    const Error error = error_of([&] { FolderReplacement replacement(folder / "x", 0); });
     EXPECT_EQ(error.system_errno(), EBUSY);
     EXPECT_THAT(error.what(), HasSubstr("the folder is in use"));
   }
@@ -261,7 +262,7 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
 TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
-  FolderReplacement replacement(folder / "x");
+  FolderReplacement replacement(folder / "x", 0);
   EXPECT_EQ(error_of([&] { memmap_folder::lock_for_writing_through(folder / "x"); }).system_errno(),
             EBUSY);
   replacement.publish(false);
@@ -270,7 +271,7 @@ TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
 
 TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
   const TemporaryFolder folder;
-  FolderReplacement replacement(folder / "x");
+  FolderReplacement replacement(folder / "x", 0);
   save_folder(folder / "x", "meanwhile");
   os::File::create_at(replacement.folder(), "y").write_at(0, std::as_bytes(std::span("y", 1)));
   replacement.publish(false);
@@ -303,7 +304,7 @@ TEST(FolderReplacement, AReadOnlyFolderInTheOldTreeIsRemovedWithIt) {
   fs::permissions(folder.path(), fs::perms::all);
   const int result = as_nobody([&] {
     for (const std::string text : {"old", "new"}) {
-      FolderReplacement replacement(folder / "x");
+      FolderReplacement replacement(folder / "x", 0);
       replacement.folder().create_directory("sub");
       {
         const os::Directory sub = os::Directory::open_at(replacement.folder(), "sub");
@@ -325,7 +326,7 @@ TEST(FolderReplacement, AFolderWithoutWritePermissionIsRefusedBeforeAByteIsWritt
     save_folder(folder / "x", "old");
     fs::permissions(folder / "x", fs::perms::owner_read | fs::perms::owner_exec);
     try {
-      FolderReplacement replacement(folder / "x");
+      FolderReplacement replacement(folder / "x", 0);
     } catch (const Error& error) {
       return error.system_errno() == EACCES && entries_of(folder.path()) == Names{"x"} ? 0 : 1;
     }
@@ -380,8 +381,8 @@ TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
 TEST(Replacement, AForkedChildNeitherPublishesNorRemovesASibling) {
   const TemporaryFolder folder;
   save_file(folder / "f", "old");
-  FileReplacement replacement(folder / "f");
-  FolderReplacement other(folder / "x");
+  FileReplacement replacement(folder / "f", 0);
+  FolderReplacement other(folder / "x", 0);
   replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
   const pid_t child = ::fork();
   if (child == 0) {
@@ -408,7 +409,7 @@ TEST(FileReplacement, RefusesToPublishASiblingThatAnotherWriterHasMade) {
   const TemporaryFolder folder;
   save_file(folder / "x", "old");
   {
-    FileReplacement replacement(folder / "x");
+    FileReplacement replacement(folder / "x", 0);
     replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
     // As if another host had taken this process for dead.
     fs::remove(folder / ".x.tenfold-0");
@@ -427,14 +428,14 @@ TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {
     const os::File held = open_write_through(folder / "x");
     const os::File held_too = open_write_through(folder / "x");
     const Error error =
-        error_of([&] { FileReplacement replacement(folder / "x", OldFile::exclusive); });
+        error_of([&] { FileReplacement replacement(folder / "x", 0, OldFile::exclusive); });
     EXPECT_EQ(error.system_errno(), EBUSY);
     EXPECT_THAT(error.what(), HasSubstr("the file is in use"));
     if (os::lock_holder(held.info())) {
       EXPECT_THAT(error.what(), HasSubstr("by process " + std::to_string(::getpid())));
     }
   }
-  FileReplacement replacement(folder / "x", OldFile::exclusive);
+  FileReplacement replacement(folder / "x", 0, OldFile::exclusive);
   EXPECT_EQ(error_of([&] { open_write_through(folder / "x"); }).system_errno(), EBUSY);
   replacement.publish(false);
   EXPECT_TRUE(open_write_through(folder / "x").valid());

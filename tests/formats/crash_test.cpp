@@ -42,7 +42,7 @@ Files files_of(char version) {
 }
 
 void save_folder(const fs::path& path, char version, bool durable) {
-  FolderReplacement replacement(path);
+  FolderReplacement replacement(path, 0);
   replacement.folder().create_directory("sub");
   os::Directory sub = os::Directory::open_at(replacement.folder(), "sub");
   for (const auto& [name, bytes] : files_of(version)) {

@@ -240,7 +240,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
     save_folder(sample(), folder / "other");  // beside it
   }
   save_folder(sample(), folder / "tree");
-  const FolderReplacement replacement(folder / "tree");
+  const FolderReplacement replacement(folder / "tree", 0);
   const auto thrown =
       thrown_by([&] { static_cast<void>(open_folder(folder / "tree/n", Mode::write_through)); });
   EXPECT_EQ(thrown.system_errno, EBUSY);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,31 @@ NAMES = {"folder": "saved", "safetensors": "saved.safetensors", "pt": "saved.pt"
 def target(request, tmp_path):
     """A path for each format that holds any tree."""
     return tmp_path / NAMES[request.param]
+
+
+@pytest.fixture
+def make_disk(tmp_path):
+    """Mounts an empty tmpfs of some MiB, where this user may; the C++ tests fill a disk anyway."""
+    mounted = []
+
+    def make(mebibytes):
+        folder = tmp_path / f"disk-{len(mounted)}"
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(folder)]
+        if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("may not mount a file system")
+        mounted.append(folder)
+        return folder
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(make_disk):
+    """An empty tmpfs of 24 MiB."""
+    return make_disk(24)
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ TEST(SparseBuilder, RefusesMoreLinesThanTheDiskHasRoomFor) {
         FAIL() << "expected an error";
       } catch (const Error& error) {
         EXPECT_EQ(error.system_errno(), ENOSPC);
-        EXPECT_THAT(error.what(), testing::HasSubstr("temporary file: expected room for "));
+        EXPECT_THAT(error.what(), testing::HasSubstr("no space left on device: expected "));
       }
     }
   }
