@@ -10,6 +10,7 @@
 
 #include "base/checked.hpp"
 #include "codecs/zip.hpp"
+#include "codecs/zip_structure.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenfold;
@@ -25,6 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const codecs::ZipDirectory directory = codecs::read_zip_directory(input, limits);
     if (!directory.entries.empty()) {
       if (!codecs::zip_has_entry(input, directory.entries.back().name)) std::abort();
+    }
+    static_cast<void>(codecs::zip_structure_checksum(input, directory));
+    if (const auto comment = codecs::corrected_zip_comment(input, directory)) {
+      if (comment->size() != directory.comment.size()) std::abort();
     }
     for (const codecs::ZipEntry& entry : directory.entries) {
       if (!base::range_fits(entry.data_offset, entry.stored_bytes, size)) std::abort();

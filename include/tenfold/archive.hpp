@@ -40,7 +40,8 @@ void unpack_memmap(const Path& archive, const Path& folder, const ArchiveOptions
 
 /// Makes the CRC-32s of all stored entries right, which programs that write through an archive
 /// leave behind. Only what changed is written. tenfold does this itself on flush() and when the
-/// last tensor of a tree opened write_through is gone. Holes are not read. Throws
+/// last tensor of a tree opened write_through is gone. Holes are not read. If the archive comment
+/// holds the checksum of the structure, that is computed again, too. Throws
 /// Error(io) with errno ECANCELED if the monitor stops it: then nothing has changed.
 void refresh_archive_checksums(const Path& path, Monitor* monitor = nullptr);
 

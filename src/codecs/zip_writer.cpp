@@ -8,8 +8,10 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/checksum.hpp"
 #include "base/text.hpp"
 #include "codecs/zip_records.hpp"
+#include "codecs/zip_structure.hpp"
 
 namespace tenfold::codecs {
 namespace {
@@ -25,6 +27,7 @@ constexpr std::string_view kFillerId = "FB";  // torch's, whose loader knows it
 
 class Record {
  public:
+  explicit Record(std::size_t size = 0) { bytes_.reserve(size); }
   Record& put(std::uint64_t value, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xffU);
     return *this;
@@ -71,7 +74,8 @@ void require_valid(const ZipItem& item) {
   }
 }
 
-std::string central_header(const ZipItem& item, std::uint64_t header_offset, std::uint32_t crc32) {
+/// Without its CRC-32, which is 0.
+std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
   Record zip64;
   const bool wide = needs_wide_sizes(item);
   const bool far = header_offset >= kFull32;
@@ -82,7 +86,7 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset, std
   }
   const std::string extra = zip64.take();
   const std::uint64_t version = extra.empty() ? kVersionPlain : kVersionZip64;
-  return Record()
+  return Record(kCentralBytes + item.name.size() + extra.size())
       .put(kCentralSignature, 4)
       .put(kUnix | version, 2)
       .put(version, 2)
@@ -90,7 +94,7 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset, std
       .put(method_of(item), 2)
       .put(0, 2)
       .put(kFirstDate, 2)
-      .put(crc32, 4)
+      .put(0, kCrcBytes)
       .put(wide ? kFull32 : item.stored_bytes, 4)
       .put(wide ? kFull32 : item.size_bytes, 4)
       .put(item.name.size(), 2)
@@ -105,7 +109,7 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset, std
       .take();
 }
 
-/// What comes after a directory of so many bytes at `offset`.
+/// What comes after a directory of so many bytes at `offset`, but for the archive comment.
 std::string end_records(std::uint64_t entries, std::uint64_t bytes, std::uint64_t offset) {
   Record record;
   const bool wide = entries >= kFull16 || bytes >= kFull32 || offset >= kFull32;
@@ -130,7 +134,7 @@ std::string end_records(std::uint64_t entries, std::uint64_t bytes, std::uint64_
       .put(told_entries, 2)
       .put(bytes >= kFull32 ? kFull32 : bytes, 4)
       .put(offset >= kFull32 ? kFull32 : offset, 4)
-      .put(0, 2);
+      .put(kZipStructureCommentBytes, 2);
   return record.take();
 }
 
@@ -168,7 +172,7 @@ std::string ZipLayout::local_header(std::size_t item, std::uint32_t crc32) const
   const Place& place = places_[item];
   const bool wide = needs_wide_sizes(of);
   const std::uint64_t extra_bytes = place.data - place.header - kLocalBytes - of.name.size();
-  Record record;
+  Record record(static_cast<std::size_t>(place.data - place.header));
   record.put(kLocalSignature, 4)
       .put(wide ? kVersionZip64 : kVersionPlain, 2)
       .put(kUtf8Flag, 2)
@@ -193,12 +197,23 @@ std::string ZipLayout::local_header(std::size_t item, std::uint32_t crc32) const
 }
 
 std::string ZipLayout::directory(std::span<const std::uint32_t> crc32s) const {
+  // As zip_structure_checksum() reads it: CRC-32s are zeros until the rest is hashed.
+  base::Xxh3Stream structure;
   std::string bytes;
+  std::vector<std::size_t> headers;
+  headers.reserve(items_.size());
   for (std::size_t i = 0; i < items_.size(); ++i) {
-    bytes += central_header(items_[i], places_[i].header, crc32s[i]);
+    const std::string local = local_header(i, 0);
+    structure.update(std::as_bytes(std::span(local)));
+    headers.push_back(bytes.size());
+    bytes += central_header(items_[i], places_[i].header);
   }
-  const std::uint64_t size = bytes.size();
-  return bytes += end_records(items_.size(), size, directory_offset_);
+  bytes += end_records(items_.size(), bytes.size(), directory_offset_);
+  structure.update(std::as_bytes(std::span(bytes)));
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    bytes.replace(headers[i] + kCentralCrcAt, kCrcBytes, Record().put(crc32s[i], kCrcBytes).take());
+  }
+  return bytes += zip_structure_comment(structure.digest());
 }
 
 }  // namespace tenfold::codecs

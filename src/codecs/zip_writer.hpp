@@ -29,6 +29,7 @@ inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 ///   ...
 ///   central directory and end records  zip64's where a size, an offset or the number of entries
 ///                                      needs them
+///   comment                            the checksum of all of this but the items' bytes
 ///
 /// Nothing lies between these parts. Dates are 1980-01-01, so that equal items make equal archives.
 class ZipLayout {
@@ -48,7 +49,8 @@ class ZipLayout {
   std::uint64_t directory_offset() const noexcept { return directory_offset_; }
 
   std::string local_header(std::size_t item, std::uint32_t crc32) const;
-  /// The central directory and what follows it, up to the end of the archive.
+  /// The central directory and what follows it, up to the end of the archive: the comment with the
+  /// checksum of the structure (zip_structure.hpp).
   std::string directory(std::span<const std::uint32_t> crc32s) const;
 
  private:

@@ -45,6 +45,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   const os::File& file() const noexcept { return file_; }
   const os::FileInfo& info() const noexcept { return info_; }
   const std::vector<codecs::ZipEntry>& entries() const noexcept { return directory_.entries; }
+  const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const;
 
   /// The number of the entry of that name.

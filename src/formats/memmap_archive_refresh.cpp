@@ -8,16 +8,14 @@
 #include <tenfold/error.hpp>
 
 #include "codecs/zip.hpp"
+#include "codecs/zip_records.hpp"
+#include "codecs/zip_structure.hpp"
 #include "formats/folder_checksums.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/zip_check.hpp"
 
 namespace tenfold::memmap_folder {
 namespace {
-
-// Where a CRC-32 stands in a local header, and in one of the directory.
-constexpr std::uint64_t kLocalCrcAt = 14;
-constexpr std::uint64_t kCentralCrcAt = 16;
 
 /// True if the header said something else.
 bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
@@ -48,11 +46,18 @@ void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std:
   progress.poll();  // the last moment to stop
   bool changed = false;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    changed |= patch(file, entries[i]->header_offset + kLocalCrcAt, crcs[i]);
-    changed |= patch(file, entries[i]->central_offset + kCentralCrcAt, crcs[i]);
+    changed |= patch(file, entries[i]->header_offset + codecs::kLocalCrcAt, crcs[i]);
+    changed |= patch(file, entries[i]->central_offset + codecs::kCentralCrcAt, crcs[i]);
   }
   progress.finish();
   if (changed && options.durable) file.sync();
+}
+
+void refresh_structure_checksum(os::File& file, const Archive& archive) {
+  const auto comment = codecs::corrected_zip_comment(archive.input(), archive.directory());
+  if (!comment) return;
+  file.write_at(archive.info().size_bytes - comment->size(), std::as_bytes(std::span(*comment)));
+  file.sync();
 }
 
 void drop_leaf_checksums(os::File& file, const Archive& archive) {

@@ -14,6 +14,7 @@
 
 #include "base/checked.hpp"
 #include "base/checksum.hpp"
+#include "codecs/zip_structure.hpp"
 #include "formats/folder_checksums.hpp"
 #include "formats/folder_verify.hpp"
 #include "formats/memmap_archive.hpp"
@@ -50,6 +51,7 @@ class ArchiveVerifier {
         progress_(request.monitor, archive_->info().size_bytes, "verify") {}
 
   void run() {
+    check_structure();
     read_lines();
     std::vector<Block> blocks = blocks_of_entries();
     os::parallel_for(
@@ -68,6 +70,16 @@ class ArchiveVerifier {
   }
   void add(std::string_view name, std::string part, std::string what) {
     report_.problems.push_back({display_of(name), std::move(part), std::move(what)});
+  }
+
+  void check_structure() {
+    try {
+      codecs::check_zip_structure(archive_->input(), archive_->directory(),
+                                  "refresh_archive_checksums makes its comment right");
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      report_.problems.push_back(problem_of(error, archive_->file().display()));
+    }
   }
 
   void read_lines() {

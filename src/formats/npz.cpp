@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "codecs/zip.hpp"
+#include "codecs/zip_structure.hpp"
 #include "core/aliases.hpp"
 #include "formats/commit.hpp"
 #include "formats/format.hpp"
@@ -29,6 +30,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSuffixes = {".npz"};
 constexpr std::uint32_t kAlignment = 64;
 constexpr std::size_t kLocalHeaderBytes = 30;
+constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
 
 /// Known by its first member: a torch file begins with another one, an archive of a folder too.
@@ -38,7 +40,11 @@ bool probe(const Path& path) {
   std::string head(kLocalHeaderBytes + 4096, '\0');
   head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
   constexpr std::string_view kEmptyArchive = "PK\x05\x06";
-  if (head.starts_with(kEmptyArchive)) return file.size_bytes() == 22;  // numpy.savez of nothing
+  // numpy.savez of nothing, or ours with a comment: an end record alone.
+  if (head.starts_with(kEmptyArchive)) {
+    return file.size_bytes() == kEndBytes ||
+           file.size_bytes() == kEndBytes + codecs::kZipStructureCommentBytes;
+  }
   if (!head.starts_with("PK\x03\x04") || head.size() < kLocalHeaderBytes) return false;
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(head[at]); };
   const std::size_t name_bytes = byte(26) | static_cast<std::size_t>(byte(27)) << 8U;
@@ -164,6 +170,11 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
   try {
     const auto source = std::make_shared<NpzSource>(os::File::open_read(path));
     const codecs::ZipInput input = source->input();
+    try {
+      codecs::check_zip_structure(input, source->directory(), "save it again");
+    } catch (const Error& error) {
+      add_problem(report, path, "archive", error);
+    }
     const auto& entries = source->directory().entries;
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;

@@ -17,6 +17,7 @@
 #include "base/text.hpp"
 #include "codecs/pickle.hpp"
 #include "codecs/zip.hpp"
+#include "codecs/zip_structure.hpp"
 #include "formats/format.hpp"
 #include "formats/object_file.hpp"
 #include "formats/progress.hpp"
@@ -335,6 +336,12 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
                     os::File file, const Path& path) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(ArchiveFile(std::move(file)));
   storages->read_local_headers();
+  try {
+    codecs::check_zip_structure(storages->file().input(), storages->archive().directory,
+                                "save it again");
+  } catch (const Error& error) {
+    add_problem(report, path, "archive", error);
+  }
   std::vector<const codecs::ZipEntry*> entries;
   for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
     if (!request.skips(storages->record(entry))) entries.push_back(&entry);

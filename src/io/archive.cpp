@@ -67,6 +67,7 @@ void refresh_archive_checksums(const Path& path, Monitor* monitor) {
   }
   os::File file = os::File::open_read_write(path);
   folder::refresh_crc32s(file, *archive, stored, {.durable = true, .monitor = monitor});
+  folder::refresh_structure_checksum(file, *archive);
 }
 
 }  // namespace tenfold

@@ -38,10 +38,11 @@ def is_memmap_archive(path: PathLike) -> bool:
 
 
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
-    """Makes the CRC-32s of an archive right that a program has written through.
+    """Makes the checksums of an archive right that a program has written through or edited.
 
-    tenfold does this itself, on ``flush()`` and when the last tensor of a tree opened with mode
-    ``"r+"`` is gone; tensordict does not, and neither does a program that was killed.
+    tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
+    with mode ``"r+"`` is gone; tensordict does not, and neither does a program that was killed. If
+    the archive has the checksum of its structure as its comment, that is computed again, too.
 
     Args:
         path: The archive, which is changed in place.
