@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/base64.hpp"
+#include "core/torch_names.hpp"
 
 namespace tenfold {
 
@@ -39,9 +40,13 @@ std::optional<Special> special_from_json(Special::Type type, const Value& plain)
       special.text = *std::move(decoded);
       return special;
     }
-    case dtype:
     case device:
     case layout:
+      if (text == nullptr) return std::nullopt;
+      if (type == device ? !is_torch_device(*text) : !is_torch_layout(*text)) return std::nullopt;
+      special.text = *text;
+      return special;
+    case dtype:
     case qscheme:
       if (text == nullptr) return std::nullopt;
       special.text = *text;

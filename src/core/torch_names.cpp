@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include <tenfold/dtype.hpp>
 
@@ -23,6 +24,17 @@ constexpr auto kQSchemes = std::to_array<std::string_view>({
     "per_tensor_symmetric",
 });
 
+constexpr auto kLayouts = std::to_array<std::string_view>({
+    "torch._mkldnn",
+    "torch.jagged",
+    "torch.sparse_bsc",
+    "torch.sparse_bsr",
+    "torch.sparse_coo",
+    "torch.sparse_csc",
+    "torch.sparse_csr",
+    "torch.strided",
+});
+
 }  // namespace
 
 bool is_torch_dtype(std::string_view name) noexcept {
@@ -31,6 +43,32 @@ bool is_torch_dtype(std::string_view name) noexcept {
 
 bool is_torch_qscheme(std::string_view name) noexcept {
   return std::ranges::binary_search(kQSchemes, name);
+}
+
+bool is_torch_layout(std::string_view text) noexcept {
+  return std::ranges::binary_search(kLayouts, text);
+}
+
+bool is_torch_device(std::string_view text) noexcept {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view type = text.substr(0, colon);
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (type.empty() || !is_letter(type.front()) ||
+      !std::ranges::all_of(type, [&](char c) { return is_letter(c) || is_digit(c); })) {
+    return false;
+  }
+  if (colon == text.size()) return true;
+  const std::string_view index = text.substr(colon + 1);
+  constexpr std::size_t kMostDigits = 3;
+  constexpr int kLastIndex = 127;  // torch counts devices in 8 bits
+  if (index.empty() || index.size() > kMostDigits || !std::ranges::all_of(index, is_digit) ||
+      (index.size() > 1 && index.front() == '0')) {
+    return false;
+  }
+  int number = 0;
+  for (const char digit : index) number = 10 * number + (digit - '0');
+  return number <= kLastIndex;
 }
 
 }  // namespace tenfold

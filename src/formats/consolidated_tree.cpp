@@ -10,9 +10,11 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
+#include "core/batch.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
 #include "core/sparse.hpp"
+#include "core/torch_names.hpp"
 
 namespace tenfold {
 namespace {
@@ -162,6 +164,11 @@ class TreeBuilder {
     info.batch_size =
         shape(member<List>(about, path, "batch_size", "an array"), path, "\"batch_size\"");
     info.device = optional_text(about, path, "device").value_or("");
+    if (!info.device.empty() && !is_torch_device(info.device)) {
+      fail(path,
+           "\"device\": expected a type and an index of at most 127, as in \"cuda:0\", found " +
+               base::quote(info.device));
+    }
     const Value* names = about.find("names");
     if (names == nullptr || names->is_null()) return;
     bool named = false;
@@ -290,9 +297,7 @@ class TreeBuilder {
   }
 
   void check_batch(const Shape& lengths, const Shape& batch_size, const std::string& path) const {
-    const bool fits = lengths.size() >= batch_size.size() &&
-                      std::equal(batch_size.begin(), batch_size.end(), lengths.begin());
-    if (fits) return;
+    if (starts_with(lengths, batch_size)) return;
     fail(path, "the shape does not fit: expected it to start with the batch_size " +
                    base::list_text(batch_size) + ", found " + base::list_text(lengths));
   }
@@ -425,6 +430,10 @@ class TreeBuilder {
         fail(note_path_child(path, key),
              "an entry of a lazy stack has the wrong class: expected a "
              "node, found \"NonTensorStack\"");
+      }
+      if (const auto fault =
+              stack_dim_fault(result->info.stack_dim, key, std::get<TensorDict>(slot))) {
+        fail(path, "\"stack_dim\": " + *fault);
       }
       add(*result, path, key, std::move(slot));
     }

@@ -46,9 +46,9 @@ struct NodeMeta {
   std::string type;  ///< `_type`, as str(cls)
   bool has_shape = false;
   Shape batch_size;
-  DimNames names;      ///< empty, or one per batch dimension
-  std::string device;  ///< empty for none
-  std::int64_t stack_dim = 0;
+  DimNames names;              ///< empty, or one per batch dimension
+  std::string device;          ///< empty for none
+  std::int64_t stack_dim = 0;  ///< of stacks
   std::optional<std::string> stack_dim_name;
   std::vector<MetaEntry> entries;  ///< of a tensordict, in order
   /// The members `shape`, `device`, `_type` in their order, each with the number of entries before

@@ -123,11 +123,8 @@ class MetaHandler final : public codecs::JsonHandler {
     if (level_ == 1 && member_ == "_format_version")
       check_version(std::to_string(value), value > kFormatVersion);
     if (level_ == 1 && member_ == "stack_dim") {
-      if (value < 0 || value > kMaxStackDim) {
-        fail(where_, "stack_dim: expected 0 to " + std::to_string(kMaxStackDim) + ", found " +
-                         std::to_string(value));
-      }
       meta_.stack_dim = value;
+      stack_dim_found_.clear();
       return;
     }
     scalar("an integer");
@@ -154,6 +151,7 @@ class MetaHandler final : public codecs::JsonHandler {
   void scalar(std::string_view found) { unexpected(found); }
   void unexpected(std::string_view found);
   void member_of_root(std::string_view found);
+  void check_stack_dim() const;
   void check_version(const std::string& version, bool too_high) const {
     if (!too_high) return;
     throw Error(ErrorCode::unsupported, where_ + ": _format_version: expected at most " +
@@ -174,6 +172,7 @@ class MetaHandler final : public codecs::JsonHandler {
   std::size_t array_level_ = 0;
   bool in_names_ = false;
   std::optional<DimNames> names_;
+  std::string stack_dim_found_ = "none";  ///< what stood in its place; empty for an integer
   std::vector<std::string> root_members_;
 };
 
@@ -222,8 +221,7 @@ void MetaHandler::member_of_root(std::string_view found) {
     if (!null) fail(where_, "device: expected a string, found " + std::string(found));
     return;
   }
-  if (member_ == "stack_dim")
-    fail(where_, "stack_dim: expected an integer, found " + std::string(found));
+  if (member_ == "stack_dim") stack_dim_found_ = found;
   if (member_ == "stack_dim_name" && !null) {
     fail(where_, "stack_dim_name: expected a string or null, found " + std::string(found));
   }
@@ -348,6 +346,20 @@ MetaKind kind_of(std::string_view class_id, std::string_view type) {
   return MetaKind::unknown;
 }
 
+/// In other nodes a member of that name is data.
+void MetaHandler::check_stack_dim() const {
+  const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
+  if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
+  if (!stack_dim_found_.empty()) {
+    // Of a NonTensorStack tensordict ignores it.
+    if (!is_lazy && stack_dim_found_ == "none") return;
+    fail(where_, "stack_dim: expected an integer, found " + stack_dim_found_);
+  }
+  if (meta_.stack_dim >= 0 && meta_.stack_dim <= kMaxStackDim) return;
+  fail(where_, "stack_dim: expected 0 to " + std::to_string(kMaxStackDim) + ", found " +
+                   std::to_string(meta_.stack_dim));
+}
+
 NodeMeta MetaHandler::finish() {
   if (!has_type_ && class_.empty()) {
     fail(where_, "_type: expected a string, found none; this is no metadata of tensordict");
@@ -358,6 +370,7 @@ NodeMeta MetaHandler::finish() {
   if (!problem.empty()) fail(where_, "shape: " + problem);
   meta_.kind = kind_of(class_, meta_.type);
   if (!has_type_) meta_.type = class_;
+  check_stack_dim();
   meta_.batch_size = std::move(batch_.values);
   if (names_ && !names_->empty()) {
     if (names_->size() != meta_.batch_size.size()) {

@@ -9,7 +9,9 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/batch.hpp"
 #include "core/node.hpp"
+#include "core/torch_names.hpp"
 #include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_keys.hpp"
 #include "formats/memmap_row_count.hpp"
@@ -21,15 +23,22 @@ namespace {
 /// A sub-folder that is entered when it is asked for.
 class FolderItem final : public LazyItem {
  public:
-  FolderItem(NodePlace parent, std::string key, std::string name, std::string class_name)
+  FolderItem(NodePlace parent, std::string key, std::string name, std::string class_name,
+             std::int64_t stack_dim = 0)
       : parent_(std::move(parent)),
         key_(std::move(key)),
         name_(std::move(name)),
-        class_name_(std::move(class_name)) {}
+        class_name_(std::move(class_name)),
+        stack_dim_(stack_dim) {}
 
   TensorDict::Item load() override {
     NodePlace place{parent_.store, open(), note_path_child(parent_.note_path, key_)};
-    return read_node(place, class_name_);
+    TensorDict::Item item = read_node(place, class_name_);
+    if (stack_dim_ == 0) return item;  // fits any entry
+    if (const auto fault = stack_dim_fault(stack_dim_, key_, item)) {
+      throw Error(ErrorCode::corrupt, meta_where(parent_) + ": stack_dim: " + *fault);
+    }
+    return item;
   }
 
  private:
@@ -53,6 +62,7 @@ class FolderItem final : public LazyItem {
   std::string key_;
   std::string name_;
   std::string class_name_;
+  std::int64_t stack_dim_;  ///< of the lazy stack whose entry it is
 };
 
 /// An entry that cannot be read: an error for whoever asks for it, and for nobody else.
@@ -99,9 +109,7 @@ class NodeBuilder {
   void add(const MetaEntry& entry, FolderSource& source) {
     if (!entry.problem.empty()) {
       const auto code = entry.unsupported ? ErrorCode::unsupported : ErrorCode::corrupt;
-      const std::string message =
-          place_.folder->display() + "/" + std::string(kMetaName) + ": " + entry.problem;
-      push(entry.key, std::make_shared<BadItem>(code, message));
+      push(entry.key, std::make_shared<BadItem>(code, meta_where(place_) + ": " + entry.problem));
     } else if (entry.is_node) {
       add_folder(entry.key);
     } else {
@@ -323,11 +331,46 @@ void apply_container(const NodePlace& place, Node& node) {
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
+bool fits_batch(const MetaEntry& entry, const Shape& batch) {
+  if (!entry.is_nested) return starts_with(entry.shape, batch);
+  // The shape of a nested tensor is that of its sizes, of which the first is the first of all.
+  return batch.empty() || starts_with(entry.shape, {batch.front()});
+}
+
+/// Refuses a batch size that is no tensor's. A single tensor may have another shape: tensordict up
+/// to 0.14 saves an UnbatchedTensor like any other.
+void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
+  const MetaEntry* other = nullptr;
+  for (const MetaEntry& entry : meta.entries) {
+    if (entry.is_node || !entry.problem.empty()) continue;
+    if (fits_batch(entry, meta.batch_size)) return;
+    if (other == nullptr) other = &entry;
+  }
+  if (other == nullptr) return;
+  throw Error(ErrorCode::corrupt,
+              meta_where(place) +
+                  ": shape: the batch size fits no tensor: expected lengths with which shapes "
+                  "begin, as " +
+                  base::list_text(other->shape) + " of " + base::quote(other->key) + ", found " +
+                  base::list_text(meta.batch_size));
+}
+
 }  // namespace
+
+void require_device(const NodePlace& place, const std::string& device) {
+  if (device.empty() || is_torch_device(device)) return;
+  throw Error(ErrorCode::corrupt,
+              meta_where(place) +
+                  ": device: expected a type and an index of at most 127, as in \"cuda:0\", "
+                  "found " +
+                  base::quote(device));
+}
 
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
   take_live_rows(place, meta);
+  require_batch_of_tensors(place, meta);
+  require_device(place, meta.device);
   node->info.batch_size = std::move(meta.batch_size);
   node->info.names = std::move(meta.names);
   node->info.device = std::move(meta.device);
@@ -350,10 +393,13 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
   for (std::uint64_t i = 0;; ++i) {
     const std::string name = std::to_string(i);
     if (!place.folder->has_child(name)) break;
-    node->entries.push_back({name, std::make_shared<FolderItem>(place, name, name, class_name)});
+    node->entries.push_back(
+        {name, std::make_shared<FolderItem>(place, name, name, class_name, meta.stack_dim)});
   }
   // Its last members may have been removed already.
   if (place.folder->was_replaced()) place.folder->throw_replaced();
+  // So that a stack along more dimensions than there are is refused at once.
+  if (meta.stack_dim > 0 && !node->entries.empty()) static_cast<void>(node->item(0));
   return TensorDict(std::move(node));
 }
 

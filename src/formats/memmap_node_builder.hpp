@@ -18,4 +18,7 @@ TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::st
 TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
                             const std::string& class_name);
 
+/// Throws Error(corrupt) unless `device` is empty or has the syntax of a device.
+void require_device(const NodePlace& place, const std::string& device);
+
 }  // namespace tenfold::memmap_folder

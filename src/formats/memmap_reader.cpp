@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view kStackPickle = "pickle.pkl";
 
-std::string meta_where(const NodePlace& place) {
-  return place.folder->display() + "/" + std::string(kMetaName);
-}
-
 [[noreturn]] void fail(const NodePlace& place, const std::string& what) {
   throw Error(ErrorCode::corrupt, meta_where(place) + ": " + what);
 }
@@ -83,6 +79,7 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
   NonTensor result;
   result.is_stack = true;
   result.stack_dim = meta.stack_dim;
+  require_device(place, meta.device);
   result.device = meta.device;
   for (auto& [key, value] : fields.members) {
     if (key != "data" || value.is_null()) continue;
@@ -153,6 +150,10 @@ TensorDict::Item read_unknown(const NodePlace& place, const std::string& text,
 }
 
 }  // namespace
+
+std::string meta_where(const NodePlace& place) {
+  return place.folder->display() + "/" + std::string(kMetaName);
+}
 
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name) {
   const std::string text = read_meta_text(place);

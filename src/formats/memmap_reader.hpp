@@ -19,6 +19,9 @@ struct NodePlace {
   std::string note_path;
 };
 
+/// The path of the node's meta.json, for messages.
+std::string meta_where(const NodePlace& place);
+
 /// Reads the meta.json of one folder: a node whose sub-folders are lazy, or a JSON value. No tensor
 /// byte is read and no folder is listed. `class_name` not empty: the node is an element of a stack
 /// of that tensorclass, whose folder says it once.

@@ -7,8 +7,10 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/batch.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
+#include "core/torch_names.hpp"
 #include "formats/safetensors_stack.hpp"
 #include "formats/safetensors_structure.hpp"
 
@@ -174,8 +176,17 @@ class TreeBuilder {
         fail(child, "the key is there twice: expected it once, found two");
       }
     }
+    if (level.is_lazy_stack) check_entries(*result, path);
     apply_notes_to(notes_, path, *result);
     return TensorDict(std::move(result));
+  }
+
+  void check_entries(Node& stack, const std::string& path) const {
+    for (std::size_t i = 0; i < stack.entries.size(); ++i) {
+      const std::string& key = stack.entries[i].key;
+      const auto fault = stack_dim_fault(stack.info.stack_dim, key, stack.item(i));
+      if (fault) fail(path, "\"stack_dim\": " + *fault);
+    }
   }
 
   void set_info(const StructureLevel& level, const std::string& path, const FixedDims& fixed,
@@ -183,6 +194,11 @@ class TreeBuilder {
     info.batch_size = level.batch_size;
     info.names = level.names;
     info.device = level.device;
+    if (!info.device.empty() && !is_torch_device(info.device)) {
+      fail(path,
+           "\"device\": expected a type and an index of at most 127, as in \"cuda:0\", found " +
+               base::quote(info.device));
+    }
     for (auto item = fixed.rbegin(); item != fixed.rend(); ++item) {
       const auto dim = static_cast<std::size_t>(item->first);
       if (dim >= info.batch_size.size()) continue;

@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "core/sparse.hpp"
+#include "core/torch_names.hpp"
 
 namespace tenfold {
 
@@ -50,6 +51,10 @@ Special device(const TorchPickle& pickle, const TorchPickle::Call& call) {
   if (call.arguments.size() == 2) {
     name += ":" + std::to_string(pickle.natural(call.arguments[1], "device index"));
   }
+  if (!is_torch_device(name)) {
+    pickle.corrupt("device: expected a type and an index of at most 127, as in \"cuda:0\", found " +
+                   base::quote(name));
+  }
   return of_text(Special::Type::device, std::move(name));
 }
 
@@ -72,7 +77,12 @@ std::optional<Special> torch_file_special(const TorchPickle& pickle, std::uint32
   if (call.is("torch", "device")) return device(pickle, call);
   if (call.is("torch.serialization", "_get_layout")) {
     pickle.require_arguments(call, 1, 1);
-    return of_text(Special::Type::layout, text(pickle, call.arguments[0], "layout"));
+    std::string name = text(pickle, call.arguments[0], "layout");
+    if (!is_torch_layout(name)) {
+      pickle.corrupt("layout: expected one of torch's, as \"torch.strided\", found " +
+                     base::quote(name));
+    }
+    return of_text(Special::Type::layout, std::move(name));
   }
   if (is_builtin(call, "complex")) {
     pickle.require_arguments(call, 2, 2);

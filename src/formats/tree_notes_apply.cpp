@@ -10,8 +10,10 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
+#include "core/batch.hpp"
 #include "core/node.hpp"
 #include "core/notes.hpp"
+#include "core/torch_names.hpp"
 #include "formats/tree_notes.hpp"
 
 namespace tenfold {
@@ -80,10 +82,6 @@ std::optional<Shape> batch_of(const TensorDict::Item& item) {
   const NodeKind kind = node->kind();
   if (kind == NodeKind::tensordict || kind == NodeKind::tensorclass) return node->batch_size();
   return std::nullopt;
-}
-
-bool starts_with(const Shape& shape, const Shape& batch) {
-  return shape.size() >= batch.size() && std::equal(batch.begin(), batch.end(), shape.begin());
 }
 
 class Reader {
@@ -215,6 +213,7 @@ class Reader {
         info.class_name = text(value);
       } else if (name == "device") {
         info.device = text(value);
+        if (!is_torch_device(info.device)) corrupt(where_, path, "a device of torch", value);
       } else if (name == "stack_dim") {
         info.stack_dim = natural(value);
       } else if (name == "stack_dim_name") {
@@ -261,13 +260,11 @@ class Reader {
 
   static bool is_stackable(const Noted& noted) {
     bool fits = true;
-    noted.node.for_each([&](const std::string&, const TensorDict::Item& item) {
+    noted.node.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const auto* node = std::get_if<TensorDict>(&item);
       const bool is_node =
           node != nullptr && (node->kind() == NodeKind::lazy_stack || batch_of(item));
-      fits = fits && is_node &&
-             (node->kind() == NodeKind::lazy_stack ||
-              static_cast<std::uint64_t>(noted.info.stack_dim) <= node->batch_size().size());
+      fits = fits && is_node && !stack_dim_fault(noted.info.stack_dim, key, item);
     });
     return fits;
   }

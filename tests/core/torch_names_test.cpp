@@ -29,5 +29,27 @@ TEST(TorchNames, OfQSchemesAreTheFiveOfTorch) {
   }
 }
 
+TEST(TorchNames, OfLayoutsAreThoseOfTorch) {
+  for (const char* layout :
+       {"torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc",
+        "torch.sparse_bsr", "torch.sparse_bsc", "torch._mkldnn", "torch.jagged"}) {
+    EXPECT_TRUE(is_torch_layout(layout)) << layout;
+  }
+  for (const char* none : {"", "strided", "torch.float32", "os.system", "torch.strided "}) {
+    EXPECT_FALSE(is_torch_layout(none)) << none;
+  }
+}
+
+TEST(TorchNames, OfDevicesAreATypeAndAnIndexThatTorchCanHold) {
+  for (const char* device : {"cpu", "cuda", "cuda:0", "cuda:127", "mps", "meta", "xpu:3", "npu:1",
+                             "privateuseone:0", "my_chip2"}) {
+    EXPECT_TRUE(is_torch_device(device)) << device;
+  }
+  for (const char* none : {"", ":", "cuda:", ":0", "cuda:-1", "cuda:01", "cuda:128", "cuda:0:0",
+                           "cuda 0", "CUDA", "os.system", "nonsense:99999999999", "cpu\n"}) {
+    EXPECT_FALSE(is_torch_device(none)) << none;
+  }
+}
+
 }  // namespace
 }  // namespace tenfold::test

@@ -38,11 +38,11 @@ std::string node(const std::string& leaves, const std::string& non_tensors = "",
          R"(], "is_locked": false})" + rest + "}";
 }
 
-std::string stack(const std::string& cls, const std::string& rest, const std::string& values = "") {
+std::string stack(const std::string& cls, const std::string& rest, const std::string& values = "",
+                  const std::string& stack_dim = "0") {
   return R"({"cls": ")" + cls + R"(", "non_tensors": {)" + values +
-         R"(}, "leaves": {}, "cls_metadata": {"stack_dim": 0, "stack_dim_name": null,)"
-         R"( "is_locked": false})" +
-         rest + "}";
+         R"(}, "leaves": {}, "cls_metadata": {"stack_dim": )" + stack_dim +
+         R"(, "stack_dim_name": null, "is_locked": false})" + rest + "}";
 }
 
 TensorDict opened(const Path& path) {
@@ -258,6 +258,11 @@ TEST(Consolidated, SaysWhatIsWrongAndWhere) {
        R"(node "": an entry of a stack is missing: expected "0", found "1")"},
       {stack("LazyStackedTensorDict", R"(, "0": )" + stack("NonTensorStack", "")), corrupt,
        R"(node "0": an entry of a lazy stack has the wrong class: expected a node, found "NonTensorStack")"},
+      {stack("LazyStackedTensorDict", R"(, "0": )" + node("", "", "4"), "", "2"), corrupt,
+       R"(node "": "stack_dim": expected at most 1, the number of batch dimensions of entry "0", found 2)"},
+      {R"({"cls": "TensorDict", "non_tensors": {}, "leaves": {}, "cls_metadata": {"device": "os.system", "names": [], "batch_size": [], "is_locked": false}})",
+       corrupt,
+       R"(node "": "device": expected a type and an index of at most 127, as in "cuda:0", found "os.system")"},
       {stack("<class 'm.C'>", R"(, "0": )" + node("")), unsupported,
        R"(node "": a tensorclass around a lazy stack cannot be opened: expected "batch_size", found "stack_dim")"},
       {stack("NonTensorStack", ""), unsupported,

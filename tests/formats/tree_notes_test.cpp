@@ -85,6 +85,15 @@ TEST(TreeNotes, WhatIsNotedIsApplied) {
   EXPECT_EQ(text_of(again), text_of(tree));
 }
 
+TEST(TreeNotes, AStackAlongMoreDimensionsThanItsEntriesHaveStaysAList) {
+  const Warnings warnings;
+  const TensorDict tree = applied(
+      R"({"version": 1, "nodes": {"l/0": {"kind": "tensordict", "batch_size": [2]},
+          "l": {"kind": "lazy_stack", "stack_dim": 2}}})");
+  EXPECT_EQ(tree["l"].kind(), NodeKind::list);
+  EXPECT_THAT(Warnings::messages(), ElementsAre(HasSubstr("can be stacked at dimension 2")));
+}
+
 TEST(TreeNotes, WhatDoesNotFitTheTreeIsIgnoredWithAWarning) {
   const std::string before = text_of(plain_tree());
   for (const char* member : {
@@ -97,6 +106,7 @@ TEST(TreeNotes, WhatDoesNotFitTheTreeIsIgnoredWithAWarning) {
            R"("nodes": {"": {"kind": "dict"}})",
            R"("nodes": {"l": {"kind": "lazy_stack", "stack_dim": 0}})",
            R"("nodes": {"l": {"kind": "tensordict"}})",
+           R"("nodes": {"l": {"kind": "lazy_stack", "stack_dim": 63}})",
            R"("stacks": {"x": 0})",
            R"("stacks": {"": 0})",
            R"("unbatched": ["v"])",

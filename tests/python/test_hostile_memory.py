@@ -111,12 +111,15 @@ def test_a_shape_that_the_file_does_not_hold(tmp_path, call, power):
     assert f"expected {2**power} bytes, found 16" in said
 
 
-def test_stat_of_such_a_shape(tmp_path):
+@pytest.mark.parametrize("command", [["stat"], ["head", "x"], ["head", "x", "--json"]])
+def test_programs_print_no_rows_that_the_file_does_not_hold(tmp_path, command):
     path = folder_of(tmp_path / "x", node(x=[2**50]), x=16)
+    name, *arguments = command
     run = subprocess.run(
-        [sys.executable, "-m", "tenfold", "stat", path], capture_output=True, text=True
+        [sys.executable, "-m", "tenfold", name, path, *arguments], capture_output=True, text=True
     )
     assert run.returncode == 2
+    assert run.stdout == ""
     assert f"expected {2**50} bytes, found 16" in run.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold import _arrays
+from tenfold._errors import UnsupportedError
 from tenfold.tensordict._entry import LEAF, batch_size_of, class_kind, node_of
 from tenfold.tensordict._primitives import Primitives
 
@@ -230,11 +231,25 @@ class BatchMethods(Primitives):
 
     @property
     def device(self) -> Any:
-        """The device that the tensors were said to be on; None if nobody said."""
+        """The device that the tensors were said to be on; None if nobody said.
+
+        Raises:
+            UnsupportedError: If the file names a device that this torch does not know.
+        """
         if not self._device:
             return None
         torch = _arrays.torch_or_none()
-        return self._device if torch is None else torch.device(self._device)
+        if torch is None:
+            return self._device
+        try:
+            return torch.device(self._device)
+        except RuntimeError as error:
+            opened = self._opened
+            where = f"{opened.path}: " if opened is not None else ""
+            raise UnsupportedError(
+                f'{where}device: expected one that this torch knows, found "{self._device}"; '
+                "clear_device_() forgets it"
+            ) from error
 
     @device.setter
     def device(self, device: Any) -> None:

@@ -105,13 +105,15 @@ def batch_size_of(batch_size: Any) -> tuple[int, ...]:
     return tuple(int(length) for length in batch_size)
 
 
-def read_entry(value: Any, mark: Any, batch_size: tuple[int, ...], device: Any) -> Any:
-    """The entry for what the engine read, and the mark it gave (python/src/tree_out.hpp)."""
-    if mark is None:
-        return value if _arrays.is_array(value) else NonTensorData(value, batch_size, device)
+def read_entry(value: Any, mark: Any, node: Any) -> Any:
+    """The entry of `node` for what the engine read and its mark (python/src/tree_out.hpp)."""
+    if mark is None and _arrays.is_array(value):
+        return value
     if mark == "unbatched":
         return UnbatchedTensor(value)
-    return NonTensorStack._stored(value, batch_size, device)
+    if mark is None:
+        return NonTensorData(value, node._batch_size, node.device)
+    return NonTensorStack._stored(value, node._batch_size, node.device)
 
 
 def as_entry(key: str, value: Any, node: Any) -> Any:

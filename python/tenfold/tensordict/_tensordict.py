@@ -206,7 +206,7 @@ class TensorDict(TensorDictBase):
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
-        return read_entry(value, mark, self._batch_size, self.device)
+        return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
         """The tensor of these parts, which the engine checks; the node without torch."""

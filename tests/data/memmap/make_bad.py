@@ -70,6 +70,20 @@ CASES = {
     "batch-huge": ("corrupt", "/meta.json: shape: shape too large: expected fewer than 2^63 bytes, "
                               "found [4611686018427387904, 4]",
                    {"meta.json": {**td(), "shape": [2**62, 4]}}),
+    "batch-of-no-tensor": ("corrupt", "/meta.json: shape: the batch size fits no tensor: expected lengths with which "
+                                      'shapes begin, as [2] of "a", found [7]',
+                           {"meta.json": {**td(a=leaf(), b=leaf((3, 7))), "shape": [7]}, "a.memmap": GOOD,
+                            "b.memmap": b"\0" * 84}),
+    "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected lengths with "
+                                            'which shapes begin, as [2] of "a", found [2, 2]',
+                                 {"meta.json": td(n=NODE), "n/meta.json": {**td(a=leaf()), "shape": [2, 2]},
+                                  "n/a.memmap": GOOD}),
+    "device-index": ("corrupt", "/meta.json: device: expected a type and an index of at most 127, as in "
+                                '"cuda:0", found "nonsense:99999999999"',
+                     {"meta.json": {**td(), "device": "nonsense:99999999999"}}),
+    "device-command": ("corrupt", "/meta.json: device: expected a type and an index of at most 127, as in "
+                                  '"cuda:0", found "os.system"',
+                       {"meta.json": {**td(), "device": "os.system"}}),
     "names-too-few": ("corrupt", "/meta.json: _names: expected one for each of 2 batch dimensions, found 1",
                       {"meta.json": {**td(), "shape": [2, 3], "_names": ["t"]}}),
     "names-twice": ("corrupt", '/meta.json: _names: expected different names, found "t" twice',
@@ -176,6 +190,22 @@ CASES = {
                           {"meta.json": {"_type": LAZY, "stack_dim": -1}}),
     "lazy-dim-text": ("corrupt", "/meta.json: stack_dim: expected an integer, found a string",
                       {"meta.json": {"_type": LAZY, "stack_dim": "0"}}),
+    "lazy-dim-missing": ("corrupt", "/meta.json: stack_dim: expected an integer, found none",
+                         {"meta.json": {"_type": LAZY}, "0/meta.json": td()}),
+    "lazy-dim-high": ("corrupt", "/meta.json: stack_dim: expected at most 1, the number of batch dimensions of "
+                                 'entry "0", found 2',
+                      {"meta.json": {"_type": LAZY, "stack_dim": 2},
+                       "0/meta.json": {**td(a=leaf()), "shape": [2]}, "0/a.memmap": GOOD}),
+    "lazy-dim-high-of-second": ("corrupt", "/meta.json: stack_dim: expected at most 0, the number of batch dimensions "
+                                           'of entry "1", found 1',
+                                {"meta.json": {"_type": LAZY, "stack_dim": 1},
+                                 "0/meta.json": {**td(a=leaf()), "shape": [2]}, "0/a.memmap": GOOD,
+                                 "1/meta.json": td(a=leaf()), "1/a.memmap": GOOD}),
+    "lazy-dim-high-of-stack": ("corrupt", "/meta.json: stack_dim: expected at most 1, the number of batch dimensions "
+                                          'of entry "0", found 63',
+                               {"meta.json": {"_type": LAZY, "stack_dim": 63},
+                                "0/meta.json": {"_type": LAZY, "stack_dim": 0},
+                                "0/0/meta.json": td(a=leaf()), "0/0/a.memmap": GOOD}),
     "lazy-name-number": ("corrupt", "/meta.json: stack_dim_name: expected a string or null, found an integer",
                          {"meta.json": {"_type": LAZY, "stack_dim": 0, "stack_dim_name": 1}}),
     "tensorclass-inner-missing": ("corrupt", ': tensorclass "' + CLASS + '": folder is missing: expected "_tensordict"',

@@ -1,0 +1,159 @@
+"""Files that say what no program writes: refused when they are opened or loaded, and found by
+`verify`."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import sys
+import zipfile
+
+import numpy
+import pytest
+import torch
+
+import tenfold
+
+TD = "<class 'tensordict._td.TensorDict'>"
+LAZY = "<class 'tensordict._lazy.LazyStackedTensorDict'>"
+
+
+def leaf(shape, dtype="torch.float32"):
+    return {"device": "cpu", "shape": shape, "dtype": dtype, "is_nested": False}
+
+
+def folder(path, meta, **files):
+    path.mkdir(parents=True)
+    (path / "meta.json").write_text(json.dumps(meta))
+    for name, content in files.items():
+        (path / f"{name}.memmap").write_bytes(content)
+    return path
+
+
+def node(shape=(), device="cpu", **leaves):
+    return {**leaves, "shape": list(shape), "device": device, "_type": TD}
+
+
+def refused(path, text, error=tenfold.CorruptFileError):
+    for call in (tenfold.open, tenfold.load):
+        with pytest.raises(error) as caught:
+            call(path)
+        assert str(path) in str(caught.value)
+        assert text in str(caught.value)
+    report = tenfold.verify(path)
+    assert not report.ok
+    assert any(text in f"{problem.part}: {problem.what}" for problem in report.problems)
+
+
+def test_a_batch_size_that_fits_no_tensor(tmp_path):
+    path = folder(tmp_path / "x", node([7], a=leaf([2]), b=leaf([3, 7])), a=bytes(8), b=bytes(84))
+    refused(path, "the batch size fits no tensor: expected lengths with which shapes begin, as [2]")
+
+
+def test_a_tensor_of_another_shape_beside_one_that_fits_is_read(tmp_path):
+    # As tensordict up to 0.14 saved an UnbatchedTensor.
+    path = folder(tmp_path / "x", node([2], a=leaf([2]), b=leaf([3])), a=bytes(8), b=bytes(12))
+    assert tenfold.load(path)["b"].tolist() == [0, 0, 0]
+    assert tenfold.verify(path).ok
+
+
+@pytest.mark.parametrize("device", ["nonsense:99999999999", "cuda:-1", "os.system", "CPU", "cpu:"])
+def test_what_is_no_device_of_a_folder(tmp_path, device):
+    path = folder(tmp_path / "x", node([2], device=device, a=leaf([2])), a=bytes(8))
+    refused(path, "device: expected a type and an index of at most 127")
+
+
+def test_a_device_that_this_torch_does_not_know(tmp_path):
+    path = folder(tmp_path / "x", node([2], device="newchip:1", a=leaf([2])), a=bytes(8))
+    tree = tenfold.TensorDict.load_memmap(path)
+    assert tree["a"].tolist() == [0, 0]
+    with pytest.raises(tenfold.UnsupportedError) as caught:
+        _ = tree.device
+    assert str(caught.value).startswith(f"{path}: device: expected one that this torch knows")
+    assert 'found "newchip:1"' in str(caught.value)
+    assert "newchip:1" in str(tree)
+    assert tree.clear_device_().device is None
+
+
+def stack(path, meta, *shapes):
+    folder(path, meta)
+    for i, shape in enumerate(shapes):
+        size = 4 * int(numpy.prod([1, *shape]))
+        folder(path / str(i), node(shape, a=leaf(list(shape))), a=bytes(size))
+    return path
+
+
+def test_a_lazy_stack_without_a_dimension(tmp_path):
+    path = stack(tmp_path / "x", {"_type": LAZY}, [2], [2])
+    refused(path, "stack_dim: expected an integer, found none")
+
+
+@pytest.mark.parametrize("dim", [2, 63])
+def test_a_lazy_stack_along_more_dimensions_than_its_entries_have(tmp_path, dim):
+    path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": dim}, [2], [2])
+    refused(path, f'the number of batch dimensions of entry "0", found {dim}')
+
+
+def test_a_lazy_stack_whose_second_entry_has_fewer_dimensions(tmp_path):
+    path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 2}, [2, 2], [2])
+    with pytest.raises(tenfold.CorruptFileError, match='of entry "1", found 2'):
+        tenfold.load(path)
+    assert 'of entry "1", found 2' in tenfold.verify(path).problems[0].what
+
+
+def test_a_lazy_stack_along_the_last_dimension_is_read(tmp_path):
+    path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 1}, [2], [2])
+    assert tenfold.verify(path).ok
+    assert tuple(tenfold.TensorDict.load_memmap(path).batch_size) == (2, 2)
+
+
+def test_a_tensorclass_may_have_a_field_called_stack_dim(tmp_path):
+    path = folder(tmp_path / "x", {"_type": "<class 'app.Point'>", "stack_dim": 100})
+    folder(path / "_tensordict", node([2], a=leaf([2])), a=bytes(8))
+    with pytest.warns(UserWarning, match="Point"):
+        assert tenfold.TensorDict.load_memmap(path)["a"].tolist() == [0, 0]
+
+
+# --- files of torch.save -------------------------------------------------------------------------
+
+
+class Calls:
+    """Pickled as the call of a function."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def torch_file(path, value):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", pickle.dumps({"v": value}, protocol=2))
+        archive.writestr("x/version", "3\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["os.system", "torch.float32", "strided"])
+def test_what_is_no_layout_of_a_torch_file(tmp_path, name):
+    path = torch_file(tmp_path / "x.pt", Calls(torch.serialization._get_layout, name))
+    refused(path, 'layout: expected one of torch\'s, as "torch.strided", found "' + name)
+
+
+@pytest.mark.parametrize("device", [("nonsense:99999999999",), ("cuda", 99999999999), ("rm -rf",)])
+def test_what_is_no_device_of_a_torch_file(tmp_path, device):
+    class Device:
+        def __reduce__(self):
+            return torch.device, device
+
+    path = torch_file(tmp_path / "x.pt", Device())
+    refused(path, "device: expected a type and an index of at most 127")
+
+
+def test_devices_and_layouts_of_torch_are_read(tmp_path):
+    value = [torch.device("cuda:1"), torch.device("cpu"), torch.strided, torch.sparse_csr]
+    torch.save({"v": value}, tmp_path / "x.pt")
+    assert tenfold.load(tmp_path / "x.pt")["v"] == value
+    tenfold.save({"v": value}, tmp_path / "x")
+    assert tenfold.load(tmp_path / "x")["v"] == value
