@@ -135,9 +135,19 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
             is_coalesced=is_coalesced or None,
             check_invariants=True,
         )
-    compressed, plain, values = parts.values()
+    by_row = layout in ("sparse_csr", "sparse_bsr")
+    compressed = parts["crow_indices" if by_row else "ccol_indices"]
+    plain = parts["col_indices" if by_row else "row_indices"]
+    # torch wants indices of one dtype, which can count the shape.
+    if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
+        compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
-        compressed, plain, values, shape, layout=getattr(torch, layout), check_invariants=True
+        compressed,
+        plain,
+        parts["values"],
+        shape,
+        layout=getattr(torch, layout),
+        check_invariants=True,
     )
 
 

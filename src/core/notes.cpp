@@ -199,11 +199,7 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
       if (!is_position_key(keys[i], i)) return false;
     }
   }
-  if (note.kind == NodeKind::sparse) {
-    for (const std::string_view part : sparse_parts(note.layout)) {
-      if (std::find(keys.begin(), keys.end(), part) == keys.end()) return false;
-    }
-  }
+  if (note.kind == NodeKind::sparse && !are_sparse_parts(keys, note.layout)) return false;
   if (!are_all_among(note.typed_keys, keys)) return false;
   return !note.int_keys ||
          std::all_of(keys.begin(), keys.end(), [](const auto& key) { return is_int_key(key); });

@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "core/node.hpp"
 
 namespace tenfold {
 namespace {
@@ -253,6 +254,25 @@ std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept
   if (layout == "sparse_csc" || layout == "sparse_bsc") return kByColumn;
   if (layout == kJagged) return std::span(kOfJagged).first(2);
   return {};
+}
+
+bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout) {
+  const auto parts = sparse_parts(layout);
+  const auto has = [&](std::string_view part) {
+    return std::find(keys.begin(), keys.end(), part) != keys.end();
+  };
+  const std::size_t optional = layout == kJagged && has(kOfJagged[2]) ? 1 : 0;
+  return keys.size() == parts.size() + optional && std::all_of(parts.begin(), parts.end(), has);
+}
+
+void sort_sparse_parts(Node& node) {
+  const auto parts = sparse_parts(node.info.layout);
+  const auto rank = [&](const Node::Entry& entry) {
+    return std::find(parts.begin(), parts.end(), entry.key) - parts.begin();
+  };
+  if (std::ranges::is_sorted(node.entries, {}, rank)) return;
+  std::ranges::sort(node.entries, {}, rank);
+  node.index.clear();
 }
 
 void require_sound_sparse(const TensorDict& node, const std::string& where) {

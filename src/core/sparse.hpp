@@ -2,6 +2,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <tenfold/tensordict.hpp>
@@ -17,6 +18,12 @@ namespace tenfold {
 std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept;
 
 inline constexpr std::string_view kJagged = "jagged";
+
+/// True if the keys of a node are the parts of that layout, in any order.
+bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
+
+/// Puts the parts of a sparse tensor in torch's order. A file may name them in another one.
+void sort_sparse_parts(Node& node);
 
 /// What torch demands of the parts of a sparse tensor, indices within the shape above all: a
 /// program that trusts them would read beyond its memory. Reads the indices. Throws Error(corrupt)

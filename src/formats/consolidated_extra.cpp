@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "core/sparse.hpp"
 
 namespace tenfold {
 namespace {
@@ -134,6 +135,7 @@ void apply_consolidated_extra(const ConsolidatedExtra& extra, std::string_view p
     std::vector<std::string> keys;
     for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
     apply_node_note(extra.notes, path, keys, node.info);
+    if (node.info.kind == NodeKind::sparse) sort_sparse_parts(node);
   }
   if (extra.notes.values.empty()) return;
   for (Node::Entry& entry : node.entries) {

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "core/batch.hpp"
 #include "core/node.hpp"
+#include "core/sparse.hpp"
 #include "core/torch_names.hpp"
 #include "formats/memmap_commit_page.hpp"
 #include "formats/memmap_keys.hpp"
@@ -322,6 +323,7 @@ void apply_container(const NodePlace& place, Node& node) {
   apply_node_note(notes, place.note_path, keys, node.info);
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
+    sort_sparse_parts(node);
     // Under a batch size they lie where unbatched tensors do; a sparse tensor has no batch size.
     for (Node::Entry& entry : node.entries) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);

@@ -10,6 +10,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "core/node.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -54,6 +56,24 @@ TEST(Sparse, SoundPartsAreAccepted) {
   coo.set("indices", int64s({0, 2, 1, 3}, {2, 2}));
   coo.set("values", Tensor::zeros(DType::float32, {2, 2}));
   EXPECT_EQ(complaint(coo), "");
+}
+
+TEST(Sparse, PartsAreTheSameInAnyOrder) {
+  using Keys = std::vector<std::string>;
+  EXPECT_TRUE(are_sparse_parts(Keys{"values", "crow_indices", "col_indices"}, "sparse_csr"));
+  EXPECT_TRUE(are_sparse_parts(Keys{"values", "offsets"}, kJagged));
+  EXPECT_TRUE(are_sparse_parts(Keys{"lengths", "values", "offsets"}, kJagged));
+  EXPECT_FALSE(are_sparse_parts(Keys{"values", "crow_indices"}, "sparse_csr"));
+  EXPECT_FALSE(are_sparse_parts(Keys{"indices", "values", "more"}, "sparse_coo"));
+  EXPECT_FALSE(are_sparse_parts(Keys{"values", "offsets", "more"}, kJagged));
+
+  TensorDict node = node_of("sparse_csr", {3, 4});
+  node.set("values", Tensor::zeros(DType::float32, {3}));
+  node.set("crow_indices", int64s({0, 2, 2, 3}, {4}));
+  node.set("col_indices", int64s({1, 3, 0}, {3}));
+  sort_sparse_parts(*node.node());
+  EXPECT_EQ(node.keys(), (Keys{"crow_indices", "col_indices", "values"}));
+  EXPECT_EQ(node.at("values").dtype(), DType::float32);
 }
 
 TEST(Sparse, IndicesBeyondTheShapeAreTold) {

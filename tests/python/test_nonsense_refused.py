@@ -157,3 +157,94 @@ def test_devices_and_layouts_of_torch_are_read(tmp_path):
     assert tenfold.load(tmp_path / "x.pt")["v"] == value
     tenfold.save({"v": value}, tmp_path / "x")
     assert tenfold.load(tmp_path / "x")["v"] == value
+
+
+# --- sparse tensors ------------------------------------------------------------------------------
+
+
+def sparse_tensors():
+    dense = torch.tensor([[0.0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 4], [0, 5, 6, 0]])
+    return {
+        "csr": dense.to_sparse_csr(),
+        "csc": dense.to_sparse_csc(),
+        "bsr": dense.to_sparse_bsr((2, 2)),
+        "bsc": dense.to_sparse_bsc((2, 2)),
+        "coo": dense.to_sparse_coo(),
+    }
+
+
+def sort_keys(path):
+    for meta in path.rglob("meta.json"):
+        meta.write_text(json.dumps(json.loads(meta.read_text()), sort_keys=True))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc", "coo"])
+@pytest.mark.parametrize("suffix", ["", ".tdz", ".pt", ".consolidated"])
+def test_the_order_of_sparse_parts_does_not_count(tmp_path, layout, suffix):
+    expected = sparse_tensors()[layout]
+    tenfold.save({"s": expected}, tmp_path / "x", checksums=False)
+    sort_keys(tmp_path / "x")
+    assert tenfold.verify(tmp_path / "x").ok
+    path = tmp_path / "x"
+    if suffix:
+        path = tmp_path / f"y{suffix}"
+        format = {".consolidated": "consolidated"}.get(suffix)
+        tenfold.convert(tmp_path / "x", path, **({"format": format} if format else {}))
+    found = tenfold.load(path)["s"]
+    assert found.layout == expected.layout
+    assert torch.equal(found.to_dense(), expected.to_dense())
+    if suffix == ".pt":
+        upstream = torch.load(path, weights_only=True)["s"]
+        assert torch.equal(upstream.to_dense(), expected.to_dense())
+
+
+def sparse_folder(path, layout, shape, **parts):
+    leaves = {name: leaf(list(t.shape), str(t.dtype)) for name, t in parts.items()}
+    folder(path, node(s={"type": "TensorDict"}))
+    files = {name: t.numpy().tobytes() for name, t in parts.items()}
+    folder(path / "s", node(**leaves), **files)
+    note = {"kind": "sparse", "layout": layout, "shape": shape}
+    notes = {"version": 1, "nodes": {"": {"kind": "dict"}, "s": note}}
+    (path / "%notes.json").write_text(json.dumps(notes))
+    return path
+
+
+def test_int32_indices_of_more_columns_than_int32_counts(tmp_path):
+    path = sparse_folder(
+        tmp_path / "x",
+        "sparse_csr",
+        [2, 2**32],
+        crow_indices=torch.tensor([0, 1, 2], dtype=torch.int32),
+        col_indices=torch.tensor([5, 2**31 - 1], dtype=torch.int32),
+        values=torch.ones(2),
+    )
+    found = tenfold.load(path)["s"]
+    assert tuple(found.shape) == (2, 2**32)
+    assert found.col_indices().tolist() == [5, 2**31 - 1]
+    assert tenfold.verify(path).ok
+
+
+def test_indices_of_two_dtypes(tmp_path):
+    path = sparse_folder(
+        tmp_path / "x",
+        "sparse_csr",
+        [2, 3],
+        crow_indices=torch.tensor([0, 1, 2]),
+        col_indices=torch.tensor([2, 1], dtype=torch.int32),
+        values=torch.ones(2),
+    )
+    assert tenfold.load(path)["s"].to_dense().tolist() == [[0, 0, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_coo"])
+def test_indices_that_are_no_integers(tmp_path, layout):
+    parts = {"indices": torch.zeros(2, 1)}
+    if layout == "sparse_csr":
+        parts = {
+            "crow_indices": torch.tensor([0.0, 1, 1]),
+            "col_indices": torch.tensor([0], dtype=torch.int64),
+        }
+    path = sparse_folder(tmp_path / "x", layout, [2, 2], **parts, values=torch.ones(1))
+    with pytest.raises(tenfold.CorruptFileError, match="expected int64 or int32, found float32"):
+        tenfold.load(path)
+    assert not tenfold.verify(path).ok
