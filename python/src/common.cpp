@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/text.hpp"
 #include "core/typed_keys.hpp"
 
 namespace tenfold::python {
@@ -79,6 +80,13 @@ Shape shape_from(nb::handle sequence_of_int) {
   return shape;
 }
 
+std::string long_integer(std::optional<std::size_t> num_digits) {
+  const nb::object most = nb::module_::import_("sys").attr("get_int_max_str_digits")();
+  return "integer is too long: expected at most " + nb::cast<std::string>(nb::str(most)) +
+         " digits, found " + (num_digits ? std::to_string(*num_digits) : "more") +
+         "; sys.set_int_max_str_digits() changes what Python allows";
+}
+
 namespace {
 
 nb::object list_of(const std::vector<Value>& items) {
@@ -89,8 +97,10 @@ nb::object list_of(const std::vector<Value>& items) {
 
 nb::object int_from(const std::string& digits) {
   nb::object number = nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10));
-  if (!number.is_valid()) throw nb::python_error();
-  return number;
+  if (number.is_valid()) return number;
+  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  throw Error(ErrorCode::unsupported, long_integer(digits.size()));
 }
 
 nb::object dict_of(const Value::Object& object) {
@@ -134,6 +144,14 @@ nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_
 }
 
 nb::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
+
+nb::object to_python(const Value& value, const TensorDict& node, std::string_view key) {
+  try {
+    return to_python(value);
+  } catch (const Error& error) {
+    throw Error(error.code(), node.where() + ": key " + base::quote(key) + ": " + error.what());
+  }
+}
 
 std::shared_ptr<const void> keep_alive(nb::object object) {
   PyObject* kept = object.release().ptr();

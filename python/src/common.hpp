@@ -2,7 +2,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +32,13 @@ DType dtype_from(std::string_view name);
 nb::tuple tuple_of(const Shape& lengths);
 Shape shape_from(nb::handle sequence_of_int);
 
-/// JSON both ways. `text()` above for strings, int for integers of any size.
+/// JSON both ways. `text()` above for strings, int for integers of any size. Throws
+/// Error(unsupported) with long_integer() for one of more digits than Python converts.
 nb::object to_python(const Value& value);
+/// The same for the value of a key of a node, which errors name.
+nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
+/// What is wrong with an integer of more digits than Python converts.
+std::string long_integer(std::optional<std::size_t> num_digits);
 /// The key of a dict that `key` stands for.
 nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
 

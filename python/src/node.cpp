@@ -124,19 +124,21 @@ nb::list keys_of(const NodeHandle& self) {
 
 /// What is known of an entry without its bytes: ("tensor", dtype, shape, nested, unbatched),
 /// ("value", python_value, is_stack, stack_dim) or ("node", handle).
-nb::tuple describe(const TensorDict::Item& item) {
+nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return nb::make_tuple("tensor", text(name(leaf->dtype())), tuple_of(leaf->shape()),
                           leaf->is_nested(), leaf->is_unbatched());
   }
   if (const auto* value = std::get_if<NonTensor>(&item)) {
-    return nb::make_tuple("value", to_python(value->value), value->is_stack, value->stack_dim);
+    return nb::make_tuple("value", to_python(value->value, of.node, key), value->is_stack,
+                          value->stack_dim);
   }
   return nb::make_tuple("node", NodeHandle{std::get<TensorDict>(item)});
 }
 
 nb::tuple describe_key(const NodeHandle& self, nb::str key) {
-  return describe(without_gil([&, name = utf8(key)] { return self.node.get(name); }));
+  const std::string name = utf8(key);
+  return describe(self, name, without_gil([&] { return self.node.get(name); }));
 }
 
 /// [(key, description)] of all entries, in order.
@@ -148,7 +150,8 @@ nb::list describe_all(const NodeHandle& self) {
     });
   });
   nb::list listed;
-  for (const auto& [key, item] : entries) listed.append(nb::make_tuple(text(key), describe(item)));
+  for (const auto& [key, item] : entries)
+    listed.append(nb::make_tuple(text(key), describe(self, key, item)));
   return listed;
 }
 

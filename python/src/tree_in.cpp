@@ -30,11 +30,16 @@ nb::handle ordered_dict_type() {
   return type;
 }
 
-Value integer(nb::handle object) {
+/// Nothing for one of more digits than Python converts.
+std::optional<Value> integer(nb::handle object) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
   if (overflow == 0) return Value(static_cast<std::int64_t>(small));
-  return Value(Value::BigInt{nb::cast<std::string>(nb::str(object))});
+  const nb::object digits = nb::steal(PyObject_Str(object.ptr()));
+  if (digits.is_valid()) return Value(Value::BigInt{nb::cast<std::string>(digits)});
+  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -104,7 +109,10 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
     return TensorDict::Item(std::move(leaf));
   }
   if (PyUnicode_CheckExact(raw)) return Value(utf8(object));
-  if (PyLong_CheckExact(raw)) return integer(object);
+  if (PyLong_CheckExact(raw)) {
+    if (std::optional<Value> made = integer(object)) return *std::move(made);
+    refuse(ErrorCode::unsupported, long_integer(std::nullopt));
+  }
   if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
   if (PyBool_Check(raw)) return Value(raw == Py_True);
   if (raw == Py_None) return Value();
@@ -170,7 +178,10 @@ std::optional<Value> typed_key(nb::handle key) {
   PyObject* const raw = key.ptr();
   if (raw == Py_None) return Value();
   if (PyBool_Check(raw)) return Value(raw == Py_True);
-  if (PyLong_CheckExact(raw)) return integer(key);
+  if (PyLong_CheckExact(raw)) {
+    if (std::optional<Value> made = integer(key)) return made;
+    throw Error(ErrorCode::unsupported, "key: " + long_integer(std::nullopt));
+  }
   if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
   if (!PyTuple_CheckExact(raw)) return std::nullopt;
   Value::Tuple tuple;

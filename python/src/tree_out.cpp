@@ -77,7 +77,7 @@ nb::object object_of(const TensorDict& node, const Mapped& entry, ArrayMaker& ma
     const Tensor& tensor = entry.tensor ? *entry.tensor : *leaf->tensor_in_memory();
     return maker.make(*leaf, tensor, {node.where(), entry.key});
   }
-  if (const NonTensor* value = entry.value()) return to_python(value->value);
+  if (const NonTensor* value = entry.value()) return to_python(value->value, node, entry.key);
   return nb::cast(NodeHandle{*entry.child()});
 }
 

@@ -354,6 +354,23 @@ class HeaderHandler final : public codecs::JsonHandler {
               std::string(where) + ": tensor " + base::quote(name) + ": " + what);
 }
 
+/// Nothing for a shape that is too large. Lengths of 0 count as 1 then: strides are made of the
+/// others.
+std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> shape) {
+  std::uint64_t extent = 1;
+  bool is_empty = false;
+  for (const std::int64_t length : shape) {
+    if (length == 0) {
+      is_empty = true;
+      continue;
+    }
+    const auto product = base::checked_mul(extent, static_cast<std::uint64_t>(length));
+    if (!product || *product > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+    extent = *product;
+  }
+  return is_empty ? 0 : base::checked_mul(extent, itemsize(dtype));
+}
+
 /// Checks what the format promises; afterwards every range may be used unchecked.
 void validate(const SafetensorsHeader& header, std::string_view where) {
   std::uint64_t expected_begin = 0;
@@ -369,14 +386,11 @@ void validate(const SafetensorsHeader& header, std::string_view where) {
                   "data_offsets run backwards: expected end at least " + std::to_string(e.begin) +
                       ", found " + std::to_string(e.end));
     }
-    std::optional<std::uint64_t> size_bytes = itemsize(e.dtype);
-    for (const std::int64_t length : header.shape(i)) {
-      size_bytes = base::checked_mul(*size_bytes, static_cast<std::uint64_t>(length));
-      if (!size_bytes) {
-        fail_tensor(where, header.name(i),
-                    "shape is too large: expected a size of at most 64 bits, found " +
-                        base::list_text(header.shape(i)));
-      }
+    const std::optional<std::uint64_t> size_bytes = size_of(e.dtype, header.shape(i));
+    if (!size_bytes) {
+      fail_tensor(where, header.name(i),
+                  "shape is too large: expected a size of at most 63 bits, found " +
+                      base::list_text(header.shape(i)));
     }
     if (*size_bytes != e.end - e.begin) {
       fail_tensor(where, header.name(i),

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -60,8 +61,9 @@ TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
 
 /// The text of a file that begins as a JSON object, but for the index of safetensors' shards.
 std::optional<std::string> json_text_of(const Path& path) {
+  std::error_code none;  // what cannot be looked at cannot be opened, which says why
   if (path.string().ends_with(".safetensors.index.json") ||
-      !std::filesystem::is_regular_file(path)) {
+      !std::filesystem::is_regular_file(path, none)) {
     return std::nullopt;
   }
   const os::File file = os::File::open_read(path);

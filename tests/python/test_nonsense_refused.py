@@ -248,3 +248,70 @@ def test_indices_that_are_no_integers(tmp_path, layout):
     with pytest.raises(tenfold.CorruptFileError, match="expected int64 or int32, found float32"):
         tenfold.load(path)
     assert not tenfold.verify(path).ok
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def long_number_folder(path):
+    tenfold.save({"n": 12345678901234567890123, "w": torch.ones(1)}, path)
+    for file in path.rglob("*.json"):
+        file.write_text(file.read_text().replace("12345678901234567890123", "7" * 5000))
+    return path
+
+
+def test_an_integer_of_more_digits_than_python_converts(tmp_path):
+    path = long_number_folder(tmp_path / "x")
+    with pytest.raises(tenfold.UnsupportedError) as caught:
+        tenfold.load(path)
+    assert str(path) in str(caught.value)
+    assert 'key "n": integer is too long: expected at most 4300 digits, found 5000' in str(
+        caught.value
+    )
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert tenfold.load(path)["n"] == int("7" * 5000)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def test_saving_an_integer_of_more_digits_than_python_converts(tmp_path):
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "a.n": integer is too long'):
+        tenfold.save({"a": {"n": 10**5000, "w": torch.ones(1)}}, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [2**62, 2**62, 0], [2**63 - 1, 0, 2]])
+def test_a_shape_of_safetensors_whose_strides_overflow(tmp_path, shape):
+    header = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    refused(path, "shape is too large: expected a size of at most 63 bits")
+
+
+@pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (2**62, 2**62, 0)])
+def test_such_a_shape_of_npy(tmp_path, shape):
+    head = repr({"descr": "<f4", "fortran_order": False, "shape": shape})
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+    refused(path, "too large")
+
+
+# --- what it says of itself ----------------------------------------------------------------------
+
+
+def test_the_text_of_a_lazy_stack_with_an_empty_one_inside(tmp_path):
+    path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 0})
+    folder(path / "0", {"_type": LAZY, "stack_dim": 0})
+    tree = tenfold.TensorDict.load_memmap(path)
+    assert "LazyStackedTensorDict" in str(tree)
+    assert "LazyStackedTensorDict" in repr(tree)
+    empty = tree.tensordicts[0]
+    assert empty.keys() == []
+    assert str(empty)
+
+    outer = folder(tmp_path / "y", node(s={"type": "LazyStackedTensorDict"}))
+    folder(outer / "s", {"_type": LAZY, "stack_dim": 0, "stack_dim_name": "t"})
+    assert "LazyStackedTensorDict" in str(tenfold.TensorDict.load_memmap(outer))

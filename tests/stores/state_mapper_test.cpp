@@ -216,6 +216,14 @@ std::string message_without(const std::string& name, const std::string& part,
       code);
 }
 
+TEST(StateMapper, ReportsALoopOfLinksAsAnErrorOfTheFile) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_symlink("b", folder / "a");
+  std::filesystem::create_symlink("a", folder / "b");
+  const std::string said = message_of([&] { StateMapper::open(folder / "a"); }, ErrorCode::io);
+  EXPECT_THAT(said, HasSubstr((folder / "a").string()));
+}
+
 TEST(StateMapper, RefusesPartsThatContradictEachOther) {
   const TensorDict::Item number(NonTensor{Value(3)});
   const TensorDict::Item tensor(Leaf(Tensor::zeros(DType::float32, {2})));

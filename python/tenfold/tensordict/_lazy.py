@@ -261,7 +261,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         if inner is None:
             if self._dim_name is None:
                 return None
-            inner = (None,) * node_of(members[0]).ndim
+            inner = (None,) * node_of(members[0]).ndim if members else ()
         return (*inner[: self.stack_dim], self._dim_name, *inner[self.stack_dim :])
 
     def _set_names(self, names: tuple[str | None, ...] | None) -> None:
