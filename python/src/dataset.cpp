@@ -125,6 +125,11 @@ DatasetHandle create_at(nb::object path, const std::string& schema, std::int64_t
   })};
 }
 
+/// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
+nb::str checked_schema(nb::object json, const std::string& where) {
+  return text(Schema::from_json(utf8(json), where).to_json());
+}
+
 std::vector<Dataset> datasets_of(const std::vector<DatasetHandle>& handles) {
   std::vector<Dataset> made;
   made.reserve(handles.size());
@@ -204,6 +209,7 @@ BatchOptions batch_options_from(nb::handle pad) {
 }
 
 void bind_dataset(nb::module_& module) {
+  module.def("checked_schema", checked_schema, "json"_a, "where"_a);
   nb::class_<DatasetHandle>(module, "Dataset")
       .def_static("open",
                   [](const NodeHandle& tree) {

@@ -12,6 +12,9 @@ namespace {
 /// Records in records: no program nests them deeper.
 constexpr std::size_t kMaxRecords = 64;
 
+/// What a schema that comes from no file is called.
+constexpr const char* kAlone = "schema";
+
 Value value_of(const KeyPath& path) {
   if (path.size() == 1) return path[0];
   Value::List list;
@@ -66,7 +69,8 @@ Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t d
 
 class SchemaReader {
  public:
-  explicit SchemaReader(std::string_view where) : where_(where.empty() ? "schema" : where) {}
+  explicit SchemaReader(std::string_view where)
+      : where_(where.empty() || where == kAlone ? kAlone : std::string(where) + ": " + kAlone) {}
 
   std::vector<Column> run(const Value& document) {
     KeyPath path;
@@ -77,7 +81,7 @@ class SchemaReader {
  private:
   [[noreturn]] void fail(const KeyPath& path, const std::string& part,
                          const std::string& what) const {
-    std::string text = where_ + ": schema";
+    std::string text = where_;
     if (!path.empty()) text += ": column " + base::quote(dotted(path));
     if (!part.empty()) text += ": member " + base::quote(part);
     throw Error(ErrorCode::corrupt, text + ": " + what);
@@ -208,7 +212,7 @@ Schema Schema::from_value(const Value& value, std::string_view where) {
 }
 
 Schema Schema::from_json(std::string_view text, std::string_view where) {
-  return from_value(tenfold::from_json(text, where), where);
+  return from_value(tenfold::from_json(text, where.empty() ? kAlone : where), where);
 }
 
 }  // namespace tenfold

@@ -315,3 +315,48 @@ def test_the_text_of_a_lazy_stack_with_an_empty_one_inside(tmp_path):
     outer = folder(tmp_path / "y", node(s={"type": "LazyStackedTensorDict"}))
     folder(outer / "s", {"_type": LAZY, "stack_dim": 0, "stack_dim_name": "t"})
     assert "LazyStackedTensorDict" in str(tenfold.TensorDict.load_memmap(outer))
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+BAD_SCHEMAS = {
+    "{": "schema",
+    "[]": 'schema: expected an object with "columns", found',
+    "null": 'schema: expected an object with "columns", found',
+    '{"columns": 3}': 'schema: expected an object with "columns", found',
+    '{"x": {"dtype": "float32"}}': 'schema: expected an object with "columns", found',
+    '{"columns": {"x": 3}}': 'column "x": expected an object, found 3',
+    '{"columns": {"x": {}}}': 'column "x": member "dtype": expected a dtype, found none',
+    '{"columns": {"x": {"dtype": 3}}}': 'column "x": member "dtype": expected a str, found 3',
+    '{"columns": {"x": {"dtype": "flaot32"}}}': 'column "x": member "dtype": expected a dtype',
+    '{"columns": {"x": {"dtype": "float32", "shape": 3}}}': 'member "shape": expected a list',
+    '{"columns": {"x": {"dtype": "float32", "shape": [-1]}}}': 'member "shape": expected lengths',
+    '{"columns": {"x": {"dtype": "float32", "nullable": 1}}}': 'member "nullable": expected true',
+    '{"columns": {"r": {"columns": {"x": 3}}}}': 'column "r.x": expected an object',
+}
+
+
+@pytest.mark.parametrize("text", BAD_SCHEMAS)
+def test_a_schema_that_is_none(tmp_path, text):
+    with pytest.raises(tenfold.CorruptFileError) as caught:
+        tenfold.Schema.from_json(text)
+    assert str(caught.value).startswith("schema: ")
+    assert not str(caught.value).startswith("schema: schema")
+    assert BAD_SCHEMAS[text] in str(caught.value)
+
+    path = tmp_path / "schema.json"
+    path.write_text(text)
+    (tmp_path / "rows.jsonl").write_text('{"x": 1}\n')
+    with pytest.raises(tenfold.CorruptFileError) as caught:
+        tenfold.ingest(tmp_path / "rows.jsonl", tmp_path / "rows", schema=path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert BAD_SCHEMAS[text].removeprefix("schema: ") in str(caught.value)
+
+
+def test_a_schema_of_no_text_and_of_no_utf_8(tmp_path):
+    with pytest.raises(TypeError, match="text: expected a str, found int"):
+        tenfold.Schema.from_json(3)
+    path = tmp_path / "schema.json"
+    path.write_bytes(b'{"columns": {"\xff": {"dtype": "int64"}}}')
+    with pytest.raises(tenfold.CorruptFileError, match=r"schema\.json: "):
+        tenfold.ingest([{"x": 1}], tmp_path / "rows", schema=path)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tenfold import _core
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,5 +115,25 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """The other way. Raises ValueError for text that is no JSON."""
-        return cls.from_dict(json.loads(text))
+        """Returns the schema that a JSON document describes.
+
+        Args:
+            text: The document, as `to_json` returns it.
+
+        Raises:
+            TypeError: If `text` is no str.
+            CorruptFileError: A ValueError, if `text` is no JSON or no schema. It names the column
+                and the member that are wrong.
+
+        Example:
+            >>> print(Schema.from_json('{"columns": {"x": {"dtype": "float32", "shape": [3]}}}'))
+            x: float32[3]
+        """
+        return cls._from_json(text, "schema")
+
+    @classmethod
+    def _from_json(cls, text: str, where: str) -> Schema:
+        """`where` names the document in messages."""
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a str, found {type(text).__name__}")
+        return cls.from_dict(json.loads(_core.checked_schema(text, where)))

@@ -28,13 +28,14 @@ def as_schema(given: Any) -> Schema:
     of columns: a nested record.
 
     Raises:
-        ValueError: For a column that is none of these.
+        ValueError: For a column that is none of these, and for a file that is no schema.
     """
     if isinstance(given, Schema):
         return given
     if isinstance(given, (str, os.PathLike)):
-        with open(given, encoding="utf-8") as file:
-            return Schema.from_json(file.read())
+        # Bytes that are no UTF-8 are for the engine to report.
+        with open(given, encoding="utf-8", errors="surrogateescape") as file:
+            return Schema._from_json(file.read(), os.fsdecode(given))
     if not isinstance(given, Mapping):
         raise ValueError(
             "schema: expected a Schema, the path of one or a dict of columns, "
