@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <tenfold/diff.hpp>
 #include <tenfold/error.hpp>
 
 #include "core/notes.hpp"
@@ -31,7 +32,12 @@ constexpr std::string_view kFiles[] = {"meta.json",
                                        "%values/meta.json",
                                        "n/_tensordict/meta.json",
                                        "%clash-0",
-                                       "%commit"};
+                                       "%commit",
+                                       "n/1/meta.json",
+                                       "n/0/a.memmap",
+                                       "n/crow_indices.memmap",
+                                       "n/col_indices.memmap",
+                                       "n/values.memmap"};
 
 /// One folder for the life of the process, filled anew for each input.
 const fs::path& scratch() {
@@ -60,6 +66,18 @@ void use(tenfold::Mode mode) {
   fuzz::touch_leaves(tree);
 }
 
+/// What plans its work and its memory by shapes, before a tensor is mapped.
+void compare() {
+  using namespace tenfold;
+  const TensorDict tree = kMemmapFolder.open(scratch(), {Mode::read});
+  static_cast<void>(diff(tree, tree, {.num_threads = 1}));
+}
+
+void select_row() {
+  using namespace tenfold;
+  fuzz::touch_leaves(kMemmapFolder.open(scratch(), {Mode::read}).select_row(0));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -69,6 +87,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const Mode mode : {Mode::read, Mode::write_through}) {
     try {
       use(mode);
+    } catch (const Error&) {
+    }
+  }
+  for (const auto call : {compare, select_row}) {
+    try {
+      call();
     } catch (const Error&) {
     }
   }
