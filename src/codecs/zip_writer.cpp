@@ -1,6 +1,7 @@
 #include "codecs/zip_writer.hpp"
 
 #include <bit>
+#include <cstring>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -28,12 +29,18 @@ constexpr std::string_view kFillerId = "FB";  // torch's, whose loader knows it
 class Record {
  public:
   explicit Record(std::size_t size = 0) { bytes_.reserve(size); }
+  /// The first bytes of `value`: numbers of a zip archive are little-endian, as the machine's are.
   Record& put(std::uint64_t value, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xffU);
+    static_assert(std::endian::native == std::endian::little);
+    bytes_.append(reinterpret_cast<const char*>(&value), size);
     return *this;
   }
   Record& put(std::string_view bytes) {
     bytes_ += bytes;
+    return *this;
+  }
+  Record& fill(std::size_t size, char with) {
+    bytes_.append(size, with);
     return *this;
   }
   std::string take() { return std::move(bytes_); }
@@ -191,7 +198,7 @@ std::string ZipLayout::local_header(std::size_t item, std::uint32_t crc32) const
   const std::uint64_t filler_bytes = extra_bytes - (wide ? kLocalZip64Bytes : 0);
   if (filler_bytes > 0) {
     const auto size = static_cast<std::size_t>(filler_bytes) - kExtraHeadBytes;
-    record.put(kFillerId).put(size, 2).put(std::string(size, 'Z'));
+    record.put(kFillerId).put(size, 2).fill(size, 'Z');
   }
   return record.take();
 }
@@ -211,7 +218,7 @@ std::string ZipLayout::directory(std::span<const std::uint32_t> crc32s) const {
   bytes += end_records(items_.size(), bytes.size(), directory_offset_);
   structure.update(std::as_bytes(std::span(bytes)));
   for (std::size_t i = 0; i < items_.size(); ++i) {
-    bytes.replace(headers[i] + kCentralCrcAt, kCrcBytes, Record().put(crc32s[i], kCrcBytes).take());
+    std::memcpy(bytes.data() + headers[i] + kCentralCrcAt, &crc32s[i], kCrcBytes);
   }
   return bytes += zip_structure_comment(structure.digest());
 }
