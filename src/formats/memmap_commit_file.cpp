@@ -166,7 +166,7 @@ void refuse_growing(const os::Directory& folder) {
               folder.display() +
                   ": a data set that grows: expected one whose rows are all in meta.json, found " +
                   "a \"" + kCommitFile +
-                  "\"; open it with Dataset(path, mode=\"r+\"), add to it there and close() it");
+                  "\"; open it as a data set with mode \"r+\", add to it there and close it");
 }
 
 }  // namespace tenfold::memmap_folder

@@ -108,7 +108,7 @@ std::string name_of(std::string_view key, bool is_leaf, bool robust) {
   throw Error(ErrorCode::invalid_argument,
               key_part(key) +
                   ": No such file or directory: expected a key that is a file name as "
-                  "it stands, found one that is none; pass robust_key=True");
+                  "it stands, found one that is none; the option robust_key encodes it");
 }
 
 Value::Object leaf_entry(const NewLeaf& leaf) {
@@ -142,7 +142,7 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
     if (!existing_ok) {
       const std::string display = folder.display_of(name);
       throw Error::io(EEXIST, display,
-                      display + ": the file already exists: expected none; pass existsok=True");
+                      display + ": the file already exists: expected none; the option existsok takes it");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {

@@ -295,7 +295,7 @@ std::string Planner::name_of(const std::string& key, bool is_leaf, const std::st
   throw Error(ErrorCode::invalid_argument,
               key_part(note_path_child(path, key)) +
                   ": No such file or directory: expected a key that is a file name as it stands, "
-                  "found one that is none; pass robust_key=True");
+                  "found one that is none; the option robust_key encodes it");
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,

@@ -159,7 +159,7 @@ class Planner {
     if (tree.kind() == NodeKind::sparse && tree.info().layout == kJagged) {
       refuse(
           "a jagged nested tensor cannot be stored: expected a dense or sparse one; "
-          "format=\"memmap\" can");
+          "the format \"memmap\" can");
     }
     if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
     // The pickle of an opaque one is refused.

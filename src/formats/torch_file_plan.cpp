@@ -133,7 +133,7 @@ class Pickler {
     if (info.layout == kJagged) {
       refuse(
           "a jagged nested tensor cannot be stored: expected a dense or sparse one, found one of "
-          "layout \"jagged\"; format=\"memmap\" can");
+          "layout \"jagged\"; the format \"memmap\" can");
     }
     to_.global("torch._utils", "_rebuild_sparse_tensor");
     to_.begin_tuple();

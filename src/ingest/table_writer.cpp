@@ -78,7 +78,7 @@ Path checked_target(const Path& path, bool overwrite) {
   };
   if (!there) return path;
   if (!overwrite) {
-    refuse("it exists already: expected nothing there; pass overwrite=True to replace it");
+    refuse("it exists already: expected nothing there; the option overwrite replaces it");
   }
   if (!os::file_info(path).is_directory) {
     refuse("expected a data set to replace, or nothing, found a file; remove it first");

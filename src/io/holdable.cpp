@@ -76,7 +76,7 @@ void require_holdable(const TensorDict& tree, const Format& format, const std::s
     refuse(where, at,
            "format " + base::quote(format.name) +
                " cannot hold it: expected dense tensors, found one of layout " +
-               base::quote(info.layout) + "; format=\"memmap\" can");
+               base::quote(info.layout) + "; the format \"memmap\" can");
   });
 }
 

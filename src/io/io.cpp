@@ -30,8 +30,8 @@ Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) 
   if (!options.overwrite && (os::exists(path) || recover_folder(path))) {
     throw Error::io(EEXIST, path.string(),
                     path.string() +
-                        ": it exists already: expected nothing there; pass "
-                        "overwrite=True to replace it");
+                        ": it exists already: expected nothing there; the "
+                        "option overwrite replaces it");
   }
   require_holdable(tree, format, path.string());
   named_by_path(format, path, [&] {

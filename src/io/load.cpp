@@ -181,7 +181,7 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   if (!options.aliases && options.mode == Mode::write_through) {
     throw Error(ErrorCode::invalid_argument,
                 path.string() +
-                    ": aliases=False makes copies in memory, which mode \"r+\" cannot "
+                    ": loading without aliases makes copies in memory, which mode \"r+\" cannot "
                     "write to the file: expected mode \"r\" or \"c\", found \"r+\"");
   }
   os::keep_freed_memory();

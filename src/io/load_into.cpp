@@ -107,18 +107,18 @@ std::string rename_remedy(const LoadReport& report) {
   Prefix prefix = common_prefix(unexpected, missing);
   if (prefix.num_matches != 0 && prefix.num_matches * 2 >= missing.size()) {
     const std::string quoted = base::quote(prefix.text);
-    const std::string rename = "rename=lambda name: name.removeprefix(" + quoted + ")";
     std::string text = matching(prefix, missing.size()) + "without the source's prefix " + quoted;
     if (prefix.num_matches < unexpected.size()) {
-      return text + "; pass keys=[" + base::quote(prefix.text + "*") + "], " + rename;
+      return text + "; select the keys " + base::quote(prefix.text + "*") +
+             " and pass a rename that removes it";
     }
-    return text + "; pass a rename that removes it, " + rename;
+    return text + "; pass a rename that removes it";
   }
   prefix = common_prefix(missing, unexpected);
   if (prefix.num_matches == 0 || prefix.num_matches * 2 < unexpected.size()) return {};
   const std::string quoted = base::quote(prefix.text);
   return matching(prefix, unexpected.size()) + "with the prefix " + quoted +
-         "; pass a rename that adds it, rename=lambda name: " + quoted + " + name";
+         "; pass a rename that adds it";
 }
 
 std::string list_of(std::string_view title, const Names& names) {
@@ -137,7 +137,7 @@ std::string mismatches_of(const LoadReport& report) {
     const LoadReport::Mismatch& mismatch = report.mismatched[i];
     text += "\n  " + base::quote(mismatch.name) + ": expected " + mismatch.expected + ", found " +
             mismatch.found;
-    if (mismatch.cast_helps) text += "; pass cast=True";
+    if (mismatch.cast_helps) text += "; the option cast converts it";
   }
   if (shown < report.mismatched.size()) {
     text += "\n  and " + std::to_string(report.mismatched.size() - shown) + " more that differ";

@@ -52,7 +52,7 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     const std::string existing = folder::first_existing_leaf(plan, path);
     if (!existing.empty()) {
       throw Error::io(EEXIST, existing,
-                      existing + ": the file already exists: expected none; pass existsok=True");
+                      existing + ": the file already exists: expected none; the option existsok takes it");
     }
   }
   if (options.in_place || !options.mapped_there.empty()) {

@@ -193,7 +193,7 @@ class Build {
     throw Error(ErrorCode::invalid_argument,
                 keys_.where + ": key " + keys_.shown(static_cast<std::int64_t>(a)) +
                     ": expected every key once, found it in rows " + std::to_string(a) + " and " +
-                    std::to_string(b) + "; duplicates=\"last\" keeps the last");
+                    std::to_string(b) + "; the option duplicates \"last\" keeps the last");
   }
 
   const StoredKeys& keys_;

@@ -112,7 +112,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
     throw Error(ErrorCode::invalid_argument,
                 where +
                     ": expected a dictionary, found a data set without an index of keys; "
-                    "MappedDict.build((Dataset(path), key), other_path) makes one");
+                    "build a dictionary of its rows at another path");
   }
   const Column* key = rows->schema.find(kDictKeyColumn);
   if (key == nullptr || key->path.size() != 1) {

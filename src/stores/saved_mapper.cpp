@@ -44,7 +44,7 @@ MapperHead head_of(const TensorDict& tree) {
   }
   const Value* name = object->find("class");
   const auto* text = name == nullptr ? nullptr : name->get_if<std::string>();
-  if (text == nullptr) head.fail(kHead, "class: expected a str, found none");
+  if (text == nullptr) head.fail(kHead, "class: expected a string, found none");
   const Value* config = object->find("config");
   if (config == nullptr || !config->is<Value::Object>()) {
     head.fail(kHead, "config: expected an object, found none");
@@ -111,7 +111,7 @@ const Value* MapperHead::find(std::string_view key) const {
 const std::string& MapperHead::text(std::string_view key) const {
   const Value* value = find(key);
   const auto* found = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (found == nullptr) fail("config", std::string(key) + ": expected a str, found none");
+  if (found == nullptr) fail("config", std::string(key) + ": expected a string, found none");
   return *found;
 }
 

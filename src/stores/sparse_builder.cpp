@@ -395,7 +395,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
         const std::int64_t row = state.by_column() ? entry.place : entry.line;
         const std::int64_t column = state.by_column() ? entry.line : entry.place;
         refuse("coordinate (" + std::to_string(row) + ", " + std::to_string(column) +
-               "): expected one entry, found two; duplicates=\"sum\" adds them up");
+               "): expected one entry, found two; summing duplicates adds them up");
       }
       if (!can_add(state.dtype)) {
         throw Error(ErrorCode::unsupported,

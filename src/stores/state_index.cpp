@@ -117,7 +117,7 @@ TensorDict state_index_of(const MappedDict& dict) {
   if (!dict.is_dense()) {
     throw Error(ErrorCode::unsupported,
                 "keys: expected a dictionary whose every row is a key's, found rows of values that "
-                "were assigned anew; dict.compact() removes them");
+                "were assigned anew; compact() removes them");
   }
   const TensorDict tree = dict.dataset().tree();
   const std::optional<DictNote> note = DictNote::of(tree);

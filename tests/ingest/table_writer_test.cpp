@@ -405,7 +405,7 @@ void expect_exists_error(const fs::path& path, const TableWriterOptions& options
 TEST(TableWriter, ReplacesTreesOfTenfoldOnly) {
   const test::TemporaryFolder folder;
   write_five(folder / "rows");
-  expect_exists_error(folder / "rows", {.overwrite = false}, "overwrite=True");
+  expect_exists_error(folder / "rows", {.overwrite = false}, "the option overwrite replaces it");
   write_five(folder / "rows");
   std::ofstream(folder / "rows" / "mine.txt") << "mine";
   expect_exists_error(folder / "rows", {}, "\"mine.txt\"");

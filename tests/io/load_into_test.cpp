@@ -78,7 +78,7 @@ TEST_P(LoadInto, ChangesNothingAndListsEverythingIfStrict) {
   EXPECT_THAT(thrown.message, HasSubstr("missing from the source (1): \"extra\""));
   EXPECT_THAT(thrown.message, HasSubstr("not in the target (1): \"other\""));
   EXPECT_THAT(thrown.message, HasSubstr("\"encoder.bias\": expected float16 [3], found float32 "
-                                        "[3]; pass cast=True"));
+                                        "[3]; the option cast converts it"));
   EXPECT_THAT(thrown.message,
               EndsWith("\"decoder.weight\": expected float32 [3, 2], found float32 [2, 3]"));
   EXPECT_EQ(target.at("encoder.weight").data<float>()[0], -1);
@@ -238,8 +238,8 @@ TEST(LoadIntoTree, NamesThePrefixOfAModelInsideACheckpoint) {
   checkpoint.set("optimizer", optimizer);
   const TensorDict target = blank_like(sample_state_dict());
   EXPECT_THAT(thrown_by([&] { load_into(target, checkpoint); }).message,
-              EndsWith("the names match without the source's prefix \"model.\"; pass "
-                       "keys=[\"model.*\"], rename=lambda name: name.removeprefix(\"model.\")"));
+              EndsWith("the names match without the source's prefix \"model.\"; "
+                       "select the keys \"model.*\" and pass a rename that removes it"));
   const auto remove = [](const std::string& name) { return name.substr(6); };
   EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {{"model.*"}}}).ok());
 }

@@ -112,7 +112,7 @@ def test_keys_select_from_the_source(target):
 def test_another_dtype_is_a_mismatch_without_cast(target):
     tenfold.save({"x": torch.ones(2, dtype=torch.float64)}, target)
     x = torch.zeros(2)
-    with pytest.raises(ValueError, match=r"expected float32 .* found float64 .*pass cast=True"):
+    with pytest.raises(ValueError, match=r"expected float32 .* found float64 .*the option cast"):
         tenfold.load_into({"x": x}, target)
     assert tenfold.load_into({"x": x}, target, cast=True).ok
     assert x.tolist() == [1, 1]

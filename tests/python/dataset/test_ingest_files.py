@@ -162,7 +162,7 @@ def test_what_is_no_data_set_is_not_replaced(tmp_path):
     with pytest.raises(FileExistsError, match="mine"):
         tenfold.ingest(source, tmp_path / "rows")
     tenfold.ingest(source, tmp_path / "other")
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="the option overwrite"):
         tenfold.ingest(source, tmp_path / "other", overwrite=False)
 
 
