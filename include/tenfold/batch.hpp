@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,18 +35,23 @@ class Batch {
       : num_rows_(num_rows), columns_(std::move(columns)) {}
 
   std::int64_t num_rows() const noexcept { return num_rows_; }
-  const std::vector<BatchColumn>& columns() const noexcept TENFOLD_LIFETIMEBOUND {
+  const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
+  // What a temporary has, as in `for (c : ds.rows(0, 5).columns())`, outlives it.
+  std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
-  const BatchColumn& column(std::string_view name) const TENFOLD_LIFETIMEBOUND;
+  const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;
+  BatchColumn column(std::string_view name) && { return std::as_const(*this).column(name); }
   /// Its values.
-  const Tensor& at(std::string_view name) const TENFOLD_LIFETIMEBOUND {
+  const Tensor& at(std::string_view name) const& TENFOLD_LIFETIMEBOUND {
     return column(name).values;
   }
+  Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
   /// The text of one row. Throws Error(invalid_argument) if the column is no text or the row out of
   /// range.
-  std::string_view text(std::string_view name, std::int64_t row) const TENFOLD_LIFETIMEBOUND;
+  std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
+  std::string_view text(std::string_view name, std::int64_t row) const&& = delete;
 
  private:
   std::int64_t num_rows_;

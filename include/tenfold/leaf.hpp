@@ -28,9 +28,10 @@ class Leaf {
 
   DType dtype() const noexcept { return tensor_.has_value() ? tensor_->dtype() : dtype_; }
   /// The tensor's shape. Of a nested leaf: the shape `[n, k]` of sizes().
-  const Shape& shape() const noexcept {
+  const Shape& shape() const& noexcept {
     return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
   }
+  Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
   /// Bytes of a contiguous copy. Of a nested leaf on disk this reads its sizes.
   std::uint64_t nbytes() const;
 

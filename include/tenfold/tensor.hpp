@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tenfold/buffer.hpp>
@@ -42,8 +43,11 @@ class Tensor {
   }
 
   DType dtype() const noexcept { return dtype_; }
-  const Shape& shape() const noexcept { return is_default() ? default_shape() : shape_; }
-  const Shape& strides() const noexcept { return is_default() ? default_strides() : strides_; }
+  const Shape& shape() const& noexcept { return is_default() ? default_shape() : shape_; }
+  const Shape& strides() const& noexcept { return is_default() ? default_strides() : strides_; }
+  // Those of a temporary, as in `for (n : td.at("w").shape())`, outlive it.
+  Shape shape() && { return is_default() ? default_shape() : std::move(shape_); }
+  Shape strides() && { return is_default() ? default_strides() : std::move(strides_); }
   std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
   std::int64_t numel() const noexcept { return numel_; }
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
@@ -77,10 +81,14 @@ class Tensor {
 
   /// All elements in row-major order. Throws Error(invalid_argument) unless contiguous.
   template <class T>
-  std::span<const T> span() const TENFOLD_LIFETIMEBOUND {
+  std::span<const T> span() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
+  /// `for (float v : td.at("w").span<float>())` would read memory that went with the temporary:
+  /// name the tensor first.
+  template <class T>
+  std::span<const T> span() const&& = delete;
 
   /// The same elements, contiguous: this tensor if it is already, else a copy on the heap.
   Tensor contiguous() const;

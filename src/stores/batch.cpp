@@ -7,7 +7,7 @@
 
 namespace tenfold {
 
-const BatchColumn& Batch::column(std::string_view name) const {
+const BatchColumn& Batch::column(std::string_view name) const& {
   for (const BatchColumn& column : columns_) {
     if (column.column.path.size() == 1 && column.column.path[0] == name) return column;
   }
@@ -17,7 +17,7 @@ const BatchColumn& Batch::column(std::string_view name) const {
   throw Error(ErrorCode::key_not_found, "batch: no column " + base::quote(name));
 }
 
-std::string_view Batch::text(std::string_view name, std::int64_t row) const {
+std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
   const BatchColumn& found = column(name);
   if (!found.column.is_text() || found.column.ragged || row < 0 || row >= num_rows_) {
     throw Error(ErrorCode::invalid_argument, "batch: column " + base::quote(name) +

@@ -10,6 +10,7 @@
 
 #include "core/fake_source.hpp"
 #include "core/leaf_bytes.hpp"
+#include "support/values.hpp"
 
 namespace tenfold {
 namespace {
@@ -88,7 +89,7 @@ TEST(NestedLeaf, HasTheShapeOfItsSizes) {
   EXPECT_THAT(leaf.shape(), ElementsAre(2, 2));
   EXPECT_THAT(leaf.tensor().shape(), ElementsAre(10));
   EXPECT_EQ(leaf.nbytes(), 40U);
-  EXPECT_THAT(leaf.sizes().span<std::int64_t>(), ElementsAre(2, 3, 1, 4));
+  EXPECT_THAT(test::values<std::int64_t>(leaf.sizes()), ElementsAre(2, 3, 1, 4));
 }
 
 TEST(NestedLeaf, ValuesAndSizesMustAgree) {

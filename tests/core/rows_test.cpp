@@ -11,6 +11,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "support/values.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -60,13 +62,13 @@ TEST(Rows, AreViewsOfEveryTensorNestedNodesIncluded) {
   EXPECT_TRUE(row.info().names.empty());
   EXPECT_EQ(row.at("x").raw_data(), x.raw_data() + 32);
   EXPECT_THAT(row["inner"].batch_size(), ElementsAre(2));
-  EXPECT_THAT(row.at("inner", "y").span<std::int64_t>(), ElementsAre(12, 13));
+  EXPECT_THAT(test::values<std::int64_t>(row.at("inner", "y")), ElementsAre(12, 13));
 
   const TensorDict part = td.narrow_rows(1, 3);
   EXPECT_THAT(part.batch_size(), ElementsAre(2));
   EXPECT_EQ(part.info().names, td.info().names);
   EXPECT_THAT(part["inner"].batch_size(), ElementsAre(2, 2));
-  EXPECT_THAT(part.at("inner", "y").span<std::int64_t>(), ElementsAre(12, 13, 14, 15));
+  EXPECT_THAT(test::values<std::int64_t>(part.at("inner", "y")), ElementsAre(12, 13, 14, 15));
   EXPECT_THAT(part.keys(), ElementsAre("x", "inner"));
   EXPECT_TRUE(td.narrow_rows(2, 2).at("x").shape() == Shape({0, 4}));
 }
@@ -103,8 +105,8 @@ TEST(Rows, NodesWithoutTheBatchAreIndexedIfTheirTensorsFit) {
   TensorDict plain = node_of(NodeKind::dict);
   plain.set("z", counting({3}));
   td.set("plain", plain);
-  EXPECT_THAT(td.select_row(2).at("fits", "y").span<std::int64_t>(), ElementsAre(4, 5));
-  EXPECT_EQ(td.select_row(2).at("plain", "z").span<std::int64_t>()[0], 2);
+  EXPECT_THAT(test::values<std::int64_t>(td.select_row(2).at("fits", "y")), ElementsAre(4, 5));
+  EXPECT_EQ(td.select_row(2).at("plain", "z").data<std::int64_t>()[0], 2);
 
   fits.set("bad", counting({2}));
   EXPECT_EQ(
@@ -148,7 +150,7 @@ TEST(Rows, OfALazyStackAlongALaterDimensionAreStacksOfRows) {
   const TensorDict row = stack.select_row(2);
   EXPECT_EQ(row.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(row.info().stack_dim, 0);
-  EXPECT_EQ(row.at("1", "x").span<std::int64_t>()[0], 12);
+  EXPECT_EQ(row.at("1", "x").data<std::int64_t>()[0], 12);
   EXPECT_EQ(stack.narrow_rows(0, 2).info().stack_dim, 1);
   EXPECT_THROW(stack.select_row(3), Error);
 }
@@ -178,11 +180,11 @@ TEST(Rows, OfANestedTensorAreItsComponents) {
                   counting({10}), Tensor::from(std::span<const std::int64_t>(sizes), {3, 2}))));
   EXPECT_THAT(td.select_row(0).at("n").shape(), ElementsAre(2, 3));
   EXPECT_THAT(td.select_row(1).at("n").shape(), ElementsAre(0, 1));
-  EXPECT_THAT(td.select_row(2).at("n").span<std::int64_t>(), ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(test::values<std::int64_t>(td.select_row(2).at("n")), ElementsAre(6, 7, 8, 9));
   const Leaf part = std::get<Leaf>(td.narrow_rows(1, 3).get("n"));
   EXPECT_TRUE(part.is_nested());
-  EXPECT_THAT(part.tensor().span<std::int64_t>(), ElementsAre(6, 7, 8, 9));
-  EXPECT_THAT(part.sizes().span<std::int64_t>(), ElementsAre(0, 1, 1, 4));
+  EXPECT_THAT(test::values<std::int64_t>(part.tensor()), ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(test::values<std::int64_t>(part.sizes()), ElementsAre(0, 1, 1, 4));
 }
 
 TEST(Rows, OfANodeThatContainsItselfAreAnError) {

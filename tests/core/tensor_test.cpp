@@ -6,10 +6,14 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
 #include <tenfold/tensor.hpp>
+
+#include "support/values.hpp"
 
 namespace tenfold {
 namespace {
@@ -24,6 +28,14 @@ Tensor counting(const Shape& shape) {
   std::iota(values.begin(), values.end(), 0);
   return Tensor::from(std::span<const std::int32_t>(values), shape);
 }
+
+template <class T>
+concept SpansElements = requires(T&& tensor) { std::forward<T>(tensor).template span<float>(); };
+static_assert(SpansElements<Tensor&> && SpansElements<const Tensor&>);
+static_assert(!SpansElements<Tensor> && !SpansElements<const Tensor>,
+              "the bytes of a temporary tensor may end with it");
+static_assert(!std::is_reference_v<decltype(Tensor().shape())>);
+static_assert(!std::is_reference_v<decltype(Tensor().strides())>);
 
 template <class Call>
 std::string message_of(const Call& call) {
@@ -128,7 +140,7 @@ TEST(Tensor, RepeatedElementsCountInAContiguousCopy) {
   const Tensor three(DType::int32, {3}, {0}, one.buffer(), 0);
   EXPECT_FALSE(three.is_contiguous());
   EXPECT_EQ(three.nbytes(), 12U);
-  EXPECT_THAT(three.contiguous().span<std::int32_t>(), ElementsAre(0, 0, 0));
+  EXPECT_THAT(test::values<std::int32_t>(three.contiguous()), ElementsAre(0, 0, 0));
 }
 
 TEST(Tensor, RowsAreViewsThatOutliveTheirTensor) {
@@ -149,7 +161,7 @@ TEST(Tensor, RowsAreViewsThatOutliveTheirTensor) {
 
 TEST(Tensor, NarrowTakesAHalfOpenRange) {
   const Tensor tensor = counting({4, 2});
-  EXPECT_THAT(tensor.narrow(1, 3).span<std::int32_t>(), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(test::values<std::int32_t>(tensor.narrow(1, 3)), ElementsAre(2, 3, 4, 5));
   EXPECT_EQ(tensor.narrow(4, 4).numel(), 0);
   EXPECT_THROW(tensor.narrow(-1, 2), Error);
   EXPECT_THROW(tensor.narrow(2, 1), Error);
@@ -168,7 +180,7 @@ TEST(Tensor, StridedElementsNeedACopyForASpan) {
   EXPECT_FALSE(turned.is_contiguous());
   EXPECT_THAT(message_of([&] { static_cast<void>(turned.span<std::int32_t>()); }),
               HasSubstr("expected strides [2, 1], found [1, 3]"));
-  EXPECT_THAT(turned.contiguous().span<std::int32_t>(), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(test::values<std::int32_t>(turned.contiguous()), ElementsAre(0, 3, 1, 4, 2, 5));
 }
 
 TEST(Tensor, StridesOfLengthOneDoNotMatter) {

@@ -21,7 +21,7 @@ using testing::ElementsAre;
 
 Tensor scalar(float value) { return Tensor::from(std::span<const float>(&value, 1), {}); }
 
-float at(const TensorDict& td, const KeyPath& path) { return td.tensor(path).span<float>()[0]; }
+float at(const TensorDict& td, const KeyPath& path) { return td.tensor(path).data<float>()[0]; }
 
 /// {"model": {"encoder": {"weight", "bias"}, "epoch": 3}, "step"}
 TensorDict small_tree() {
@@ -101,7 +101,7 @@ TEST(TensorDict, CopiesShareTheNode) {
 
 TEST(TensorDict, ReachesTensorsNodesAndValues) {
   const TensorDict td = small_tree();
-  EXPECT_EQ(td.at("model", "encoder", "bias").span<float>()[0], 2);
+  EXPECT_EQ(td.at("model", "encoder", "bias").data<float>()[0], 2);
   EXPECT_EQ(at(td["model"]["encoder"], {"weight"}), 1);
   EXPECT_EQ(td["model"].value("epoch"), Value(3));
   EXPECT_TRUE(std::holds_alternative<NonTensor>(td.get(KeyPath{"model", "epoch"})));

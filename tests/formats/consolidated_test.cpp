@@ -60,10 +60,10 @@ TensorDict opened(const std::string& document) {
 TEST(Consolidated, OpensWhatTensordictWrote) {
   const TensorDict tree = opened(golden("nested"));
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"text", "a", "none", "b", "n", "texts"}));
-  EXPECT_EQ(tree.at("a").span<float>()[2], 2.0F);
-  EXPECT_EQ(tree.at("n", "c").span<std::int64_t>()[0], 5);
+  EXPECT_EQ(tree.at("a").data<float>()[2], 2.0F);
+  EXPECT_EQ(tree.at("n", "c").data<std::int64_t>()[0], 5);
   EXPECT_EQ(tree.at("none").shape(), (Shape{0, 3}));
-  EXPECT_EQ(tree.at("b").span<bool>()[0], true);
+  EXPECT_EQ(tree.at("b").data<bool>()[0], true);
   EXPECT_EQ(tree.value("text"), Value("hi"));
   const auto texts = std::get<NonTensor>(tree.get("texts"));
   EXPECT_TRUE(texts.is_stack);
@@ -77,7 +77,7 @@ TEST(Consolidated, OpensWhatTensordictWrote) {
 
   const TensorDict parts = opened(golden("lazy-stack"));
   EXPECT_EQ(parts.kind(), NodeKind::lazy_stack);
-  EXPECT_EQ(parts.at("1", "x").span<std::int32_t>()[2], 2);
+  EXPECT_EQ(parts.at("1", "x").data<std::int32_t>()[2], 2);
   EXPECT_EQ(parts["0"].value("s"), Value("part 2"));
 }
 
@@ -90,8 +90,8 @@ TEST(Consolidated, OpensJaggedTensorsByTheirParts) {
   EXPECT_EQ(rows.info().dense_shape, (Shape{3, -1, 2}));
   EXPECT_EQ(rows.keys(), (std::vector<std::string>{"values", "offsets"}));
   EXPECT_EQ(rows.at("values").shape(), (Shape{6, 2}));
-  EXPECT_EQ(rows.at("offsets").span<std::int64_t>()[3], 6);
-  EXPECT_EQ(tree["holes"].at("lengths").span<std::int64_t>()[2], 2);
+  EXPECT_EQ(rows.at("offsets").data<std::int64_t>()[3], 6);
+  EXPECT_EQ(tree["holes"].at("lengths").data<std::int64_t>()[2], 2);
   EXPECT_EQ(tree["n"]["turned"].info().dense_shape, (Shape{3, 2, -1}));
   for (const TensorDict& node : {rows, tree["holes"], tree["n"]["turned"]}) {
     EXPECT_NO_THROW(require_sound_sparse(node, "golden"));
@@ -123,7 +123,7 @@ TEST(Consolidated, TiesTensorsThatAreStoredOnce) {
   EXPECT_EQ(tree.at("a").raw_data(), tree.at("b").raw_data());
   EXPECT_EQ(shared_bytes(std::get<Leaf>(tree.get("a"))),
             shared_bytes(std::get<Leaf>(tree.get("b"))));
-  EXPECT_EQ(tree.at("a").span<std::uint8_t>()[4], 12);
+  EXPECT_EQ(tree.at("a").data<std::uint8_t>()[4], 12);
 }
 
 TEST(Consolidated, ReadsTensorsAtOddBytesAndIgnoresTheSize) {

@@ -25,6 +25,7 @@
 #include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/values.hpp"
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {
@@ -100,8 +101,7 @@ bool same_trees(const TensorDict& a, const TensorDict& b) {
     if (item.index() != other.index()) {
       same = false;
     } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      const Tensor kept = leaf->tensor();
-      const auto values = kept.span<float>();
+      const auto values = test::values<float>(leaf->tensor());
       const Tensor expected = std::get<Leaf>(other).tensor();
       const auto found = expected.span<float>();
       same = same && std::equal(values.begin(), values.end(), found.begin(), found.end());
@@ -505,8 +505,8 @@ Found which_rows(const fs::path& path) {
   const std::int64_t count = tree.batch_size().at(0);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto row = static_cast<std::size_t>(i);
-    if (tree.at("x").span<float>()[2 * row] != static_cast<float>(i)) return Found::neither;
-    if (tree.at("y").span<std::int64_t>()[row] != i * 1000) return Found::neither;
+    if (tree.at("x").data<float>()[2 * row] != static_cast<float>(i)) return Found::neither;
+    if (tree.at("y").data<std::int64_t>()[row] != i * 1000) return Found::neither;
   }
   if (count == 2) return Found::old_version;
   return count == 3 ? Found::new_version : Found::neither;

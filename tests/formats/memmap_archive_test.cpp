@@ -127,7 +127,7 @@ TEST(MemmapArchive, CopiesLeavesThatLieWhereNoDtypeMayBegin) {
               archive_of({{"meta.json", std::string(kMeta), 1}, {"a.memmap", data, 1}}));
   ASSERT_NE(directory_of(read_bytes(folder / "m.tdz")).find("a.memmap")->data_offset % 16, 0U);
   const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
-  EXPECT_EQ(tree.at("a").span<float>()[1], 2.0F);
+  EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
               HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot write through it: expected a stored "
                         "entry, found one that is not aligned"));
@@ -162,8 +162,8 @@ TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
   }
   EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
   const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
-  EXPECT_EQ(tree.at("a").span<float>()[0], 9);
-  EXPECT_EQ(tree.at("n", "x").span<std::int64_t>()[2], -1);
+  EXPECT_EQ(tree.at("a").data<float>()[0], 9);
+  EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
 }
 
 TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {

@@ -12,6 +12,7 @@
 
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
+#include "support/values.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -37,13 +38,13 @@ TEST_P(ASnapshotOfOneProcess, IsReadWhole) {
   const TensorDict state = opened(GetParam())["state"];
   EXPECT_THAT(floats(state, "f32"), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(state.at("f32").shape(), ElementsAre(2, 3));
-  EXPECT_THAT(state.at("u8").span<std::uint8_t>(), ElementsAre(0, 1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(state.at("f64").span<double>(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(test::values<std::uint8_t>(state.at("u8")), ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(test::values<double>(state.at("f64")), ElementsAre(0, 1, 2));
   EXPECT_EQ(state.at("bf16").dtype(), DType::bfloat16);
   EXPECT_EQ(state.at("flag").dtype(), DType::bool_);
-  EXPECT_THAT(state.at("scalar").span<std::int64_t>(), ElementsAre(5));
+  EXPECT_THAT(test::values<std::int64_t>(state.at("scalar")), ElementsAre(5));
   EXPECT_THAT(state.at("scalar").shape(), SizeIs(0));
-  EXPECT_THAT(state.at("complex").span<std::complex<float>>(),
+  EXPECT_THAT(test::values<std::complex<float>>(state.at("complex")),
               ElementsAre(std::complex<float>(1, 2), std::complex<float>(3, -4)));
   EXPECT_THAT(floats(state, "we/ird%k"), ElementsAre(1));
   EXPECT_THAT(floats(state, ""), ElementsAre(2));
@@ -101,7 +102,7 @@ TEST(SnapshotGolden, ShowsWhatEachRankSees) {
     for (std::size_t i = 0; i < 24; ++i) whole[i] = static_cast<float>(i);
     EXPECT_EQ(floats(state, "table"), whole);
     EXPECT_THAT(floats(state, "shared"), ElementsAre(0, 1, 2));
-    EXPECT_EQ(state.at("own").span<std::int64_t>()[0], std::stoll(rank));
+    EXPECT_EQ(state.at("own").data<std::int64_t>()[0], std::stoll(rank));
     EXPECT_EQ(state.value("step"), Value(static_cast<std::int64_t>(std::stoll(rank))));
   }
 }

@@ -17,6 +17,7 @@
 
 #include "ingest/arrow_of.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/values.hpp"
 
 namespace tenfold {
 namespace {
@@ -62,7 +63,7 @@ TEST(ArrowStream, BatchesBecomeRowsAndTheStreamIsReleased) {
   EXPECT_TRUE(stream.released());
   EXPECT_EQ(report.num_rows, 6U);
   const Dataset ds(folder.path() / "ds");
-  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 2, 3, 1, 2, 3));
   EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
 }
 
@@ -82,7 +83,7 @@ TEST(ArrowStream, OffsetsOfBatchAndColumnAddUp) {
   batch.root.rows(1, 1);
   ingest(batch.root, folder.path() / "ds");
   const Dataset ds(folder.path() / "ds");
-  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(3));
   EXPECT_EQ(ds.rows(0, 1).text("s", 0), "bc");
 }
 
@@ -143,8 +144,8 @@ TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
   EXPECT_TRUE(left.released() && right.released());
   EXPECT_EQ(report.num_rows, 6U);
   const Dataset ds(folder.path() / "ds");
-  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(1, 2, 3, 1, 2, 3));
-  EXPECT_THAT(ds.column("n").span<std::int32_t>(), ElementsAre(1, 2, 1, 2, 1, 2));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(1, 2, 1, 2, 1, 2));
   EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
 }
 
@@ -214,8 +215,8 @@ TEST(ArrowStream, ARowThatIsBadInOneStreamIsLeftOutOfAll) {
   EXPECT_EQ(report.num_rows, 4U);
   EXPECT_EQ(report.num_bad_rows, 2U);
   const Dataset ds(folder.path() / "ds");
-  EXPECT_THAT(ds.column("x").span<std::int32_t>(), ElementsAre(1, 3, 1, 3));
-  EXPECT_THAT(ds.column("n").span<std::int32_t>(), ElementsAre(7, 9, 7, 9));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 3, 1, 3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(7, 9, 7, 9));
   EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
 }
 

@@ -8,6 +8,8 @@
 
 #include <tenfold/mapped_dict.hpp>
 
+#include "support/values.hpp"
+
 namespace tenfold::test {
 
 /// "key0", "key1", ...
@@ -52,7 +54,7 @@ inline void build_pairs(const Path& path, std::int64_t n, bool durable = true) {
 /// The number that is the value of a key; -1 if its two parts do not fit.
 inline std::int64_t pair_at(const MappedDict& dict, std::string_view key) {
   const Batch value = dict.at(key);
-  const auto x = value.at("value").span<float>();
+  const auto x = test::values<float>(value.at("value"));
   return x[0] == -x[1] ? static_cast<std::int64_t>(x[0]) : -1;
 }
 

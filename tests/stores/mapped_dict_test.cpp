@@ -17,6 +17,7 @@
 #include "dict_of.hpp"
 #include "stores/dict_index.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/values.hpp"
 #include "table_of.hpp"
 
 namespace tenfold {
@@ -102,7 +103,7 @@ TEST(MappedDict, GivesTheValuesOfAKey) {
   const MappedDict dict(folder / "d");
   const Batch value = dict.at("key42");
   EXPECT_EQ(value.at("x").shape(), (Shape{1, 3}));
-  EXPECT_EQ(value.at("x").span<float>()[2], 422.0F);
+  EXPECT_EQ(value.at("x").data<float>()[2], 422.0F);
   EXPECT_EQ(value.text("name", 0), "n42");
   EXPECT_EQ(value.at("tokens").numel(), 0);
   expect_error(ErrorCode::key_not_found, "no key \"nobody\"", [&] { dict.at("nobody"); });
@@ -116,7 +117,7 @@ TEST(MappedDict, GivesZerosAndNothingForMissingKeys) {
   const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
   EXPECT_EQ(got.found.raw_data()[1], std::byte{0});
   EXPECT_EQ(got.found.raw_data()[3], std::byte{1});
-  const auto x = got.values.at("x").span<float>();
+  const auto x = test::values<float>(got.values.at("x"));
   EXPECT_EQ(x[0], 50.0F);
   EXPECT_EQ(x[3], 0.0F);
   EXPECT_EQ(x[6], 20.0F);
@@ -139,7 +140,7 @@ TEST(MappedDict, FindsTheSameOnSeveralThreads) {
   ::setenv("TENFOLD_NUM_THREADS", "4", 1);
   const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
   ::unsetenv("TENFOLD_NUM_THREADS");
-  const auto x = got.values.at("x").span<float>();
+  const auto x = test::values<float>(got.values.at("x"));
   for (std::size_t i = 0; i < kAsked; ++i) {
     const std::size_t place = i * 7 % words.views.size();
     const bool is_there = place < static_cast<std::size_t>(kSize);
@@ -162,7 +163,7 @@ void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_ask
   }
   const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
   ASSERT_EQ(got.values.num_rows(), static_cast<std::int64_t>(num_asked));
-  const auto pairs = got.values.at("value").span<float>();
+  const auto pairs = test::values<float>(got.values.at("value"));
   for (std::size_t i = 0; i < num_asked; ++i) {
     const bool is_there = places[i] < static_cast<std::size_t>(size);
     ASSERT_EQ(got.found.raw_data()[i], static_cast<std::byte>(is_there ? 1 : 0)) << i;
@@ -227,7 +228,7 @@ TEST(MappedDict, GivesShortValuesThatMayBeMissing) {
   EXPECT_EQ(n.values.span<std::int32_t>()[0], 9);
   EXPECT_EQ(n.values.span<std::int32_t>()[1], 0);
   EXPECT_EQ(n.values.span<std::int32_t>()[4], 7);
-  const auto got_x = got.values.at("x").span<double>();
+  const auto got_x = test::values<double>(got.values.at("x"));
   EXPECT_EQ(std::vector(got_x.begin(), got_x.end()), (std::vector{2.5, 0.0, 0.0, 1.5, 0.5}));
 }
 
@@ -245,7 +246,7 @@ TEST(MappedDict, TakesIntegersAndBytes) {
             (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_FALSE(numbers.contains(std::int64_t{7}));
   EXPECT_FALSE(numbers.contains("5"));
-  EXPECT_EQ(numbers.at(-1).at("value").span<float>()[1], -1.0F);
+  EXPECT_EQ(numbers.at(-1).at("value").data<float>()[1], -1.0F);
   const std::array<std::string_view, 2> bytes = {std::string_view("\0\xff", 2), ""};
   {
     MappedDictBuilder builder(folder / "b", DictKeyType::bytes, test::pair_schema());
@@ -291,7 +292,7 @@ TEST(MappedDict, KeepsTheLastValueOfAKey) {
   }
   const MappedDict dict(folder / "d");
   EXPECT_EQ(dict.size(), 5);
-  EXPECT_EQ(dict.at("key3").at("value").span<float>()[0], 8.0F);
+  EXPECT_EQ(dict.at("key3").at("value").data<float>()[0], 8.0F);
   EXPECT_EQ(dict.ordered_rows(), (std::vector<std::int64_t>{0, 1, 2, 5, 6}));
   EXPECT_FALSE(dict.is_dense());
   EXPECT_TRUE(dict.check().empty());
@@ -305,7 +306,7 @@ TEST(MappedDict, IsMadeOfADataSet) {
   EXPECT_EQ(dict.size(), 500);
   EXPECT_EQ(dict.key_type(), DictKeyType::int64);
   EXPECT_FALSE(dict.contains(std::int64_t{499}));
-  EXPECT_EQ(dict.at(500).at("x").span<float>()[1], 5001.0F);
+  EXPECT_EQ(dict.at(500).at("x").data<float>()[1], 5001.0F);
   EXPECT_EQ(dict.dataset().schema().find("key")->dtype, DType::int64);
   expect_error(ErrorCode::invalid_argument, "column \"x\": expected keys",
                [&] { build_mapped_dict(folder / "e", Dataset(folder / "t"), "x"); });

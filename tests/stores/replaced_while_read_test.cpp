@@ -152,8 +152,8 @@ SparseMatrix matrix(std::int64_t version) {
 
 std::int64_t version_of_matrix(const SparseMatrix& m) {
   m.check();
-  const auto first = m.at(0, 1).span<std::int64_t>()[0];
-  return m.nnz() == 2 && m.at(1, 0).span<std::int64_t>()[0] == first ? first : -1;
+  const auto first = m.at(0, 1).data<std::int64_t>()[0];
+  return m.nnz() == 2 && m.at(1, 0).data<std::int64_t>()[0] == first ? first : -1;
 }
 
 void save_quickly(const TensorDict& tree, const Path& path) {

@@ -14,6 +14,7 @@
 
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/values.hpp"
 
 namespace tenfold {
 namespace {
@@ -247,7 +248,7 @@ TEST(StateDict, CopiesViewsThatStandForOtherNumbersAndKeepsThemTied) {
   holder.register_buffer("a", negative);
   holder.register_buffer("b", negative);
   const TensorDict state = state_dict(holder);
-  EXPECT_THAT(state.at("a").span<float>(), ElementsAre(-1, -1, -1));
+  EXPECT_THAT(test::values<float>(state.at("a")), ElementsAre(-1, -1, -1));
   EXPECT_EQ(state.at("a").raw_data(), state.at("b").raw_data());
 }
 
