@@ -26,6 +26,8 @@ TEST(Error, IoNamesThePathAndTheSystemsReason) {
 TEST(Error, IoSaysNothingTwice) {
   EXPECT_STREQ(Error::io(EACCES, "run", "run: cannot open: permission denied").what(),
                "run: cannot open: permission denied");
+  EXPECT_STREQ(Error::io(ENOSPC, "out", "out: cannot write: No space left on device").what(),
+               "out: cannot write: No space left on device");
 }
 
 }  // namespace
