@@ -132,10 +132,18 @@ void refuse_inside(const Path& folder, const Path& archive) {
                   folder.string());
 }
 
-/// The folders above all entries, parents first.
+/// The folders above all entries, parents first. Throws Error(unsupported) if there are more levels
+/// than a tree may have.
 std::set<std::string> folders_of(const Archive& archive) {
   std::set<std::string> folders;
   for (const codecs::ZipEntry& entry : archive.entries()) {
+    const auto levels = static_cast<std::size_t>(std::ranges::count(entry.name, '/'));
+    if (levels > Folder::kMaxDepth) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{}: entry {}: nested too deep: expected at most {} levels, found {}",
+                              archive.file().display(), base::quote(entry.name), Folder::kMaxDepth,
+                              levels));
+    }
     for (std::size_t slash = entry.name.find('/'); slash != std::string::npos;
          slash = entry.name.find('/', slash + 1)) {
       folders.insert(entry.name.substr(0, slash));
