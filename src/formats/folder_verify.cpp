@@ -45,6 +45,12 @@ class ChecksumVerifier {
   }
 
  private:
+  /// True if the check of the structure could not open the file either, and said so.
+  bool is_reported(const std::string& path) const {
+    return std::ranges::any_of(report_.problems,
+                               [&](const Problem& problem) { return problem.path == path; });
+  }
+
   void add(const Error& error, const std::string& path) {
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
     report_.problems.push_back(problem_of(error, path));
@@ -97,7 +103,7 @@ class ChecksumVerifier {
     } catch (const Error& error) {
       if (error.code() == ErrorCode::file_not_found) {
         report_.problems.push_back({display, "file", "is missing: expected a file with checksums"});
-      } else {
+      } else if (!is_reported(display)) {
         add(error, display);
       }
       return nullptr;

@@ -93,6 +93,13 @@ TEST_F(MemmapVerify, NamesFilesThatAreMissingOrShort) {
                           problem(path() / "n/x.memmap", "block 0", "too short")));
 }
 
+TEST_F(MemmapVerify, NamesAFileThatCannotBeOpenedOnce) {
+  fs::remove(path() / "small.memmap");
+  fs::create_directory(path() / "small.memmap");
+  EXPECT_THAT(verify_folder(path()).problems,
+              ElementsAre(problem(path() / "small.memmap", "file", "")));
+}
+
 TEST_F(MemmapVerify, SeesBytesBehindTheEndOfAFile) {
   write_bytes(path() / "n/meta.json", read_bytes(path() / "n/meta.json") + " ");
   EXPECT_THAT(verify_folder(path()).problems,
