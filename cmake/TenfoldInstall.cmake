@@ -10,6 +10,8 @@ install(TARGETS tenfold EXPORT tenfold-targets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tenfold
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp
   FILES_MATCHING PATTERN "*.hpp")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT cpp)
 install(EXPORT tenfold-targets NAMESPACE tenfold::
   DESTINATION ${tenfold_package_dir} COMPONENT cpp)
 

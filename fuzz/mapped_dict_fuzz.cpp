@@ -14,6 +14,7 @@
 
 #include <tenfold/error.hpp>
 #include <tenfold/mapped_dict.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "stores/dict_index.hpp"
@@ -83,7 +84,7 @@ void look_up(const MappedDict& dict, std::span<const Key> keys) {
     if constexpr (std::is_same_v<Key, std::string_view>) {
       if (row.text("key", 0) != keys[i]) std::abort();
     } else {
-      if (row.at("key").span<std::int64_t>()[0] != keys[i]) std::abort();
+      if (row.at("key").data<std::int64_t>()[0] != keys[i]) std::abort();
     }
   }
   static_cast<void>(dict.get_many(keys));

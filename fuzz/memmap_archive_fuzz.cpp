@@ -8,6 +8,7 @@
 #include <string>
 
 #include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "formats/format.hpp"

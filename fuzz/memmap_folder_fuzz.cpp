@@ -11,6 +11,7 @@
 
 #include <tenfold/diff.hpp>
 #include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "formats/format.hpp"

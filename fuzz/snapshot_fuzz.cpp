@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "formats/format.hpp"

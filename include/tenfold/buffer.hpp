@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 
+#include <tenfold/cxx20.hpp>
+
 #if defined(__clang__)
 #define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
 #else

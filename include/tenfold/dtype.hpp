@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include <tenfold/cxx20.hpp>
+
 namespace tenfold {
 
 /// The element types of torch, by torch's names. `float4_e2m1fn_x2` is two 4-bit numbers in

@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tenfold/cxx20.hpp>
+
 namespace tenfold {
 
 /// The kinds of failure, each of which Python sees as exactly one exception class.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include <tenfold/cxx20.hpp>
+
 namespace tenfold {
 
 /// The Feistel network of a Permutation: the widths of its halves and its keys.

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tenfold/cxx20.hpp>
+
 namespace tenfold {
 
 /// What a program that unpickles may expect of a global (a class or function that a pickle names).
@@ -39,8 +41,8 @@ struct ScanReport {
 /// pickle cannot be read to its end, that is a suspicious finding. What is not looked into is a
 /// suspicious finding: archives that are no zip, compressed files, bytes after a pickle that are
 /// none. Of a folder, all files in it are scanned, those of folders in it too, and `where` begins
-/// with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be read;
-/// in a folder it is suspicious).
+/// with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be
+/// read). In a folder, a file or sub-folder that cannot be read is a suspicious finding instead.
 ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

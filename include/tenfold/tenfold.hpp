@@ -5,6 +5,7 @@
 
 // clang-format off: reading order
 #include <tenfold/error.hpp>       // what can go wrong
+#include <tenfold/warnings.hpp>    // what was ignored
 #include <tenfold/dtype.hpp>       // element types
 #include <tenfold/buffer.hpp>      // bytes and their owner
 #include <tenfold/tensor.hpp>      // strided views of a buffer

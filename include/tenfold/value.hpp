@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include <tenfold/cxx20.hpp>
+
 namespace tenfold {
 
 /// A JSON value as Python's json module knows it: integers of any size, NaN and the infinities

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/warnings.hpp>
+
 #include "core/notes.hpp"
 
 namespace tenfold::python {

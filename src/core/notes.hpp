@@ -112,11 +112,7 @@ void apply_node_note(const Notes& notes, std::string_view path, std::span<const 
 /// with a warning and the value untouched, if the note is stale.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
 
-/// Warnings for people: what was ignored. The default prints nothing; Python makes UserWarnings.
-/// Thread safety: may be called from any thread; the handler is called on the warning's thread.
-using WarningHandler = void (*)(const std::string& message);
-/// Returns the handler before; null stands for the default.
-WarningHandler set_warning_handler(WarningHandler handler) noexcept;
+/// Hands a warning to the handler. Thread safety: may be called from any thread.
 void warn(const std::string& message);
 
 }  // namespace tenfold

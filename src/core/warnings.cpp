@@ -1,5 +1,7 @@
 #include <atomic>
 
+#include <tenfold/warnings.hpp>
+
 #include "core/notes.hpp"
 
 namespace tenfold {

@@ -7,6 +7,10 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --config ${CONFIG} --component cpp
   --prefix ${WORK_DIR}/prefix)
+file(GLOB_RECURSE license ${WORK_DIR}/prefix/*/LICENSE)
+if(NOT license)
+  message(FATAL_ERROR "the installed package has no LICENSE")
+endif()
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
   -D CMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
   -D CMAKE_CXX_COMPILER=${CXX_COMPILER}

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
 
 namespace tenfold {
 namespace {

@@ -12,6 +12,7 @@
 
 #include <tenfold/dataset.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "os/process.hpp"

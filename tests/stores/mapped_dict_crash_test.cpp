@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 #include <tenfold/mapped_dict.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "dict_of.hpp"

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 #include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes.hpp"
 #include "dict_of.hpp"
