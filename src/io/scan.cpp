@@ -111,25 +111,53 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   }
 }
 
-/// The regular files under a folder, by name. A link to a file counts, one to a folder does not:
-/// it could lead back.
-std::vector<os::Path> files_in(const os::Path& folder) {
+/// What lies under a folder, by name.
+struct ScanFolder {
   std::vector<os::Path> files;
-  std::error_code failure;
-  auto entry = std::filesystem::recursive_directory_iterator(folder, failure);
-  for (; !failure && entry != std::filesystem::recursive_directory_iterator();
-       entry.increment(failure)) {
-    std::error_code broken_link;
-    if (entry->is_regular_file(broken_link)) files.push_back(entry->path());
+  std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders, and why
+};
+
+/// The regular files under a folder. A link to a file counts, one to a folder does not: it could
+/// lead back. A folder in it that cannot be listed hides nothing of the others. Throws Error(io) if
+/// `root` cannot be listed.
+ScanFolder files_in(const os::Path& root) {
+  ScanFolder found;
+  std::vector<os::Path> folders = {root};
+  while (!folders.empty()) {
+    const os::Path folder = std::move(folders.back());
+    folders.pop_back();
+    std::error_code failure;
+    auto entry = std::filesystem::directory_iterator(folder, failure);
+    for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+      std::error_code unknown;
+      if (entry->is_regular_file(unknown)) {
+        found.files.push_back(entry->path());
+        continue;
+      }
+      std::error_code ignored;
+      if (entry->is_symlink(ignored)) continue;
+      if (unknown) {
+        found.unlisted.emplace_back(entry->path(), unknown);
+      } else if (entry->is_directory(ignored)) {
+        folders.push_back(entry->path());
+      }
+    }
+    if (!failure) continue;
+    if (folder == root) throw Error::io(failure.value(), root.string(), "cannot be listed");
+    found.unlisted.emplace_back(folder, failure);
   }
-  if (failure) throw Error::io(failure.value(), folder.string(), "cannot be listed");
-  std::ranges::sort(files);
-  return files;
+  std::ranges::sort(found.files);
+  std::ranges::sort(found.unlisted);
+  return found;
 }
 
-/// One archive that cannot be read keeps the others from nobody.
+/// A file or folder that cannot be read is a finding: the others are scanned all the same.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
-  const std::vector<os::Path> files = files_in(folder);
+  const auto [files, unlisted] = files_in(folder);
+  for (const auto& [path, failure] : unlisted) {
+    scanner.enter(path.string(), path.lexically_relative(folder).string());
+    scanner.add("folder that cannot be listed: " + failure.message(), ScanRisk::suspicious, "", 0);
+  }
   ScanItems items;
   for (const os::Path& file : files) {
     const std::string name = file.filename().string();
@@ -142,7 +170,12 @@ void scan_folder(ByteScanner& scanner, const os::Path& folder) {
     try {
       scan_file(scanner, file, items);
     } catch (const Error& error) {
-      scanner.add(error, "");
+      if (error.code() == ErrorCode::io) {
+        scanner.add("file that cannot be read: " + std::string(error.what()), ScanRisk::suspicious,
+                    "", 0);
+      } else {
+        scanner.add(error, "");
+      }
     }
   }
 }
