@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "core/notes.hpp"
 #include "formats/commit.hpp"
 #include "os/directory.hpp"
 #include "os/file.hpp"
@@ -59,6 +60,26 @@ const Format* format_by_suffix(const Path& path) {
   return nullptr;
 }
 
+/// The suffix that the mistyped one of `file_name` stands for; nothing if it resembles none.
+std::optional<std::string> intended_suffix(const std::string& file_name) {
+  std::string suffix = Path(file_name).extension().string();
+  std::ranges::transform(suffix, suffix.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  // Versions and dates are no suffixes: "run.1".
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (suffix.size() < 2 || !std::all_of(suffix.begin() + 1, suffix.end(), is_letter)) {
+    return std::nullopt;
+  }
+  std::vector<std::string> known;
+  for (const Format* format : kFormats) {
+    known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
+  }
+  if (std::ranges::find(known, suffix) != known.end()) return suffix;  // "M.SAFETENSORS"
+  const std::vector<std::string> near = base::near_matches(suffix, known, 1);
+  return near.empty() ? std::nullopt : std::optional(near.front());
+}
+
 /// What a file that no format claims seems to be, in words.
 std::string describe_file(const Path& path) {
   const os::File file = os::File::open_read(path);
@@ -67,7 +88,10 @@ std::string describe_file(const Path& path) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
   if (size == 0) return "an empty file";
   if (text.starts_with("PK\x03\x04")) return "a zip archive (.npz perhaps)";
-  if (text[0] == '\x80') return "a pickle (.pkl)";
+  if (text[0] == '\x80') {
+    return "a pickle (.pkl), which is never run; scan lists what it would call: if you trust it, "
+           "load it with pickle and save the result in one of these formats";
+  }
   return "a file that starts with " + base::quote(text);
 }
 
@@ -114,15 +138,17 @@ bool is_damaged_folder(const Path& path) {
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }
 
-/// True if the file may be what its suffix says, damaged. Many programs call what they write
-/// ".bin": there the first bytes must say so, too.
+/// True if the file may be what its suffix says, damaged. A pickle is no file of torch.save unless
+/// it begins as those before torch 1.6 do, and many programs call what they write ".bin": there
+/// the first bytes must say what it is.
 bool may_be_of(const Format& format, const Path& path) {
-  if (!path.filename().string().ends_with(".bin")) return true;
+  if (&format != &kTorchFile) return true;
   const os::File file = os::File::open_read(path);
-  std::array<std::byte, 2> head{};
+  std::array<std::byte, 3> head{};
   const std::size_t size = file.read_some_at(0, head);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
-  return &format != &kTorchFile || text == "PK" || text.starts_with('\x80');
+  if (text.starts_with('\x80')) return text == "\x80\x02\x8a";  // protocol 2, a long integer
+  return text.starts_with("PK") || !path.filename().string().ends_with(".bin");
 }
 
 /// What a download left instead of the data, and how to get that; nothing for other files.
@@ -197,7 +223,12 @@ const Format& format_for_saving(const Path& path, std::string_view name) {
     unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
                 kWritable,
                 "the suffix " + base::quote(unknown.suffix) +
-                    "; format=\"memmap\" makes a folder of that name");
+                    "; the format \"memmap\", if asked for, makes a folder of that name");
+  }
+  if (const auto intended = intended_suffix(file_name)) {
+    warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
+         ": not the suffix of a format, so a folder is written; did you mean " +
+         base::quote(*intended) + "?");
   }
   return kMemmapFolder;
 }

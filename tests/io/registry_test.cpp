@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
@@ -137,11 +139,44 @@ TEST(Registry, KnowsThatManyProgramsCallTheirFilesBin) {
     EXPECT_EQ(thrown.code, ErrorCode::unsupported);
     EXPECT_THAT(thrown.message, HasSubstr("m.bin: not a known format: expected \"memmap\""));
   }
-  for (const char* text : {"PK\x03\x04....", "\x80\x02}q"}) {
+  for (const char* text : {"PK\x03\x04....", "\x80\x02\x8a\nl"}) {
     write_file(folder / "m.bin", text);
     EXPECT_THAT(thrown_by([&] { open(folder / "m.bin"); }).message,
                 testing::Not(HasSubstr("not a known format")));
   }
+}
+
+TEST(Registry, CallsAPickleAPickleWhateverItsSuffix) {
+  const test::TemporaryFolder folder;
+  for (const char* file_name : {"m.pkl", "m.pt", "m.pth", "m.bin", "m"}) {
+    write_file(folder / file_name, "\x80\x04}.");
+    const auto thrown = thrown_by([&] { verify(folder / file_name); });
+    EXPECT_EQ(thrown.code, ErrorCode::unsupported) << file_name;
+    EXPECT_THAT(thrown.message, AllOf(HasSubstr("found a pickle"), HasSubstr("scan lists")));
+  }
+}
+
+std::vector<std::string> warned;
+
+TEST(Registry, WarnsOfASuffixThatResemblesThatOfAFormat) {
+  WarningHandler before =
+      set_warning_handler([](const std::string& message) { warned.push_back(message); });
+  for (const auto& [file_name, intended] :
+       {std::pair("m.safetensor", ".safetensors"), std::pair("m.saftensors", ".safetensors"),
+        std::pair("m.NPZ", ".npz"), std::pair("m.ptt", ".pt"), std::pair("m.tdzz", ".tdz")}) {
+    warned.clear();
+    EXPECT_EQ(&format_for_saving(Path("a") / file_name, ""), &kMemmapFolder);
+    EXPECT_THAT(warned, testing::ElementsAre(
+                            AllOf(HasSubstr(file_name), HasSubstr("a folder is written"),
+                                  HasSubstr(std::string("did you mean \"") + intended + "\"?"))));
+  }
+  warned.clear();
+  for (const char* file_name : {"run", "run.1", "run.v2", "2026.11.24", "x.ckpt", "x.", ".pt"}) {
+    format_for_saving(file_name, "");
+  }
+  format_for_saving("m.safetensor", "memmap");
+  set_warning_handler(before);
+  EXPECT_THAT(warned, testing::IsEmpty());
 }
 
 TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
