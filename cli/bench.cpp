@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "progress_bar.hpp"
 #include "text.hpp"
 
@@ -101,8 +102,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   command->footer(kBenchHelp);
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--max-mb", options->max_megabytes, "Read at most so much (default: 1000)")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
-  command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
+      ->check(whole_number(1, 1'000'000'000));
+  add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return measure(*options, out); };

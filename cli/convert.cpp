@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "progress_bar.hpp"
 #include "rename_rules.hpp"
 #include "text.hpp"
@@ -96,13 +98,16 @@ int run_convert(const ConvertArguments& options, Output& out) {
   if (!options.shard_size.empty()) request.shard_size_bytes = bytes_of(options.shard_size);
   request.monitor = &bar;
   const ConvertReport report = convert(options.source, options.target, request);
+  const std::string format = probe(options.target);
   if (options.json) {
     out.document(object({{"path", options.target},
                          {"leaves", json_number(report.num_leaves)},
-                         {"bytes", json_number(report.num_bytes)}}));
+                         {"bytes", json_number(report.num_bytes)},
+                         {"format", format}}));
   } else {
     out.line("wrote " + printable(options.target) + ": " + counted(report.num_leaves, "tensor") +
-             ", " + human_bytes(report.num_bytes));
+             ", " + human_bytes(report.num_bytes) + ", as " + format +
+             (std::filesystem::is_directory(options.target) ? " folder" : " file"));
   }
   return 0;
 }
@@ -126,7 +131,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
   command->add_option("--shard-size", options->shard_size,
                       "Greatest shard, for .safetensors.index.json (5GB)");
-  command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
+  add_threads(*command, options->num_threads);
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

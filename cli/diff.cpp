@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "progress_bar.hpp"
 #include "text.hpp"
 
@@ -20,7 +21,7 @@ constexpr const char* kDiffHelp =
     "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
-constexpr std::size_t kMaxTextWidth = 32;  ///< of what either tree has
+constexpr std::size_t kMaxTextWidth = 32;  ///< of what either tree has, on a terminal
 
 struct DiffArguments {
   std::string a;
@@ -57,9 +58,9 @@ std::string cosine_text(double cosine) {
 
 std::string shown_key(const std::string& key) { return key.empty() ? "(root)" : printable(key); }
 
-std::string what_differs(const Change& change) {
-  const auto shown = [](const std::string& text) {
-    return cut_end(printable(text), kMaxTextWidth);
+std::string what_differs(const Change& change, const Output& out) {
+  const auto shown = [&](const std::string& text) {
+    return out.columns() == 0 ? printable(text) : cut_end(printable(text), kMaxTextWidth);
   };
   return change.a == change.b ? shown(change.a) : shown(change.a) + " → " + shown(change.b);
 }
@@ -75,7 +76,7 @@ void print_text(const DiffReport& report, Output& out) {
                {"cosine", Align::right}});
   for (const Change& change : report.changed) {
     const bool has_figures = change.num_different != 0;
-    table.add_row({shown_key(change.key), std::string(name(change.kind)), what_differs(change),
+    table.add_row({shown_key(change.key), std::string(name(change.kind)), what_differs(change, out),
                    has_figures ? with_commas(change.num_different) : "-",
                    short_number(change.max_abs), short_number(change.rel_l2),
                    cosine_text(change.cosine)});
@@ -116,7 +117,7 @@ void add_diff(CLI::App& app, Chosen& chosen) {
   command->add_option("b", options->b, "File or folder")->required();
   command->add_option("--rtol", options->request.rtol, "Relative tolerance (default: 0)");
   command->add_option("--atol", options->request.atol, "Absolute tolerance (default: 0)");
-  command->add_option("--threads", options->request.num_threads, "Threads (default: up to 8)");
+  add_threads(*command, options->request.num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return compare(*options, out); };

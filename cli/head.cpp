@@ -7,15 +7,18 @@
 #include <limits>
 #include <memory>
 
+#include "columns.hpp"
 #include "commands.hpp"
+#include "elements.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "text.hpp"
 
 namespace tenfold::cli {
 namespace {
 
-/// Columns of a row where the output is no terminal.
-constexpr std::size_t kPlainColumns = 120;
+/// Columns that a cell of a data set takes at most on a terminal.
+constexpr std::size_t kMostCellWidth = 32;
 
 struct HeadArguments {
   std::string path;
@@ -30,12 +33,18 @@ struct Entry {
 };
 
 /// The one tensor or JSON value that the key names.
-Entry only_entry(const HeadArguments& options) {
-  const TensorDict tree = select(open(options.path), {{options.key}});
+Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
+  if (options.key.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path +
+                    ": expected KEY, the name of one tensor, as this is no data set; "
+                    "`tenfold ls` lists the names");
+  }
   std::vector<Entry> entries;
-  tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
-    entries.push_back({dotted(path), item});
-  });
+  select(tree, {{options.key}})
+      .for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+        entries.push_back({dotted(path), item});
+      });
   if (entries.size() == 1) return entries.front();
   std::string message = fmt::format("{}: key \"{}\": expected the name of one tensor, found {}",
                                     options.path, options.key, counted(entries.size(), "entry"));
@@ -71,27 +80,6 @@ Rows rows_of(const Leaf& leaf, std::int64_t wanted) {
   return rows;
 }
 
-Value json_element(DType dtype, const std::string& text) {
-  if (dtype == DType::bool_) return {text == "true"};
-  // BigInt: a JSON number, written as its text stands.
-  if (is_integer(dtype)) return {Value::BigInt{text}};
-  if (text == "nan") return {std::numeric_limits<double>::quiet_NaN()};
-  const bool is_number = text != "inf" && text != "-inf" && !text.ends_with('j') &&
-                         text.find(',') == std::string::npos;
-  return is_number ? Value(Value::BigInt{json_float(text)}) : Value(text);
-}
-
-/// The elements of `texts` from `at` on as nested lists of that shape.
-Value nested_json(DType dtype, const Shape& shape, std::size_t level,
-                  const std::vector<std::string>& texts, std::size_t& at) {
-  if (level == shape.size()) return json_element(dtype, texts[at++]);
-  Value::List list;
-  for (std::int64_t i = 0; i < shape[level]; ++i) {
-    list.items.push_back(nested_json(dtype, shape, level + 1, texts, at));
-  }
-  return {std::move(list)};
-}
-
 void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   Value::List list;
   for (std::uint64_t row = 0; row < rows.shown; ++row) {
@@ -118,14 +106,6 @@ std::string nested_text(const Shape& shape, std::size_t level,
   return text + "]";
 }
 
-/// Six significant digits are enough to look at; --json tells them all.
-std::string readable(const std::string& element) {
-  if (element.find_first_of(".e") == std::string::npos) return element;  // integers, nan, inf
-  char* end = nullptr;
-  const double number = std::strtod(element.c_str(), &end);
-  return *end == '\0' ? fmt::format("{:.6g}", number) : element;
-}
-
 std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin,
                                            std::uint64_t end) {
   std::vector<std::string> texts = element_texts(leaf, begin, end);
@@ -136,9 +116,10 @@ std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin
 void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
-  const std::size_t columns = out.columns() == 0 ? kPlainColumns : out.columns();
+  const std::size_t columns = out.columns();  // 0: a row is as long as it likes
   // An element takes a character and a gap of two at least: more would not fit.
-  const std::uint64_t elements = std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
+  const std::uint64_t elements =
+      columns == 0 ? rows.elements : std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;
   std::size_t cell_width = 0;
   for (std::uint64_t row = 0; row < rows.shown; ++row) {
@@ -159,16 +140,106 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
       if (elements < rows.elements) line += "  …";
     }
     const std::string label = leaf.shape().empty() ? "" : fmt::format("{:>{}}  ", row, label_width);
-    const std::size_t room = columns > label.size() + 1 ? columns - label.size() : 1;
-    out.line(out.paint(Style::dim, label) + cut_end(line, room));
+    if (columns != 0) line = cut_end(line, columns > label.size() + 1 ? columns - label.size() : 1);
+    out.line(out.paint(Style::dim, label) + line);
   }
   if (rows.shown < rows.total) {
     out.line(out.paint(Style::dim, "… " + counted(rows.total - rows.shown, "more row")));
   }
 }
 
+/// A value of a row as a person reads it: strings as they are, numbers of six digits.
+std::string cell_text(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value.data())) return printable(*text);
+  if (const auto* number = std::get_if<Value::BigInt>(&value.data())) {
+    return readable(number->digits);
+  }
+  const auto* list = std::get_if<Value::List>(&value.data());
+  if (list == nullptr) return strict_json(value);
+  std::string text = "[";
+  for (const Value& item : list->items) {
+    const bool is_text = std::holds_alternative<std::string>(item.data());
+    text += (text.size() == 1 ? "" : ", ") + (is_text ? strict_json(item) : cell_text(item));
+  }
+  return text + "]";
+}
+
+void print_rows_json(const Dataset& data, const std::vector<Column>& columns,
+                     const std::vector<std::vector<Value>>& values, Output& out) {
+  Value::List described;
+  Value::List rows;
+  for (const Column& column : columns) {
+    described.items.push_back(object({{"key", column.name()},
+                                      {"dtype", column.dtype_name()},
+                                      {"shape", shape_json(data, column)},
+                                      {"nullable", column.nullable}}));
+  }
+  for (std::size_t row = 0; row < values.front().size(); ++row) {
+    std::vector<std::pair<std::string, Value>> members;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      members.emplace_back(columns[i].name(), values[i][row]);
+    }
+    rows.items.push_back(object(std::move(members)));
+  }
+  out.document(object(
+      {{"num_rows", data.size()}, {"columns", std::move(described)}, {"rows", std::move(rows)}}));
+}
+
+void print_rows(const Dataset& data, const std::vector<Column>& columns,
+                const std::vector<std::vector<Value>>& values, Output& out) {
+  std::vector<Table::Column> titles = {{"row", Table::Align::right, Style::dim}};
+  for (const Column& column : columns) {
+    const bool is_number = !column.has_ends() && column.shape.empty();
+    titles.push_back(
+        {printable(column.name()), is_number ? Table::Align::right : Table::Align::left});
+  }
+  Table table(std::move(titles));
+  const std::size_t num_shown = values.front().size();
+  for (std::size_t row = 0; row < num_shown; ++row) {
+    std::vector<std::string> cells = {std::to_string(row)};
+    for (const std::vector<Value>& column : values) {
+      const std::string text = cell_text(column[row]);
+      cells.push_back(out.columns() == 0 ? text : cut_end(text, kMostCellWidth));
+    }
+    table.add_row(std::move(cells));
+  }
+  table.print(out);
+  const auto num_rows = static_cast<std::uint64_t>(data.size());
+  if (num_shown < num_rows) {
+    out.line(out.paint(Style::dim, "… " + counted(num_rows - num_shown, "more row")));
+  }
+}
+
+/// The first rows of a data set; one column has the JSON document of a tensor.
+int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& out) {
+  std::vector<std::string> keys;
+  if (!options.key.empty()) keys.push_back(options.key);
+  const std::vector<Column> columns = columns_of(data, keys);
+  std::vector<std::vector<Value>> values;
+  for (const Column& column : columns) {
+    values.push_back(first_values(data, column, options.num_rows));
+  }
+  if (columns.empty()) {
+    out.line("no columns");
+  } else if (!options.json) {
+    print_rows(data, columns, values, out);
+  } else if (options.key.empty() || columns.size() > 1) {
+    print_rows_json(data, columns, values, out);
+  } else {
+    Value::List rows;
+    rows.items = std::move(values.front());
+    out.document(object({{"key", columns.front().name()},
+                         {"dtype", columns.front().dtype_name()},
+                         {"shape", shape_json(data, columns.front())},
+                         {"rows", std::move(rows)}}));
+  }
+  return 0;
+}
+
 int head(const HeadArguments& options, Output& out) {
-  const Entry entry = only_entry(options);
+  const TensorDict tree = open(options.path);
+  if (const auto data = dataset_of(tree)) return head_of_dataset(*data, options, out);
+  const Entry entry = only_entry(tree, options);
   if (const auto* leaf = std::get_if<Leaf>(&entry.item)) {
     const Rows rows = rows_of(*leaf, options.num_rows);
     options.json ? print_json(entry.key, *leaf, rows, out)
@@ -192,11 +263,12 @@ int head(const HeadArguments& options, Output& out) {
 
 void add_head(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<HeadArguments>();
-  CLI::App* command = app.add_subcommand("head", "Print the first rows of a tensor");
+  CLI::App* command = app.add_subcommand("head", "Print the first rows of a tensor or a data set");
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("key", options->key, "The tensor: a dotted name")->required();
+  command->add_option("key", options->key,
+                      "The tensor: a dotted name; columns of a data set (default: all)");
   command->add_option("--rows", options->num_rows, "Rows to print (default: 5)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return head(*options, out); };

@@ -3,7 +3,6 @@
 #include <tenfold/ingest.hpp>
 
 #include <fmt/format.h>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,7 +10,9 @@
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "progress_bar.hpp"
+#include "terminal.hpp"
 #include "text.hpp"
 
 namespace tenfold::cli {
@@ -84,9 +85,9 @@ int run_ingest(const IngestArguments& options, Output& out) {
   const IngestReport report = ingest(sources, options.paths.back(), request);
   if (report.num_bad_rows > 0) {
     const bool collects = request.on_error == OnError::collect;
-    fmt::print(stderr, "tenfold: {} left out: {} tells which\n",
-               counted(report.num_bad_rows, "row"),
-               collects ? options.paths.back() + "/bad_rows.jsonl" : "--on-error collect");
+    write_error(fmt::format(
+        "tenfold: {} left out: {} tells which\n", counted(report.num_bad_rows, "row"),
+        collects ? printable(options.paths.back()) + "/bad_rows.jsonl" : "--on-error collect"));
   }
   if (options.json) {
     Value::List promotions;
@@ -119,7 +120,7 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");
   command->add_option("--columns", options->columns, "Only this column")->allow_extra_args(false);
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
-  command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
+  add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return run_ingest(*options, out); };

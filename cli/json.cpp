@@ -11,12 +11,27 @@
 namespace tenfold::cli {
 namespace {
 
+/// A byte that is no UTF-8 as Python's surrogateescape has it, so that it can be got back; three
+/// bytes of a lone surrogate, as a JSON string may hold one, as that.
+void append_byte(std::string_view text, CodePoint& next, std::string& out) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
+  if (text.size() >= 3 && byte(0) == 0xed && byte(1) >= 0xa0 && byte(1) <= 0xbf &&
+      (byte(2) & 0xc0U) == 0x80) {
+    next.size_bytes = 3;
+    out += fmt::format("\\ud{:03x}", (byte(1) & 0x3fU) << 6U | (byte(2) & 0x3fU));
+  } else {
+    out += fmt::format("\\udc{:02x}", byte(0));
+  }
+}
+
 void append_string(std::string_view text, std::string& out) {
   out += '"';
   while (!text.empty()) {
-    const CodePoint next = first_code_point(text);
+    CodePoint next = first_code_point(text);
     if (!next.valid) {
-      out += "\\ufffd";
+      append_byte(text, next, out);
     } else if (next.value == '"' || next.value == '\\') {
       out += '\\';
       out += static_cast<char>(next.value);

@@ -7,8 +7,9 @@
 
 namespace tenfold::cli {
 
-/// One strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf", bytes that
-/// are not UTF-8 become U+FFFD.
+/// One strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf". A byte that
+/// is not UTF-8 is the escape of a lone surrogate, 0xff "\udcff": os.fsencode() in Python gives it
+/// back.
 std::string strict_json(const Value& value);
 
 /// The text of a finite float so that readers make a float of it, not an integer: "1" -> "1.0".

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "columns.hpp"
 #include "commands.hpp"
 #include "interrupt.hpp"
 #include "json.hpp"
@@ -76,8 +77,47 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   out.line(out.paint(Style::dim, total));
 }
 
+/// A data set as its columns, however they are stored.
+void list_columns(const Dataset& data, const LsArguments& options, Output& out) {
+  const std::vector<Column> columns = columns_of(data, options.keys);
+  if (options.json) {
+    Value::List list;
+    for (const Column& column : columns) {
+      Value::List path;
+      for (const std::string& key : column.path) path.items.emplace_back(key);
+      list.items.push_back(object({{"key", column.name()},
+                                   {"path", std::move(path)},
+                                   {"dtype", column.dtype_name()},
+                                   {"shape", shape_json(data, column)},
+                                   {"bytes", json_number(column_bytes(data, column))},
+                                   {"nullable", column.nullable}}));
+    }
+    return out.document(std::move(list));
+  }
+  Table table({{"column"},
+               {"dtype", Table::Align::left, Style::dtype},
+               {"shape"},
+               {"bytes", Table::Align::right}});
+  std::uint64_t total_bytes = 0;
+  for (const Column& column : columns) {
+    const std::uint64_t bytes = column_bytes(data, column);
+    total_bytes += bytes;
+    table.add_row({printable(column.name()), type_text(column), shape_text(data, column),
+                   with_commas(bytes)});
+  }
+  if (!columns.empty()) table.print(out);
+  out.line(out.paint(Style::dim, counted(static_cast<std::uint64_t>(data.size()), "row") + ", " +
+                                     counted(columns.size(), "column") + ", " +
+                                     human_bytes(total_bytes)));
+}
+
 int ls(const LsArguments& options, Output& out) {
-  const TensorDict tree = select(open(options.path), key_paths(options.keys));
+  const TensorDict root = open(options.path);
+  if (const auto data = dataset_of(root)) {
+    list_columns(*data, options, out);
+    return 0;
+  }
+  const TensorDict tree = select(root, key_paths(options.keys));
   const std::vector<Listed> rows = rows_of(tree);
   options.json ? print_ls_json(rows, out) : print_ls_table(rows, out);
   return 0;
@@ -87,7 +127,8 @@ int ls(const LsArguments& options, Output& out) {
 
 void add_ls(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<LsArguments>();
-  CLI::App* command = app.add_subcommand("ls", "List tensors: key, dtype, shape, bytes");
+  CLI::App* command =
+      app.add_subcommand("ls", "List tensors, or the columns of a data set: dtype, shape, bytes");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->keys, "Only these: dotted names or globs");
   command->add_flag("--json", options->json, "One JSON document");

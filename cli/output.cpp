@@ -19,6 +19,7 @@ namespace tenfold::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;             ///< blanks between columns
+constexpr std::size_t kIndent = 2;          ///< of the lines after the first one of a row
 constexpr std::size_t kLeastKeyWidth = 16;  ///< the first column is not cut below this
 
 std::string_view code_of(Style style) {
@@ -48,6 +49,25 @@ bool colours_wanted() {
          (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
+/// Where the lines of a row end if its first cell has a line of its own and the others share
+/// indented ones. Cells that are wider than a line are cut.
+std::vector<std::size_t> wrap(std::vector<std::size_t>& widths, std::size_t columns) {
+  const std::size_t room = std::max(columns, kIndent + 1) - kIndent;
+  widths[0] = std::min(widths[0], columns);
+  std::vector<std::size_t> breaks = {1};
+  std::size_t used = 0;
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    widths[i] = std::min(widths[i], room);
+    if (i > 1 && used + kGap + widths[i] > room) {
+      breaks.push_back(i);
+      used = 0;
+    }
+    used += (used == 0 ? 0 : kGap) + widths[i];
+  }
+  breaks.push_back(widths.size());
+  return breaks;
+}
+
 [[noreturn]] void fail_to_write() {
   const int error = errno;
   throw Error::io(error, "standard output",
@@ -56,8 +76,11 @@ bool colours_wanted() {
 
 }  // namespace
 
-Output::Output()
-    : colours_(colours_wanted()), columns_(static_cast<std::size_t>(columns_of(Stream::output))) {}
+Output::Output() : colours_(colours_wanted()) {}
+
+std::size_t Output::columns() const noexcept {
+  return static_cast<std::size_t>(columns_of(Stream::output));
+}
 
 void Output::document(const Value& value) { line(strict_json(value)); }
 
@@ -72,39 +95,63 @@ void Output::flush() {
   text_.clear();
 }
 
-void Table::print(Output& out) const {
+std::vector<std::size_t> Table::widths() const {
   std::vector<std::size_t> widths;
   for (const Column& column : columns_) widths.push_back(width_of(column.title));
-  for (const auto& row : rows_) {
+  for (const Cells& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
+  return widths;
+}
+
+/// The cells [begin, end) of a row in one line.
+std::string Table::line_of(const Output& out, const Cells& cells, std::size_t begin,
+                           std::size_t end, std::span<const std::size_t> widths,
+                           bool is_header) const {
+  std::string line;
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::string cell =
+        i == 0 ? cut_middle(cells[i], widths[i]) : cut_end(cells[i], widths[i]);
+    const std::string blanks(widths[i] - width_of(cell), ' ');
+    const std::string shown = out.paint(is_header ? Style::dim : columns_[i].style, cell);
+    if (i != begin) line.append(kGap, ' ');
+    if (columns_[i].align == Align::right) {
+      line += blanks + shown;
+    } else {
+      line += shown + (i + 1 < end ? blanks : "");
+    }
+  }
+  line.erase(line.find_last_not_of(' ') + 1);  // empty cells leave blanks at the end
+  return line;
+}
+
+void Table::print(Output& out) const {
+  std::vector<std::size_t> widths = this->widths();
+  const std::size_t columns = out.columns();
   std::size_t total = kGap * (widths.size() - 1);
   for (const std::size_t width : widths) total += width;
-  if (out.columns() != 0 && total > out.columns()) {
-    const std::size_t excess = total - out.columns();
+  std::vector<std::size_t> breaks = {widths.size()};  // where the lines of a row end
+  if (columns != 0 && total > columns) {
+    const std::size_t excess = total - columns;
     const std::size_t least = std::min(widths[0], kLeastKeyWidth);
-    widths[0] = widths[0] > excess + least ? widths[0] - excess : least;
-  }
-  const auto print_row = [&](const std::vector<std::string>& cells, bool is_header) {
-    std::string text;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::string cell = i == 0 ? cut_middle(cells[i], widths[0]) : cells[i];
-      const std::string blanks(widths[i] - std::min(widths[i], width_of(cell)), ' ');
-      const std::string shown = out.paint(is_header ? Style::dim : columns_[i].style, cell);
-      if (i != 0) text.append(kGap, ' ');
-      if (columns_[i].align == Align::right) {
-        text += blanks + shown;
-      } else {
-        text += shown + (i + 1 < cells.size() ? blanks : "");
-      }
+    if (widths[0] >= excess + least) {
+      widths[0] -= excess;
+    } else {
+      breaks = wrap(widths, columns);
     }
-    text.erase(text.find_last_not_of(' ') + 1);  // empty cells leave blanks at the end
-    out.line(text);
+  }
+  const auto print_row = [&](const Cells& cells, bool is_header) {
+    std::size_t begin = 0;
+    for (const std::size_t end : breaks) {
+      const std::string line = line_of(out, cells, begin, end, widths, is_header);
+      if (begin == 0 || !line.empty()) out.line(std::string(begin == 0 ? 0 : kIndent, ' ') + line);
+      begin = end;
+    }
   };
-  std::vector<std::string> titles;
+  Cells titles;
   for (const Column& column : columns_) titles.push_back(column.title);
   print_row(titles, true);
-  for (const auto& row : rows_) print_row(row, false);
+  for (const Cells& row : rows_) print_row(row, false);
 }
 
 std::string counted(std::uint64_t count, std::string_view noun) {

@@ -21,13 +21,15 @@ class Output {
 
   /// Adds a line as it stands.
   void line(std::string_view text) { text_.append(text).append("\n"); }
+  /// Adds text that ends its lines itself.
+  void text(std::string_view text) { text_.append(text); }
   /// The one document of --json.
   void document(const Value& value);
 
   /// `text` in colours, if standard output is a terminal and NO_COLOR is not set.
   std::string paint(Style style, std::string_view text) const;
-  /// Columns of the terminal; 0 where lines may be as long as they like.
-  std::size_t columns() const noexcept { return columns_; }
+  /// Columns of the terminal now; 0 where lines may be as long as they like.
+  std::size_t columns() const noexcept;
 
   /// Writes everything. Throws Error(io), with EPIPE if nobody reads.
   void flush();
@@ -35,11 +37,11 @@ class Output {
  private:
   std::string text_;
   bool colours_;
-  std::size_t columns_;
 };
 
 /// Rows under a header, each column as wide as its widest cell. On a terminal that is too narrow,
-/// the first column is cut in the middle.
+/// the first column is cut in the middle; if that is not enough, it gets a line of its own and the
+/// other columns follow in as many lines as they need, so that no figure is lost.
 class Table {
  public:
   enum class Align { left, right };
@@ -55,8 +57,13 @@ class Table {
   void print(Output& out) const;
 
  private:
+  using Cells = std::vector<std::string>;
+  std::vector<std::size_t> widths() const;
+  std::string line_of(const Output& out, const Cells& cells, std::size_t begin, std::size_t end,
+                      std::span<const std::size_t> widths, bool is_header) const;
+
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<Cells> rows_;
 };
 
 /// "12 tensors", "1 tensor".

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string>
 
 #include "interrupt.hpp"
 #include "output.hpp"
 #include "terminal.hpp"
+#include "text.hpp"
 
 namespace tenfold::cli {
 namespace {
@@ -17,8 +19,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kDelay{1000};
 constexpr milliseconds kInterval{100};
-constexpr std::uint64_t kBarCells = 24;
+constexpr std::size_t kBarCells = 24;
+constexpr std::size_t kLeastBarCells = 8;
 constexpr double kLeastSeconds = 1e-3;
+/// Erases from the cursor to the end of the screen and goes to the start of the line.
+constexpr std::string_view kErase = "\x1b[J\r";
 
 /// "0:07", "1:02:03"
 std::string clock_text(double seconds) {
@@ -28,14 +33,43 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::string bar_of(double share, std::size_t cells) {
+  const auto full = static_cast<std::size_t>(share * static_cast<double>(cells));
+  std::string bar;
+  for (std::size_t i = 0; i < cells; ++i) bar += i < full ? "█" : "░";
+  return bar;
+}
+
 }  // namespace
+
+std::string progress_line(const ProgressState& state, std::size_t columns) {
+  const auto done = static_cast<double>(state.done_bytes);
+  const double seconds = std::max(state.seconds, kLeastSeconds);
+  const double share =
+      state.total_bytes == 0 ? 0 : std::min(1.0, done / static_cast<double>(state.total_bytes));
+  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  const std::string percent = fmt::format("{:3.0f} %", share * 100);
+  const std::string bytes = human_bytes(state.done_bytes) + " of " + human_bytes(state.total_bytes);
+  const std::string speed = human_bytes(static_cast<std::uint64_t>(done / seconds)) + "/s";
+  const std::string remaining = clock_text(left) + " left";
+  // From all figures to the most important one.
+  const std::array<std::string, 4> figures = {
+      fmt::format("{}  {}  {}  {}", percent, bytes, speed, remaining),
+      fmt::format("{}  {}  {}", percent, speed, remaining),
+      fmt::format("{}  {}", percent, remaining), percent};
+  for (const std::string& text : figures) {
+    const std::size_t used = width_of(state.what) + width_of(text) + 2;
+    if (used + kLeastBarCells > columns) continue;
+    const std::size_t cells = std::min(kBarCells, columns - used);
+    return fmt::format("{} {} {}", state.what, bar_of(share, cells), text);
+  }
+  return cut_end(fmt::format("{} {}", state.what, percent), columns);
+}
 
 ProgressBar::ProgressBar() : on_terminal_(is_terminal(Stream::errors)) {}
 
 ProgressBar::~ProgressBar() {
-  if (!drawn_) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  if (drawn_) write_error("\r" + std::string(kErase));
 }
 
 void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
@@ -48,22 +82,13 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   if (!on_terminal_ || now - start_ < kDelay || now - last_draw_ < kInterval) return;
   last_draw_ = now;
   drawn_ = true;
-  const double seconds =
-      std::max(std::chrono::duration<double>(now - part_start_).count(), kLeastSeconds);
-  const double share =
-      total_bytes == 0
-          ? 0
-          : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
-  const auto full = static_cast<std::size_t>(share * kBarCells);
-  std::string bar;
-  for (std::size_t i = 0; i < kBarCells; ++i) bar += i < full ? "█" : "░";
-  const auto bytes_per_second =
-      static_cast<std::uint64_t>(static_cast<double>(done_bytes) / seconds);
-  const double left = share > 0 ? seconds * (1 - share) / share : 0;
-  fmt::print(stderr, "\r{} {} {:3.0f} %  {} of {}  {}/s  {} left\x1b[K", what, bar, share * 100,
-             human_bytes(done_bytes), human_bytes(total_bytes), human_bytes(bytes_per_second),
-             clock_text(left));
-  std::fflush(stderr);
+  const double seconds = std::chrono::duration<double>(now - part_start_).count();
+  // The last column stays free: a full line would make some terminals wrap.
+  const auto columns = static_cast<std::size_t>(std::max(columns_of(Stream::errors) - 1, 1));
+  // The cursor waits at the start of the line, so that a bar which a narrower window has wrapped
+  // lies behind it and is erased with the next one.
+  write_error("\r" + progress_line({what, done_bytes, total_bytes, seconds}, columns) +
+              std::string(kErase));
 }
 
 bool ProgressBar::stop() { return interrupted(); }

@@ -8,6 +8,17 @@
 
 namespace tenfold::cli {
 
+/// What a bar shows.
+struct ProgressState {
+  std::string_view what;
+  std::uint64_t done_bytes = 0;
+  std::uint64_t total_bytes = 0;
+  double seconds = 0;  ///< since this part of the work began
+};
+
+/// The bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer figures.
+std::string progress_line(const ProgressState& state, std::size_t columns);
+
 /// Watches a long command: stops it after Ctrl-C, and draws a bar on standard error, if that is a
 /// terminal and the work takes over a second.
 class ProgressBar : public Monitor {

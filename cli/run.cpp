@@ -5,18 +5,23 @@
 #include <tenfold/error.hpp>
 #include <tenfold/version.hpp>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "interrupt.hpp"
 #include "output.hpp"
+#include "terminal.hpp"
 #include "text.hpp"
+#include "warnings.hpp"
 
 namespace tenfold::cli {
 namespace {
@@ -31,19 +36,10 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem was found, 2 usage or failure.\n"
-    "`tenfold COMMAND --help` tells more about a command.";
+    "`tenfold help COMMAND` tells more about a command.";
 
-/// Lines of a message are kept, everything else that could fool a terminal is escaped.
-void print_error(std::string_view message) {
-  std::string text;
-  while (true) {
-    const std::size_t end = message.find('\n');
-    text += printable(message.substr(0, end)) + '\n';
-    if (end == std::string_view::npos) break;
-    message.remove_prefix(end + 1);
-  }
-  fmt::print(stderr, "tenfold: {}", text);
-}
+/// One line, whatever the names in it hold.
+void print_error(std::string_view message) { write_error("tenfold: " + printable(message) + "\n"); }
 
 int fail(const Error& error) {
   if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED && interrupted()) {
@@ -58,7 +54,10 @@ int carry_out(const Chosen& chosen) {
   const InterruptGuard guard;
   try {
     Output out;
-    const int status = chosen.command(out);
+    const int status = [&] {
+      const WarningGuard warnings;
+      return chosen.command(out);
+    }();
     throw_if_interrupted();
     out.flush();
     return status;
@@ -74,9 +73,12 @@ int carry_out(const Chosen& chosen) {
   return kExitFailure;
 }
 
-int print_and_return(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+/// The command that prints `text`.
+Chosen printing(std::string text) {
+  return {[text = std::move(text)](Output& out) {
+    out.text(text);
+    return 0;
+  }};
 }
 
 /// Names in columns as wide as they need, so that the help fits 80.
@@ -87,6 +89,22 @@ void set_widths(CLI::App& app) {
     formatter->column_width(27);
     command->formatter(formatter);
   }
+}
+
+/// What is wrong with the first argument as the name of a command; empty if nothing is.
+std::string problem_of_command(CLI::App& app, const std::string& name) {
+  if (name.starts_with('-')) return {};
+  std::string near;
+  std::size_t least = 3;  // edits that make it another word
+  for (const CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    if (command->get_name() == name) return {};
+    const std::size_t distance = edit_distance(name, command->get_name());
+    if (distance >= least) continue;
+    least = distance;
+    near = command->get_name();
+  }
+  return "unknown command \"" + name + "\"" +
+         (near.empty() ? "" : "; did you mean \"" + near + "\"?") + "; see `tenfold --help`";
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -105,18 +123,28 @@ int parse_and_run(int argc, char** argv) {
   add_bench(app, chosen);
   app.footer(kFooter);  // now, so that no command inherits it
   set_widths(app);
-  if (argc < 2) {
-    std::fputs(app.help().c_str(), stderr);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (arguments.empty()) {
+    write_error(app.help());
     return kExitFailure;
   }
+  if (arguments.front() == "help") {  // `help ls` is `ls --help`
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
+  if (const std::string problem = problem_of_command(app, arguments.front()); !problem.empty()) {
+    print_error(problem);
+    return kExitFailure;
+  }
+  std::reverse(arguments.begin(), arguments.end());  // as the parser takes them
   try {
     app.require_subcommand(1);
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     const auto parsed = app.get_subcommands();
-    return print_and_return(parsed.empty() ? app.help() : parsed.front()->help("tenfold"));
+    chosen = printing(parsed.empty() ? app.help() : parsed.front()->help("tenfold"));
   } catch (const CLI::CallForVersion& version_text) {
-    return print_and_return(std::string(version_text.what()) + "\n");
+    chosen = printing(std::string(version_text.what()) + "\n");
   } catch (const CLI::ParseError& error) {
     const auto parsed = app.get_subcommands();
     const std::string command = parsed.empty() ? "" : " " + parsed.front()->get_name();
@@ -129,6 +157,7 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  reserve_standard_streams();
   try {
     return parse_and_run(argc, argv);
   } catch (const std::exception& error) {

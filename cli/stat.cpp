@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "columns.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "progress_bar.hpp"
@@ -14,7 +15,8 @@ namespace {
 constexpr const char* kStatHelp =
     "Figures are computed in float64, in bounded memory. NaN and infinities are counted\n"
     "and left out of the others; std divides by the number of values; bool counts as\n"
-    "0 and 1, complex by magnitude.";
+    "0 and 1, complex by magnitude. Columns of a data set: rows without a value count as nulls\n"
+    "only; strings have no figures.";
 
 struct StatArguments {
   std::string path;
@@ -25,6 +27,7 @@ struct StatArguments {
 struct Measured {
   std::string key;
   Statistics figures;
+  std::uint64_t nulls = 0;  ///< of a column
 };
 
 /// Counts bytes over all tensors for one bar.
@@ -62,35 +65,60 @@ std::vector<Measured> rows_of(const TensorDict& tree) {
   return rows;
 }
 
-void print_stat_json(const std::vector<Measured>& rows, Output& out) {
+std::vector<Measured> rows_of(const Dataset& data, const std::vector<Column>& columns) {
+  std::uint64_t total_bytes = 0;
+  for (const Column& column : columns) total_bytes += column_bytes(data, column);
+  ProgressBar bar;
+  Sum sum(bar, total_bytes);
+  std::vector<Measured> rows;
+  for (const Column& column : columns) {
+    const ColumnStatistics found = statistics_of(data, column, sum);
+    rows.push_back({column.name(), found.figures, found.nulls});
+    sum.finish_tensor(column_bytes(data, column));
+  }
+  return rows;
+}
+
+void print_stat_json(const std::vector<Measured>& rows, bool has_nulls, Output& out) {
   Value::List list;
-  for (const auto& [key, figures] : rows) {
-    list.items.push_back(object({{"key", key},
-                                 {"min", figures.min},
-                                 {"max", figures.max},
-                                 {"mean", figures.mean},
-                                 {"std", figures.std},
-                                 {"zeros", json_number(figures.zeros)},
-                                 {"nan", json_number(figures.nan)},
-                                 {"inf", json_number(figures.inf)}}));
+  for (const auto& [key, figures, nulls] : rows) {
+    std::vector<std::pair<std::string, Value>> members({{"key", key},
+                                                        {"min", figures.min},
+                                                        {"max", figures.max},
+                                                        {"mean", figures.mean},
+                                                        {"std", figures.std},
+                                                        {"zeros", json_number(figures.zeros)},
+                                                        {"nan", json_number(figures.nan)},
+                                                        {"inf", json_number(figures.inf)}});
+    if (has_nulls) members.emplace_back("nulls", json_number(nulls));
+    list.items.push_back(object(std::move(members)));
   }
   out.document(std::move(list));
 }
 
-void print_stat_table(const std::vector<Measured>& rows, Output& out) {
+void print_stat_table(const std::vector<Measured>& rows, bool has_nulls, Output& out) {
   using Align = Table::Align;
-  Table table({{"key"},
-               {"min", Align::right},
-               {"max", Align::right},
-               {"mean", Align::right},
-               {"std", Align::right},
-               {"zeros", Align::right},
-               {"nan", Align::right},
-               {"inf", Align::right}});
-  for (const auto& [key, figures] : rows) {
-    table.add_row({printable(key), short_number(figures.min), short_number(figures.max),
-                   short_number(figures.mean), short_number(figures.std),
-                   with_commas(figures.zeros), with_commas(figures.nan), with_commas(figures.inf)});
+  std::vector<Table::Column> columns({{has_nulls ? "column" : "key"},
+                                      {"min", Align::right},
+                                      {"max", Align::right},
+                                      {"mean", Align::right},
+                                      {"std", Align::right},
+                                      {"zeros", Align::right},
+                                      {"nan", Align::right},
+                                      {"inf", Align::right}});
+  if (has_nulls) columns.push_back({"nulls", Align::right});
+  Table table(std::move(columns));
+  for (const auto& [key, figures, nulls] : rows) {
+    std::vector<std::string> cells = {printable(key),
+                                      short_number(figures.min),
+                                      short_number(figures.max),
+                                      short_number(figures.mean),
+                                      short_number(figures.std),
+                                      with_commas(figures.zeros),
+                                      with_commas(figures.nan),
+                                      with_commas(figures.inf)};
+    if (has_nulls) cells.push_back(with_commas(nulls));
+    table.add_row(std::move(cells));
   }
   if (rows.empty()) {
     out.line("no tensors");
@@ -100,9 +128,12 @@ void print_stat_table(const std::vector<Measured>& rows, Output& out) {
 }
 
 int stat(const StatArguments& options, Output& out) {
-  const TensorDict tree = select(open(options.path), key_paths(options.keys));
-  const std::vector<Measured> rows = rows_of(tree);
-  options.json ? print_stat_json(rows, out) : print_stat_table(rows, out);
+  const TensorDict root = open(options.path);
+  const auto data = dataset_of(root);
+  const std::vector<Measured> rows = data ? rows_of(*data, columns_of(*data, options.keys))
+                                          : rows_of(select(root, key_paths(options.keys)));
+  options.json ? print_stat_json(rows, data.has_value(), out)
+               : print_stat_table(rows, data.has_value(), out);
   return 0;
 }
 

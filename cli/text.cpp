@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace tenfold::cli {
 namespace {
 
@@ -82,6 +85,25 @@ std::size_t width_of(std::string_view text) noexcept {
     text.remove_prefix(next.size_bytes);
   }
   return width;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> least(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        least[i][j] = i + j;
+        continue;
+      }
+      const std::size_t replace = a[i - 1] == b[j - 1] ? 0 : 1;
+      least[i][j] =
+          std::min({least[i - 1][j] + 1, least[i][j - 1] + 1, least[i - 1][j - 1] + replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        least[i][j] = std::min(least[i][j], least[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return least[a.size()][b.size()];
 }
 
 std::string cut_end(std::string_view text, std::size_t width) {

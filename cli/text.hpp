@@ -28,4 +28,7 @@ std::size_t width_of(std::string_view text) noexcept;
 std::string cut_end(std::string_view text, std::size_t width);
 std::string cut_middle(std::string_view text, std::size_t width);
 
+/// Insertions, deletions, replacements and swaps of neighbours that make `a` of `b`.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
 }  // namespace tenfold::cli

@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "interrupt.hpp"
+#include "options.hpp"
 #include "text.hpp"
 
 namespace tenfold::cli {
@@ -81,12 +82,10 @@ class Drawer {
       return out_.paint(Style::dtype, name(leaf->dtype())) +
              leaf_text(*leaf).substr(name(leaf->dtype()).size());
     }
-    std::size_t width = kMostValueWidth;
-    if (out_.columns() != 0) {
-      const std::size_t rest = out_.columns() - std::min(out_.columns(), used);
-      width = std::clamp(rest, kLeastValueWidth, kMostValueWidth);
-    }
-    return cut_end(printable(to_json(std::get<NonTensor>(item).value)), width);
+    const std::string text = printable(to_json(std::get<NonTensor>(item).value));
+    if (out_.columns() == 0) return text;
+    const std::size_t rest = out_.columns() - std::min(out_.columns(), used);
+    return cut_end(text, std::clamp(rest, kLeastValueWidth, kMostValueWidth));
   }
 
   Output& out_;
@@ -113,7 +112,7 @@ void add_tree(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("tree", "Draw nesting, dtypes, shapes and JSON values");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--depth", options->depth, "Levels to show (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return tree(*options, out); };

@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "options.hpp"
 #include "progress_bar.hpp"
 #include "text.hpp"
 
@@ -60,7 +61,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       app.add_subcommand("verify", "Check the structure and every checksum; exit 1 if damaged");
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("--threads", options->num_threads, "Threads (default: up to 8)");
+  add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return check(*options, out); };

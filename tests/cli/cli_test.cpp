@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -10,12 +13,15 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "io/sample_trees.hpp"
+#include "progress_bar.hpp"
 #include "run.hpp"
 #include "support/temporary_folder.hpp"
+#include "text.hpp"
 
 namespace tenfold {
 namespace {
@@ -48,6 +54,43 @@ Result tenfold_run(std::vector<std::string> arguments) {
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
   return result;
+}
+
+/// Runs it in a child whose standard output is a terminal of that width; returns what it shows.
+std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "tenfold");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int terminal = -1;
+  winsize size{};
+  size.ws_col = static_cast<unsigned short>(columns);
+  size.ws_row = 24;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::setenv("NO_COLOR", "1", 1);
+    ::_exit(cli::run(static_cast<int>(arguments.size()), argv.data()));
+  }
+  std::string shown;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0; (count = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
+    shown.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::erase(shown, '\r');
+  return shown;
+}
+
+/// The lines of `text` that are wider than `columns`.
+std::vector<std::string> lines_beyond(std::size_t columns, const std::string& text) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (cli::width_of(line) > columns) found.push_back(line);
+  }
+  return found;
 }
 
 class Cli : public testing::Test {
@@ -110,6 +153,50 @@ TEST_F(Cli, Exits2ForAWrongCommandOrOption) {
     EXPECT_THAT(result.out, IsEmpty());
     EXPECT_THAT(result.err, StartsWith("tenfold: "));
   }
+}
+
+TEST_F(Cli, NamesAnUnknownCommandAndTheNearestOne) {
+  EXPECT_EQ(tenfold_run({"lss", "x"}).err,
+            "tenfold: unknown command \"lss\"; did you mean \"ls\"?; see `tenfold --help`\n");
+  EXPECT_EQ(tenfold_run({"frobnicate"}).err,
+            "tenfold: unknown command \"frobnicate\"; see `tenfold --help`\n");
+  EXPECT_THAT(tenfold_run({"vreify", "x"}).err, HasSubstr("did you mean \"verify\"?"));
+}
+
+TEST_F(Cli, HelpIsACommandToo) {
+  EXPECT_EQ(tenfold_run({"help"}).out, tenfold_run({"--help"}).out);
+  EXPECT_EQ(tenfold_run({"help", "stat"}).out, tenfold_run({"stat", "--help"}).out);
+  EXPECT_EQ(tenfold_run({"help"}).status, 0);
+  EXPECT_EQ(tenfold_run({"help", "lss"}).status, 2);
+}
+
+TEST_F(Cli, NamesTheNumberThatAnOptionExpects) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"head", file_, "epoch", "--rows", "-1"},
+       "--rows: expected a whole number from 0 on, found \"-1\""},
+      {{"head", file_, "epoch", "--rows", "1.5"},
+       "--rows: expected a whole number from 0 on, found \"1.5\""},
+      {{"tree", file_, "--depth", "abc"},
+       "--depth: expected a whole number from 1 on, found \"abc\""},
+      {{"verify", file_, "--threads", "-3"},
+       "--threads: expected a whole number from 1 to 65536, found \"-3\""},
+      {{"diff", file_, file_, "--threads", "0"},
+       "--threads: expected a whole number from 1 to 65536, found \"0\""},
+      {{"bench", file_, "--max-mb", "0"},
+       "--max-mb: expected a whole number from 1 to 1000000000, found \"0\""}};
+  for (const auto& [arguments, message] : cases) {
+    const Result result = tenfold_run(arguments);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.err, std::string("tenfold: ") + message + "; see `tenfold " +
+                              arguments.front() + " --help`\n");
+  }
+}
+
+TEST_F(Cli, KeepsAnErrorInOneLineWhateverTheNameHolds) {
+  const Result result = tenfold_run({"ls", folder_ / "a\nb"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("a\\x0ab"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
 }
 
 TEST_F(Cli, Exits2ForAMissingPathWithEmptyOutput) {
@@ -186,6 +273,159 @@ TEST_F(Cli, ComputesFigures) {
             "[{\"key\": \"model.head.bias\", \"min\": 100.0, \"max\": 103.0, \"mean\": 101.5, "
             "\"std\": 1.118033988749895, \"zeros\": 0, \"nan\": 0, \"inf\": 0}]\n");
   EXPECT_THAT(tenfold_run({"stat", file_}).out, HasSubstr("optimizer.state.0.exp_avg"));
+}
+
+TEST_F(Cli, FitsTablesIntoANarrowTerminalAndLosesNoFigure) {
+  TensorDict other = sample_checkpoint();
+  TensorDict deep;
+  const std::string long_name(70, 'k');
+  const std::vector<float> values = {-1.23456e-5F, 3.45678e-6F, 123456.7F};
+  deep.set(long_name, Tensor::from(std::span<const float>(values)));
+  deep.set("huge", Tensor::zeros(DType::float32, {1234567}));
+  other.set("deep", deep);
+  const std::string path = save(other, folder_ / "other").string();
+  for (const int columns : {40, 60, 80, 100}) {
+    const auto width = static_cast<std::size_t>(columns);
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"stat", path}, {"diff", ckpt_, path}, {"ls", path}}) {
+      const std::string shown = shown_on_terminal(columns, command);
+      EXPECT_THAT(lines_beyond(width, shown), IsEmpty()) << command.front() << " " << columns;
+    }
+    const std::string figures = shown_on_terminal(columns, {"stat", path});
+    for (const char* figure : {"-1.2346e-05", "1.2346e+05", "1,234,567", "zeros", "nan"}) {
+      EXPECT_THAT(figures, HasSubstr(figure)) << columns;
+    }
+  }
+  EXPECT_THAT(tenfold_run({"stat", path}).out, HasSubstr("deep." + long_name));
+  EXPECT_THAT(shown_on_terminal(80, {"stat", path}), Not(HasSubstr("deep." + long_name)));
+}
+
+TEST(ProgressLine, FitsEveryWidth) {
+  const cli::ProgressState state = {"checksums", 999'900'000'000, 9'999'900'000'000, 3601};
+  for (std::size_t columns = 1; columns <= 120; ++columns) {
+    const std::string line = cli::progress_line(state, columns);
+    EXPECT_LE(cli::width_of(line), columns) << line;
+    if (columns >= 16) {
+      EXPECT_THAT(line, AllOf(StartsWith("checksums"), HasSubstr("10 %"))) << columns;
+    }
+  }
+  EXPECT_THAT(cli::progress_line(state, 79), AllOf(HasSubstr("█"), HasSubstr(" left")));
+  EXPECT_THAT(cli::progress_line(state, 120),
+              AllOf(HasSubstr("999.9 GB of 10.0 TB"), HasSubstr("277.7 MB/s")));
+  EXPECT_THAT(cli::progress_line({"read", 0, 0, 0}, 79), HasSubstr("0 %"));
+}
+
+TEST_F(Cli, CutsNothingWhereTheOutputIsNoTerminal) {
+  TensorDict tree;
+  const std::string text(500, 't');
+  tree.set("text", Value(text));
+  tree.set("wide", counting({2, 300}));
+  const std::string a = save(tree, folder_ / "a").string();
+  tree.set("text", Value(std::string(40, 'u')));
+  const std::string b = save(tree, folder_ / "b").string();
+  EXPECT_THAT(tenfold_run({"tree", a}).out, HasSubstr(text));
+  EXPECT_THAT(tenfold_run({"diff", a, b}).out, HasSubstr(std::string(40, 'u')));
+  EXPECT_THAT(tenfold_run({"head", a, "wide"}).out, AllOf(HasSubstr("599"), Not(HasSubstr("…"))));
+}
+
+/// Two rows that are complete, one of nulls.
+std::string sample_dataset(const test::TemporaryFolder& folder) {
+  const std::string source = folder / "rows.jsonl";
+  std::ofstream(source)
+      << R"({"name": "ann", "age": 40, "w": [0.5, 1.5], "tags": ["a", "bb"], "at": {"x": 1.5}})"
+      << "\n"
+      << R"({"name": "bob", "age": 20, "w": [2.5], "tags": [], "at": {"x": -2.0}})"
+      << "\n"
+      << R"({"name": null, "age": null, "w": null, "tags": ["c"], "at": {"x": null}})"
+      << "\n";
+  const std::string path = folder / "rows";
+  ingest({Path(source)}, path);
+  return path;
+}
+
+TEST_F(Cli, ListsTheColumnsOfADataSet) {
+  const std::string path = sample_dataset(folder_);
+  EXPECT_EQ(tenfold_run({"ls", path}).out,
+            "column  dtype            shape   bytes\n"
+            "name    string or null   [3]        33\n"
+            "age     int64 or null    [3]        27\n"
+            "w       float64 or null  [3, *]     51\n"
+            "tags    string           [3, *]     52\n"
+            "at.x    float64 or null  [3]        27\n"
+            "3 rows, 5 columns, 190 bytes\n");
+  EXPECT_EQ(tenfold_run({"ls", path, "ta*", "--json"}).out,
+            "[{\"key\": \"tags\", \"path\": [\"tags\"], \"dtype\": \"string\", \"shape\": "
+            "[3, null], \"bytes\": 52, \"nullable\": false}]\n");
+  const Result unknown = tenfold_run({"ls", path, "nmae"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr(path), HasSubstr("did you mean \"name\"")));
+  EXPECT_THAT(tenfold_run({"tree", path}).out, HasSubstr("age.valid"));
+}
+
+TEST_F(Cli, PrintsTheFirstRowsOfADataSet) {
+  const std::string path = sample_dataset(folder_);
+  EXPECT_EQ(tenfold_run({"head", path}).out,
+            "row  name   age  w           tags         at.x\n"
+            "  0  ann     40  [0.5, 1.5]  [\"a\", \"bb\"]   1.5\n"
+            "  1  bob     20  [2.5]       []             -2\n"
+            "  2  null  null  null        [\"c\"]        null\n");
+  EXPECT_EQ(tenfold_run({"head", path, "age", "--rows", "1"}).out,
+            "row  age\n"
+            "  0   40\n"
+            "… 2 more rows\n");
+  EXPECT_EQ(tenfold_run({"head", path, "--rows", "2", "--json"}).out,
+            "{\"num_rows\": 3, \"columns\": ["
+            "{\"key\": \"name\", \"dtype\": \"string\", \"shape\": [3], \"nullable\": true}, "
+            "{\"key\": \"age\", \"dtype\": \"int64\", \"shape\": [3], \"nullable\": true}, "
+            "{\"key\": \"w\", \"dtype\": \"float64\", \"shape\": [3, null], \"nullable\": "
+            "true}, "
+            "{\"key\": \"tags\", \"dtype\": \"string\", \"shape\": [3, null], \"nullable\": "
+            "false}, "
+            "{\"key\": \"at.x\", \"dtype\": \"float64\", \"shape\": [3], \"nullable\": true}], "
+            "\"rows\": ["
+            "{\"name\": \"ann\", \"age\": 40, \"w\": [0.5, 1.5], \"tags\": [\"a\", \"bb\"], "
+            "\"at.x\": 1.5}, "
+            "{\"name\": \"bob\", \"age\": 20, \"w\": [2.5], \"tags\": [], \"at.x\": -2.0}]}\n");
+  EXPECT_EQ(tenfold_run({"head", path, "at.x", "--json"}).out,
+            "{\"key\": \"at.x\", \"dtype\": \"float64\", \"shape\": [3], \"rows\": [1.5, -2.0, "
+            "null]}\n");
+  const Result no_key = tenfold_run({"head", ckpt_});
+  EXPECT_EQ(no_key.status, 2);
+  EXPECT_THAT(no_key.err, HasSubstr("expected KEY, the name of one tensor"));
+}
+
+TEST_F(Cli, LeavesNullsOutOfTheFiguresOfADataSet) {
+  const std::string path = sample_dataset(folder_);
+  EXPECT_EQ(tenfold_run({"stat", path, "age", "w", "name", "--json"}).out,
+            "[{\"key\": \"name\", \"min\": null, \"max\": null, \"mean\": null, \"std\": null, "
+            "\"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}, "
+            "{\"key\": \"age\", \"min\": 20.0, \"max\": 40.0, \"mean\": 30.0, \"std\": 10.0, "
+            "\"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}, "
+            "{\"key\": \"w\", \"min\": 0.5, \"max\": 2.5, \"mean\": 1.5, \"std\": "
+            "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
+}
+
+TEST_F(Cli, MergesTheFiguresOfManyRows) {
+  const std::string source = folder_ / "many.csv";
+  std::ofstream file(source);
+  file << "x,y\n";
+  for (int i = 0; i < 200'000; ++i) file << (i % 4 == 3 ? "" : std::to_string(i % 4)) << ",1\n";
+  file.close();
+  const std::string path = folder_ / "many";
+  ingest({Path(source)}, path);
+  EXPECT_THAT(tenfold_run({"stat", path, "x", "--json"}).out,
+              AllOf(HasSubstr("\"min\": 0.0, \"max\": 2.0, \"mean\": 1.0, \"std\": 0.81649658"),
+                    HasSubstr("\"zeros\": 50000, \"nan\": 0, \"inf\": 0, \"nulls\": 50000")));
+}
+
+TEST_F(Cli, KeepsBytesThatAreNoUtf8InJson) {
+  const std::string path = save(sample_checkpoint(), folder_ / "a\xff\xc3(").string();
+  EXPECT_THAT(tenfold_run({"tree", path, "--depth", "1", "--json"}).out,
+              HasSubstr("a\\udcff\\udcc3("));
+  TensorDict tree;
+  tree.set("lone", Value(std::string("x\xed\xa0\x80y")));
+  EXPECT_THAT(tenfold_run({"head", save(tree, folder_ / "lone").string(), "lone", "--json"}).out,
+              HasSubstr("\"x\\ud800y\""));
 }
 
 TEST_F(Cli, PrintsStrictJsonForNanAndInfinities) {
@@ -315,12 +555,23 @@ TEST_F(Cli, Converts) {
   const Result result = tenfold_run({"convert", ckpt_, target, "--keys", "model", "--exclude",
                                      "*.bias", "--rename", "model=net", "--dtype", "float16"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out, "wrote " + target + ": 2 tensors, 48 bytes\n");
+  EXPECT_EQ(result.out, "wrote " + target + ": 2 tensors, 48 bytes, as safetensors file\n");
   const TensorDict converted = load(target);
   EXPECT_THAT(converted["net"].keys(), testing::ElementsAre("embed.weight", "head.weight"));
   EXPECT_EQ(converted.at("net", "embed.weight").dtype(), DType::float16);
   EXPECT_EQ(tenfold_run({"convert", ckpt_, target, "--json"}).out,
-            "{\"path\": \"" + target + "\", \"leaves\": 4, \"bytes\": 160}\n");
+            "{\"path\": \"" + target +
+                "\", \"leaves\": 4, \"bytes\": 160, \"format\": \"safetensors\"}\n");
+}
+
+TEST_F(Cli, WarnsOfASuffixThatIsAlmostOneAndSaysWhatWasWritten) {
+  const std::string target = folder_ / "out.safetensor";
+  const Result result = tenfold_run({"convert", ckpt_, target});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "wrote " + target + ": 4 tensors, 160 bytes, as memmap folder\n");
+  EXPECT_EQ(result.err, "tenfold: warning: " + target +
+                            ": suffix \".safetensor\": not the suffix of a format, so a folder is "
+                            "written; did you mean \".safetensors\"?\n");
 }
 
 TEST_F(Cli, ConvertsIntoShards) {
@@ -369,6 +620,33 @@ TEST_F(Cli, ReportsThatItsOutputCannotBeWritten) {
   std::string line;
   std::getline(err, line);
   EXPECT_THAT(line, StartsWith("tenfold: standard output: cannot write: "));
+}
+
+TEST_F(Cli, Exits2IfStandardErrorIsClosedOrFull) {
+  for (const char* errors : {"2>/dev/full", "2>&-"}) {
+    EXPECT_EQ(shell(std::string("\"$tenfold\" ls /nowhere ") + errors), 2) << errors;
+    EXPECT_EQ(shell(std::string("\"$tenfold\" frobnicate ") + errors), 2) << errors;
+    EXPECT_EQ(shell(std::string("\"$tenfold\" ") + errors), 2) << errors;
+  }
+}
+
+TEST_F(Cli, Exits2IfTheHelpCannotBeWritten) {
+  const std::string err = folder_ / "err";
+  for (const char* option : {"--help", "--version", "stat --help", "help"}) {
+    for (const char* output : {">/dev/full", ">&-"}) {
+      EXPECT_EQ(shell(std::string("\"$tenfold\" ") + option + " " + output + " 2>" + err), 2)
+          << option << " " << output;
+      EXPECT_GT(std::filesystem::file_size(err), 0U);
+    }
+  }
+}
+
+TEST_F(Cli, WritesNoMessageIntoAFileThatTookAClosedStream) {
+  const std::string target = folder_ / "out.npz";
+  EXPECT_EQ(shell("\"$tenfold\" convert " + file_ + " " + target +
+                  ".safetensor --keys model >&- 2>&- <&-"),
+            2);
+  EXPECT_TRUE(verify(target + ".safetensor").ok());
 }
 
 TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {

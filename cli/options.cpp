@@ -1,0 +1,38 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+/// More than any machine has cores.
+constexpr std::int64_t kMostThreads = 65'536;
+
+}  // namespace
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool is_number = error == std::errc() && end == text.data() + text.size();
+    if (is_number && number >= least && number <= most) return {};
+    const bool is_number_in_range = most == INT64_MAX;
+    return is_number_in_range ? fmt::format("expected a whole number from {} on, found \"{}\"",
+                                            least, printable(text))
+                              : fmt::format("expected a whole number from {} to {}, found \"{}\"",
+                                            least, most, printable(text));
+  };
+  return {check, "", "whole number"};
+}
+
+void add_threads(CLI::App& command, int& num_threads) {
+  command.add_option("--threads", num_threads, "Threads (default: up to 8)")
+      ->check(whole_number(1, kMostThreads));
+}
+
+}  // namespace tenfold::cli
