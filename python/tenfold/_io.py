@@ -47,7 +47,8 @@ def save(
             In a ``.npy`` file, a tensor or array by itself.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
-            memory-mapped files if it has none or an unknown one.
+            memory-mapped files if it has none or an unknown one; one that resembles a known suffix
+            (``.safetensor``) is a warning.
         durable: Return only when the data is on the device.
         checksums: Store checksums, which `verify` compares.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
@@ -253,12 +254,14 @@ def scan(path: PathLike) -> ScanReport:
 
     Returns:
         ScanReport: Nothing was imported, called or executed. What was not looked into
-            (compressed files, bytes after a pickle) is named as suspicious.
+            (compressed files, bytes after a pickle, in a folder also files and folders that
+            cannot be read) is named as suspicious.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
         CorruptFileError: If it is an archive that cannot be read; in a folder, that is a
             finding.
+        PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
         >>> tenfold.scan("downloaded.pt").findings
@@ -282,6 +285,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
+        UnsupportedError: If it is in no known format, such as a plain pickle.
 
     Example:
         >>> report = tenfold.verify("run/ckpt")
@@ -316,7 +320,7 @@ def convert(
     Args:
         src: A file or folder in any format that `probe` knows.
         dst: Where to.
-        format: Of `dst`; None: by its suffix.
+        format: Of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
         exclude: But not these.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -73,14 +74,16 @@ class _Bar:
             self._tqdm.update(done_bytes - self._tqdm.n)
             return
         part = done_bytes / total_bytes if total_bytes else 1.0
-        filled = int(part * 30)
-        bar = "#" * filled + "-" * (30 - filled)
         left = (time.monotonic() - self._part_start) * (1 - part) / part if part else 0.0
         minutes, seconds = divmod(int(left), 60)
-        sys.stderr.write(
-            f"\r{what} [{bar}] {part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB "
-            f"{minutes}:{seconds:02} left\x1b[K"
+        figures = (
+            f"{part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB "
+            f"{minutes}:{seconds:02} left"
         )
+        line = _fitting(what, part, figures, _columns())
+        # The cursor waits at the start of the line: what a narrower window has wrapped lies behind
+        # it and is erased with the next line.
+        sys.stderr.write(f"\r{line}\x1b[J\r")
         sys.stderr.flush()
 
     def close(self) -> None:
@@ -90,9 +93,29 @@ class _Bar:
             sys.stderr.write("\n")
 
 
+def _columns() -> int | None:
+    """Columns of the terminal now, less the last one; None if standard error is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _fitting(what: str, part: float, figures: str, columns: int | None) -> str:
+    """A bar of up to 30 cells with its figures; a narrow terminal gets a shorter one."""
+    cells = 30
+    if columns is not None:
+        cells = max(min(cells, columns - len(what) - len(figures) - 4), 0)
+    filled = int(part * cells)
+    bar = f"[{'#' * filled}{'-' * (cells - filled)}] " if cells > 3 else ""
+    return f"{what} {bar}{figures}"[:columns]
+
+
 def _make_tqdm(total_bytes: int, what: str) -> Any:
     try:
         from tqdm import tqdm
     except ImportError:
         return None
-    return tqdm(total=total_bytes, desc=what, unit="B", unit_scale=True, leave=False)
+    return tqdm(
+        total=total_bytes, desc=what, unit="B", unit_scale=True, leave=False, dynamic_ncols=True
+    )

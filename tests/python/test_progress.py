@@ -1,5 +1,7 @@
+import io
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -7,6 +9,7 @@ import pytest
 import torch
 
 import tenfold
+from tenfold import _progress
 
 SIZE = 64 << 20
 
@@ -104,3 +107,20 @@ def test_other_threads_run_while_the_engine_works(big, target):
     done.set()
     thread.join()
     assert len([t for t in ticks if start < t < end]) > 3
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
+def test_the_bar_fits_the_terminal_now(monkeypatch, columns):
+    written = io.StringIO()
+    monkeypatch.setattr(written, "fileno", lambda: 2, raising=False)
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
+    bar = _progress._Bar()
+    for width in (columns, columns - 5):  # the window became narrower
+        monkeypatch.setattr(os, "get_terminal_size", lambda fd, w=width: os.terminal_size((w, 24)))
+        bar.update(123_400_000_000, 999_900_000_000, "checksums")
+        line = written.getvalue().split("\r")[-2].removesuffix("\x1b[J")
+        assert line.startswith("checksums")
+        assert len(line) < width
+        assert "12%" in line or width < 16

@@ -1,0 +1,134 @@
+"""The wheel's command line is the same program as the C++ one."""
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import pytest
+import torch
+
+import tenfold
+
+PROGRAM = f"{shlex.quote(sys.executable)} -m tenfold"
+
+
+def shell(command):
+    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("errors", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("arguments", ["ls /nowhere", "frobnicate", ""])
+def test_a_failure_is_2_if_standard_error_is_closed_or_full(arguments, errors):
+    assert shell(f"{PROGRAM} {arguments} {errors}").returncode == 2
+
+
+@pytest.mark.parametrize("output", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("arguments", ["--help", "--version", "stat --help"])
+def test_help_that_cannot_be_written_is_2(arguments, output):
+    done = shell(f"{PROGRAM} {arguments} {output}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tenfold: standard output: cannot write: ")
+
+
+def test_a_suffix_that_is_almost_one_is_a_warning(tmp_path):
+    with pytest.warns(UserWarning, match=r'a folder is written; did you mean ".safetensors"'):
+        tenfold.save({"x": torch.zeros(1)}, tmp_path / "m.safetensor")
+    tenfold.save({"x": torch.zeros(1)}, tmp_path / "m.pt")
+    with pytest.warns(UserWarning, match=r'did you mean ".npz"'):
+        tenfold.convert(tmp_path / "m.pt", tmp_path / "x.NPZ")
+    assert tenfold.probe(tmp_path / "x.NPZ") == "memmap"
+
+
+def as_nobody(code, *arguments):
+    """Runs Python that root's permissions do not help; imports come before they are dropped."""
+    lines = [
+        "import json, os, sys, tenfold",
+        "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)",
+        code,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+def test_scan_goes_on_behind_folders_and_files_that_cannot_be_read(open_folder):
+    (open_folder / "locked" / "deep").mkdir(parents=True)
+    torch.save({"x": torch.zeros(1)}, open_folder / "a.pt")
+    torch.save({"x": torch.zeros(1)}, open_folder / "z.pt")
+    (open_folder / "secret.pt").write_bytes(b"x")
+    (open_folder / "secret.pt").chmod(0)
+    (open_folder / "locked").chmod(0)
+    try:
+        found = as_nobody(
+            "print(json.dumps(list(map(list, tenfold.scan(sys.argv[1]).findings))))",
+            open_folder,
+        )
+    finally:
+        (open_folder / "locked").chmod(0o755)
+    texts = [f"{name} {where}" for name, _, where in found]
+    assert any("cannot be listed" in text and "locked" in text for text in texts), texts
+    assert any("cannot be read" in text and "secret.pt" in text for text in texts), texts
+    assert any("a.pt" in text for text in texts)
+    assert any("z.pt" in text for text in texts)
+
+
+def test_verify_reports_a_file_that_cannot_be_read_once(open_folder):
+    tree = tenfold.save({"x": torch.zeros(3), "y": torch.zeros(70_000)}, open_folder / "tree")
+    for path in [tree, *tree.rglob("*")]:
+        path.chmod(0o755)
+    (tree / "y.memmap").chmod(0)
+    problems = as_nobody(
+        "print(json.dumps([str(p) for p in tenfold.verify(sys.argv[1]).problems]))", tree
+    )
+    assert len(problems) == 1, problems
+    assert "y.memmap" in problems[0]
+    assert "permission denied" in problems[0].lower()
+
+
+def test_a_pickle_is_a_pickle_whatever_its_suffix(tmp_path):
+    messages = set()
+    for name in ("m.pt", "m.pkl"):
+        (tmp_path / name).write_bytes(b"\x80\x04}.")
+        with pytest.raises(tenfold.UnsupportedError, match="found a pickle") as caught:
+            tenfold.verify(tmp_path / name)
+        messages.add(str(caught.value).replace(name, ""))
+    assert len(messages) == 1
+
+
+def test_unpack_bounds_the_depth_of_the_folders_it_makes(tmp_path):
+    with zipfile.ZipFile(tmp_path / "deep.tdz", "w") as archive:
+        archive.writestr("meta.json", "{}")
+        archive.writestr("a/" * 2000 + "x", "")
+    with pytest.raises(tenfold.UnsupportedError, match="nested too deep: expected at most 512"):
+        tenfold.unpack_memmap(tmp_path / "deep.tdz", tmp_path / "out")
+    assert os.listdir(tmp_path) == ["deep.tdz"]
+
+
+def test_json_gives_bytes_that_are_no_utf8_back(tmp_path):
+    path = tenfold.save({"x": torch.zeros(1)}, os.fsdecode(os.fsencode(tmp_path) + b"/a\xff"))
+    done = subprocess.run(
+        [sys.executable, "-m", "tenfold", "tree", path, "--json"],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert os.fsencode(json.loads(done.stdout)["name"]) == os.fsencode(path)
