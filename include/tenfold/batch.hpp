@@ -51,7 +51,9 @@ class Batch {
   /// The text of one row. Throws Error(invalid_argument) if the column is no text or the row out of
   /// range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
-  std::string_view text(std::string_view name, std::int64_t row) const&& = delete;
+  std::string text(std::string_view name, std::int64_t row) && {
+    return std::string(std::as_const(*this).text(name, row));
+  }
 
  private:
   std::int64_t num_rows_;

@@ -141,8 +141,9 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   if (folder.entry_info(name)) {
     if (!existing_ok) {
       const std::string display = folder.display_of(name);
-      throw Error::io(EEXIST, display,
-                      display + ": the file already exists: expected none; the option existsok takes it");
+      throw Error::io(
+          EEXIST, display,
+          display + ": the file already exists: expected none; the option existsok takes it");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {

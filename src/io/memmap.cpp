@@ -51,8 +51,9 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
   if (!options.existing_ok) {
     const std::string existing = folder::first_existing_leaf(plan, path);
     if (!existing.empty()) {
-      throw Error::io(EEXIST, existing,
-                      existing + ": the file already exists: expected none; the option existsok takes it");
+      throw Error::io(
+          EEXIST, existing,
+          existing + ": the file already exists: expected none; the option existsok takes it");
     }
   }
   if (options.in_place || !options.mapped_there.empty()) {

@@ -267,15 +267,17 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   if (kind == Write::extend) {
     const std::string there = named_keys(keys, [&](std::size_t i) { return rows[i] >= 0; });
     if (!there.empty()) {
-      refuse(ErrorCode::invalid_argument, "key " + there + ": expected keys that are not there " +
-                                              "yet, found them; the option duplicates \"last\" assigns them");
+      refuse(ErrorCode::invalid_argument,
+             "key " + there + ": expected keys that are not there " +
+                 "yet, found them; the option duplicates \"last\" assigns them");
     }
     const std::vector<bool> repeated =
         std::visit([](const auto& some) { return comes_again(some, random_dict_seed()); }, keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
     if (!twice.empty()) {
-      refuse(ErrorCode::invalid_argument, "key " + twice + ": expected every key once, found it " +
-                                              "twice; the option duplicates \"last\" keeps the last");
+      refuse(ErrorCode::invalid_argument,
+             "key " + twice + ": expected every key once, found it " +
+                 "twice; the option duplicates \"last\" keeps the last");
     }
   }
   to.write(keys, rows, values);
