@@ -122,27 +122,39 @@ bool CsvRows::fields(const char* begin, const char* end) {
   const char* at = begin;
   while (at != nullptr) {
     CsvField field;
-    if (const char* const expected = take_csv_field(at, end, delimiter_, field)) {
-      return fail(
-          Outcome::malformed, "",
-          "expected " + std::string(expected) + ", found " +
-              base::quote({field.begin - 1, static_cast<std::size_t>(end - field.begin + 1)},
-                          kShownBytes));
+    if (take_csv_field(at, end, delimiter_, field) != nullptr || count == targets_.size()) {
+      return is_well_formed(begin, end);
     }
-    const std::size_t number = count++;
-    if (number >= targets_.size()) continue;  // counted, to be reported
-    if (targets_[number] == kIgnored) continue;
-    if (!this->field(field, rows_.column(targets_[number]))) return false;
+    const std::size_t target = targets_[count++];
+    if (target == kIgnored || this->field(field, rows_.column(target))) continue;
+    // Values in the wrong columns do not fit either.
+    const RowFault of_value = fault_;
+    if (is_well_formed(begin, end)) fault_ = of_value;
+    return false;
   }
-  if (count != targets_.size()) {
-    return fail(
-        Outcome::malformed, "",
-        "expected " + std::to_string(targets_.size()) + " fields, found " + std::to_string(count));
-  }
+  if (count != targets_.size()) return is_well_formed(begin, end);
   for (const std::size_t target : absent_) {
     if (!set_null(rows_.column(target))) return false;
   }
   return true;
+}
+
+/// Whether the record has as many fields as the header.
+bool CsvRows::is_well_formed(const char* begin, const char* end) {
+  std::size_t count = 0;
+  for (const char* at = begin; at != nullptr; ++count) {
+    CsvField field;
+    const char* const expected = take_csv_field(at, end, delimiter_, field);
+    if (expected == nullptr) continue;
+    const std::string_view found(field.begin - 1, static_cast<std::size_t>(end - field.begin + 1));
+    return fail(Outcome::malformed, "",
+                "expected " + std::string(expected) + ", found " + base::quote(found, kShownBytes));
+  }
+  if (count == targets_.size()) return true;
+  const std::size_t expected = targets_.size();
+  return fail(Outcome::malformed, "",
+              "expected " + std::to_string(expected) + (expected == 1 ? " field" : " fields") +
+                  ", found " + std::to_string(count));
 }
 
 bool CsvRows::set_null(ColumnBuilder& column) {

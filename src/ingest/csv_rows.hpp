@@ -43,6 +43,7 @@ class CsvRows {
   static constexpr std::size_t kIgnored = ~std::size_t{0};
 
   bool fields(const char* begin, const char* end);
+  bool is_well_formed(const char* begin, const char* end);
   bool field(const CsvField& field, ColumnBuilder& column);
   bool set_null(ColumnBuilder& column);
   bool fail(Outcome outcome, std::string column, std::string message);

@@ -92,10 +92,10 @@ const char* take_csv_field(const char*& at, const char* end, char delimiter, Csv
   }
 }
 
-const char* end_of_csv_record(const char* begin, const char* end, char delimiter) {
+const char* end_of_csv_record(const char* begin, const char* end, char delimiter, char line_end) {
   const char* at = begin;
   while (at < end) {
-    const char* const feed = find_char(at, end, '\n');
+    const char* const feed = find_char(at, end, line_end);
     const char* const limit = feed == nullptr ? end : feed;
     const char* const quote = find_char(at, limit, '"');
     if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
@@ -157,9 +157,10 @@ bool RecordCursor::next_item(Record& record) {
 
 bool RecordCursor::next_csv(Record& record) {
   while (at_ < block_->end) {
-    const char* after = end_of_csv_record(at_, block_->end, block_->file->delimiter);
+    const char line_end = block_->file->line_end;
+    const char* after = end_of_csv_record(at_, block_->end, block_->file->delimiter, line_end);
     record = {at_, after == nullptr ? block_->end : after - 1, line_};
-    line_ += static_cast<std::uint64_t>(std::count(record.begin, record.end, '\n')) + 1;
+    line_ += static_cast<std::uint64_t>(std::count(record.begin, record.end, line_end)) + 1;
     at_ = record.end + 1;
     if (record.end > record.begin && record.end[-1] == '\r') --record.end;
     if (record.end > record.begin) return true;
@@ -207,9 +208,10 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
   if (file_->kind == TextKind::json_lines) return after_last(begin, end, '\n');
   const char* last = nullptr;
   if (file_->kind == TextKind::csv) {
-    if (find_char(begin, end, '"') == nullptr) return after_last(begin, end, '\n');
-    while (const char* after = end_of_csv_record(begin, end, file_->delimiter))
+    if (find_char(begin, end, '"') == nullptr) return after_last(begin, end, file_->line_end);
+    while (const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end)) {
       last = begin = after;
+    }
     return last;
   }
   while (!array_ended_) {
@@ -231,10 +233,46 @@ void BlockReader::begin_array(const char*& begin, const char* end) {
   begin = first + 1;
 }
 
+/// Passes lines of blanks; false if the next line does not begin before `end`.
+bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
+  const char* at = begin;
+  while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
+  if (at == end && !at_end_) return false;
+  // The line of the first other character begins behind the last line end.
+  while (at < end && at > begin && at[-1] != '\n' && at[-1] != '\r') --at;
+  line_ += count_lines(begin, at);
+  begin = at;
+  return true;
+}
+
+/// Line feeds, CRLF, and carriage returns without a line feed.
+std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const {
+  std::uint64_t lines = 0;
+  for (const char* at = begin; at < end; ++at) {
+    const bool is_pair = *at == '\r' && at + 1 < end && at[1] == '\n';
+    if ((*at == '\n' || *at == '\r') && !is_pair) ++lines;
+  }
+  return lines;
+}
+
+/// Sets the line end that the header has; false if it does not end before `end`.
+bool BlockReader::find_line_end(const char* begin, const char* end) {
+  file_->line_end = '\n';
+  const char* const feed = end_of_csv_record(begin, end, file_->delimiter);
+  const char* const limit = feed == nullptr ? end : feed;
+  const char* const carriage = end_of_csv_record(begin, limit, file_->delimiter, '\r');
+  if (carriage == nullptr || (carriage < limit && *carriage == '\n')) return feed != nullptr;
+  if (carriage == end && !at_end_) return false;
+  file_->line_end = '\r';
+  return true;
+}
+
 /// False if the header does not end before `end`.
 bool BlockReader::take_header(const char*& begin, const char* end) {
-  const char* after = end_of_csv_record(begin, end, file_->delimiter);
-  if (after == nullptr && !at_end_) return false;
+  if (!skip_blank_lines(begin, end)) return false;
+  if (!find_line_end(begin, end) && !at_end_) return false;
+  const std::string line = ": line " + std::to_string(line_);
+  const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end);
   const char* header_end = after == nullptr ? end : after - 1;
   if (header_end > begin && header_end[-1] == '\r') --header_end;
   std::set<std::string> seen;
@@ -248,19 +286,19 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
       }
     }
     if (wrong != nullptr || !base::is_utf8(name)) {
-      throw Error(ErrorCode::corrupt, file_->display + ": line 1: header: expected " +
+      throw Error(ErrorCode::corrupt, file_->display + line + ": header: expected " +
                                           (wrong != nullptr ? wrong : "UTF-8") +
                                           ", found something else");
     }
     if (!seen.insert(name).second) {
       throw Error(ErrorCode::invalid_argument,
-                  file_->display + ": line 1: header: expected names that differ, found " +
+                  file_->display + line + ": header: expected names that differ, found " +
                       base::quote(name) + " twice; rename one of the columns");
     }
     file_->header.push_back(std::move(name));
   }
   const char* const next = after == nullptr ? end : after;
-  line_ += static_cast<std::uint64_t>(std::count(begin, next, '\n'));
+  line_ += static_cast<std::uint64_t>(std::count(begin, next, file_->line_end));
   begin = next;
   return true;
 }

@@ -39,6 +39,7 @@ struct TextFile {
   std::string display;  ///< for messages
   TextKind kind = TextKind::json_lines;
   char delimiter = ',';             ///< CSV
+  char line_end = '\n';             ///< CSV: '\r' in files whose lines end with it alone
   std::vector<std::string> header;  ///< CSV: the names of its columns
 };
 
@@ -109,6 +110,9 @@ class BlockReader {
   bool begin_file(const char*& begin, const char* end);
   void read_records(TextMemory& memory, const char*& begin, const char*& end);
   bool take_header(const char*& begin, const char* end);
+  bool skip_blank_lines(const char*& begin, const char* end);
+  bool find_line_end(const char* begin, const char* end);
+  std::uint64_t count_lines(const char* begin, const char* end) const;
 
   std::vector<SourceFile> files_;
   std::size_t block_bytes_;
@@ -138,8 +142,9 @@ struct CsvField {
 /// null. Null, or what is wrong.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
-/// One past the record that begins at `begin`, its line feed included; null if it does not end
+/// One past the record that begins at `begin`, its line end included; null if it does not end
 /// before `end`.
-const char* end_of_csv_record(const char* begin, const char* end, char delimiter);
+const char* end_of_csv_record(const char* begin, const char* end, char delimiter,
+                              char line_end = '\n');
 
 }  // namespace tenfold

@@ -17,6 +17,7 @@ using test::valid;
 using test::values;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 TEST(IngestCsv, MakesAColumnOfEachNameOfTheHeader) {
   IngestOf of;
@@ -158,6 +159,78 @@ TEST(IngestCsv, PromotesWhenALaterRowNeedsIt) {
   EXPECT_EQ(values<double>(ds, "x")[300'000], 0.25);
   EXPECT_EQ(type_of(ds, "y"), "int64?");
   EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "int64", "float64"}));
+}
+
+TEST(IngestCsv, ReadsLinesThatEndWithACarriageReturnAlone) {
+  for (const char* const last : {"", "\r", "\r\r"}) {
+    IngestOf of;
+    const std::string text = std::string("x,s\r1,a\r2,\"b\rc\"\r\r3,\"d\ne\"") + last;
+    const Dataset ds = of.rows("a.csv", text);
+    EXPECT_THAT(values<std::int64_t>(ds, "x"), ElementsAre(1, 2, 3));
+    EXPECT_THAT(texts(ds, "s"), ElementsAre("a", "b\rc", "d\ne"));
+  }
+  std::string large = "x,y\r";
+  for (int i = 0; i < 300'000; ++i) large += std::to_string(i) + ",\"1\r\"\r";
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", large);
+  ASSERT_EQ(ds.size(), 300'000);
+  EXPECT_EQ(values<std::int64_t>(ds, "x")[299'999], 299'999);
+  IngestOf other;
+  EXPECT_EQ(other.error("b.csv", "x,y\r1,2\r\r3\r", ErrorCode::corrupt),
+            "b.csv: line 4 (row 1): expected 2 fields, found 1");
+}
+
+TEST(IngestCsv, ARecordOfOtherFieldsThanTheHeaderIsMalformedWhateverItsValues) {
+  for (const std::string rows : {"1,2\n", "", "0.5,x\n"}) {
+    const std::string line = rows.empty() ? "line 2 (row 0)" : "line 3 (row 1)";
+    const auto error = [&](const std::string& record) {
+      IngestOf of;
+      return of.error("a.csv", "x,y\n" + rows + record + "\n", ErrorCode::corrupt);
+    };
+    EXPECT_EQ(error("1"), "a.csv: " + line + ": expected 2 fields, found 1");
+    EXPECT_EQ(error("word"), "a.csv: " + line + ": expected 2 fields, found 1");
+    EXPECT_EQ(error("   "), "a.csv: " + line + ": expected 2 fields, found 1");
+    EXPECT_EQ(error("word,2,3"), "a.csv: " + line + ": expected 2 fields, found 3");
+    EXPECT_THAT(error("word,\"open"),
+                StartsWith("a.csv: " + line + ": expected a quote that ends the field"));
+  }
+}
+
+TEST(IngestCsv, PassesBlankLinesBeforeTheHeader) {
+  for (const std::string blanks : {"\n", "\r\n\r\n", "  \n\t\n", "\xEF\xBB\xBF\n", "\r\r"}) {
+    IngestOf of;
+    const std::string end = blanks == "\r\r" ? "\r" : "\n";
+    const Dataset ds = of.rows("a.csv", blanks + " x,y" + end + "1,2" + end);
+    EXPECT_THAT(values<std::int64_t>(ds, " x"), ElementsAre(1)) << blanks;
+  }
+  IngestOf of;
+  EXPECT_EQ(
+      of.error("b.csv", "\n\nx,x\n", ErrorCode::invalid_argument),
+      "b.csv: line 3: header: expected names that differ, found \"x\" twice; rename one of the "
+      "columns");
+  EXPECT_EQ(of.error("c.csv", "\n \nx\n1,2\n", ErrorCode::corrupt),
+            "c.csv: line 4 (row 0): expected 1 field, found 2");
+  EXPECT_EQ(of.rows("d.csv", "\n \n").schema().size(), 0U);
+}
+
+TEST(IngestCsv, AFloatThatIsAnIntegerFitsAGivenColumnOfIntegers) {
+  Column column;
+  column.path = {"x"};
+  column.dtype = DType::int8;
+  IngestOf of;
+  const IngestOptions options = {.schema = Schema({column})};
+  EXPECT_THAT(values<std::int8_t>(of.rows("a.csv", "x\n1.0\n-1.28e2\n2\n", options), "x"),
+              ElementsAre(1, -128, 2));
+  IngestOf other;
+  EXPECT_EQ(other.error("a.csv", "x\n1.5\n", ErrorCode::invalid_argument, options),
+            "a.csv: line 2 (row 0), column \"x\": expected int8, found \"1.5\"");
+  for (const char* const value : {"128.0", "1e300", "-129.0"}) {
+    EXPECT_EQ(other.error("a.csv", std::string("x\n") + value + "\n", ErrorCode::invalid_argument,
+                          options),
+              std::string("a.csv: line 2 (row 0), column \"x\": expected a number that fits int8, "
+                          "found \"") +
+                  value + "\"");
+  }
 }
 
 TEST(IngestCsv, JoinsFilesByTheNamesOfTheirHeaders) {
