@@ -80,7 +80,8 @@ def kind_of(file: str) -> str:
     if suffix not in _SUFFIXES:
         raise UnsupportedError(
             f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file whose "
-            f"beginning and suffix {suffix!r} are none of them"
+            f'beginning and suffix {suffix!r} are none of them; format="jsonl", for instance, says '
+            "what it is"
         )
     return _SUFFIXES[suffix]
 
@@ -233,6 +234,8 @@ def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
         return work()
     except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
         raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
+    except pa.ArrowNotImplementedError as error:
+        raise _unread(file, error) from None
 
 
 def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any]:
@@ -240,6 +243,12 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
         yield from batches
     except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError) as error:
         raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
+    except pa.ArrowNotImplementedError as error:
+        raise _unread(file, error) from None
+
+
+def _unread(file: str, error: Exception) -> UnsupportedError:
+    return UnsupportedError(f"{file}: expected types that pyarrow reads, found another: {error}")
 
 
 def _open_arrow(pa: Any, file: str) -> OpenedFile:

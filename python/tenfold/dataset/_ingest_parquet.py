@@ -8,6 +8,7 @@ files of their own, so that those of a wide file need not be decoded together.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -133,11 +134,18 @@ class ParquetFooter:
         num_bytes = sum(size.stored for size in sizes.values())
         shared = [name for name, size in sizes.items() if size.is_shared]
         if shared:
-            first = next(opened.iter_batches(_FIRST_ROWS, columns=shared), None)
-            if first is not None:
+            first = next(opened.iter_batches(_FIRST_ROWS, row_groups=[0], columns=shared), None)
+            if first is not None and first.num_rows > 0:
                 num_bytes += first.nbytes * num_rows // first.num_rows
         rows = min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1))
-        yield from opened.iter_batches(max(rows, 1), columns=names, use_threads=use_threads)
+        read = partial(opened.iter_batches, max(rows, 1), columns=names, use_threads=use_threads)
+        types = [field.type for field in self._schema if names is None or field.name in names]
+        if not any(map(_has_categories, types)):
+            yield from read()
+            return
+        # Each row group has a dictionary of its own, and pyarrow joins none in lists and structs.
+        for group in range(self._metadata.num_row_groups):
+            yield from read(row_groups=[group])
 
 
 def _wanted(names: list[str], way: Way) -> list[str]:
@@ -150,6 +158,15 @@ def _wanted(names: list[str], way: Way) -> list[str]:
         asked = json.loads(way.schema)["columns"]
         return [name for name in names if name in asked]
     return names
+
+
+def _has_categories(kind: Any, is_nested: bool = False) -> bool:
+    """True for a type with a dictionary in a list or struct."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return is_nested
+    return any(_has_categories(kind.field(i).type, True) for i in range(kind.num_fields))
 
 
 def _sizes(metadata: Any) -> dict[str, _Size]:

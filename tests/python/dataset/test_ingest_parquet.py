@@ -159,6 +159,27 @@ def test_a_file_without_rows_or_columns(tmp_path, group_bytes):
     assert len(tenfold.ingest(tmp_path / "b.parquet", tmp_path / "ds")) == 0
 
 
+@pytest.mark.parametrize("row_group_size", [1, 3, 1000])
+def test_categories_in_lists_and_structs_are_read_from_several_row_groups(
+    tmp_path, group_bytes, row_group_size
+):
+    names = pa.array(["a", "b", None, "c"] * 5).dictionary_encode()
+    texts = pa.array(["a", "b", "c"] * 10).dictionary_encode()
+    columns = {
+        "number": list(range(10)),
+        "list": pa.ListArray.from_arrays(pa.array(range(0, 31, 3), pa.int32()), texts),
+        "struct": pa.StructArray.from_arrays([names.slice(0, 10)], ["c"]),
+        "plain": names.slice(0, 10),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=row_group_size)
+    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
+    assert str(ds.schema) == "number: int64\nlist: string[*]\nstruct.c: string?\nplain: string?"
+    assert [row["list"] for row in ds] == columns["list"].to_pylist()
+    assert [row["struct"]["c"] or None for row in ds] == names.slice(0, 10).to_pylist()
+    assert [row["plain"] or None for row in ds] == names.slice(0, 10).to_pylist()
+    assert ds["number"].tolist() == list(range(10))
+
+
 PEAK = """
 import sys, threading, tenfold, pyarrow.parquet
 
