@@ -245,10 +245,10 @@ def _infer_schema(work: Path):
     return tenfold.infer_schema, {"source": ROWS}
 
 
-@case("create", may_be_empty=("num_rows", "capacity", "schema_or_example"))
+@case("create", may_be_empty=("num_rows", "capacity", "schema"))
 def _create(work: Path):
     example = {"x": ("float32", (3,))}
-    return tenfold.create, {"path": new(work), "schema_or_example": example, "num_rows": 4}
+    return tenfold.create, {"path": new(work), "schema": example, "num_rows": 4}
 
 
 @case("concat", count=len, may_be_empty=("datasets",))

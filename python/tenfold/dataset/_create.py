@@ -10,10 +10,11 @@ from tenfold._arrays import dtype_name, is_array
 from tenfold._options import integer, integer_or_zero
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Column, Schema
-from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification
+from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification, refused_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from tenfold._io import PathLike
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 def create(
     path: PathLike,
-    schema_or_example: Any,
+    schema: Any = None,
     num_rows: int | None = None,
     capacity: int | None = None,
+    *,
+    example: Any = None,
 ) -> Dataset:
     """Makes a data set on disk and opens it ``"r+"``.
 
@@ -31,19 +34,22 @@ def create(
     >>> ds.append({"x": torch.rand(3), "note": "first"})
     >>> ds = tenfold.create("images", {"pixels": ("uint8", (84, 84))}, num_rows=10_000)
     >>> ds[worker::4] = ...                # every process its own rows, in place
-    >>> ds = tenfold.create("buffer", example, capacity=1_000_000)      # a ring
+    >>> ds = tenfold.create("buffer", example=row, capacity=1_000_000)  # a ring
     >>> ds.write(batch)                    # len(ds) == min(rows written, capacity)
 
     Args:
         path: Where there is nothing yet.
-        schema_or_example: A `Schema`, the path of its JSON document, or a dict: column name ->
-            dtype, ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged",
-            "nullable"}``; a dict of such is a nested record. A dtype is torch's, numpy's, its name,
-            ``"string"`` or ``"bytes"``. Or one row as an example: a dict or TensorDict of values.
+        schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
+            ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged", "nullable"}``; a
+            dict of such is a nested record. A dtype is torch's, numpy's, its name in either,
+            ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of values
+            without any str may also be an example row.
         num_rows: Rows of zeros to begin with. Their space is reserved at once, where the file
             system can do that, so that writing them does not end the process on a full disk.
         capacity: Rows of a ring: when it is full, each write takes the place of the oldest rows.
             Neither of both: 0 rows, to be appended to.
+        example: One row, instead of `schema`: a dict or TensorDict of values, whose dtypes and
+            shapes become the columns'.
 
     Returns:
         Dataset: opened with mode ``"r+"``.
@@ -51,7 +57,8 @@ def create(
     Raises:
         FileExistsError: If there is something at `path`.
         OSError: If there is no space for `num_rows`.
-        ValueError: For a schema that is none, and for both `num_rows` and `capacity`.
+        ValueError: For a schema that is none, for a str that is no dtype, and for both `num_rows`
+            and `capacity`, or `schema` and `example`.
         UnsupportedError: For a ring of text or of rows of unequal length.
     """
     if num_rows is not None and capacity is not None:
@@ -60,16 +67,21 @@ def create(
         )
     num_rows = integer_or_zero("create: num_rows", num_rows)
     capacity = 0 if capacity is None else integer("create: capacity", capacity, 1)
+    if (schema is None) == (example is None):
+        raise ValueError(
+            "create: schema and example: expected one of them, found "
+            f"{'neither' if schema is None else 'both'}"
+        )
     target = os.path.abspath(os.fspath(path))
-    schema = schema_of(schema_or_example)
-    native = _core.Dataset.create(target, schema.to_json(), num_rows, capacity)
+    columns = schema_of(schema) if example is None else example_schema(example)
+    native = _core.Dataset.create(target, columns.to_json(), num_rows, capacity)
     return Dataset._of_native(native, target, "r+")
 
 
 def schema_of(given: Any) -> Schema:
-    """The schema that is given, in whatever form, or that of one example row."""
-    if hasattr(given, "batch_size") and hasattr(given, "keys"):
-        given = {key: given[key] for key in given.keys()}  # noqa: SIM118 - it iterates over rows
+    """The schema that is given, in whatever form, or that of one example row without str."""
+    if _is_node(given):
+        return example_schema(given)
     if not isinstance(given, (Schema, str, os.PathLike, Mapping)):
         raise ValueError(
             "schema: expected a Schema, the path of one, a dict of columns or an example row, "
@@ -77,13 +89,45 @@ def schema_of(given: Any) -> Schema:
         )
     if not isinstance(given, Mapping) or is_specification(given):
         return as_schema(given)
-    return Schema({str(name): _example(str(name), value) for name, value in given.items()})
+    return _schema_of(given, "", _column)
 
 
-def _example(name: str, value: Any) -> Column | Schema:
-    if isinstance(value, Mapping) or (hasattr(value, "batch_size") and hasattr(value, "keys")):
-        keys = value.keys()
-        return Schema({str(key): _example(f"{name}.{key}", value[key]) for key in keys})
+def example_schema(row: Any) -> Schema:
+    """The schema of one row."""
+    if not isinstance(row, Mapping) and not _is_node(row):
+        raise ValueError(
+            f"create: example: expected a dict or TensorDict of values, found {type(row).__name__}"
+        )
+    return _schema_of(row, "", _example)
+
+
+def _is_node(value: Any) -> bool:
+    return hasattr(value, "batch_size") and hasattr(value, "keys")
+
+
+def _schema_of(row: Any, prefix: str, column: Callable[[str, Any], Column | Schema]) -> Schema:
+    columns: dict[str, Column | Schema] = {}
+    for key in row.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
+        value, name = row[key], f"{prefix}{key}"
+        is_column = column is _column and is_specification({name: value})
+        is_record = _is_node(value) or (isinstance(value, Mapping) and not is_column)
+        columns[str(key)] = (
+            _schema_of(value, f"{name}.", column) if is_record else column(name, value)
+        )
+    return Schema(columns)
+
+
+def _column(name: str, value: Any) -> Column | Schema:
+    """A dtype, or a value of an example row."""
+    if is_specification({name: value}):
+        return as_schema({name: value})[name]
+    if isinstance(value, str):
+        refused = refused_dtype(name, value)
+        raise ValueError(f"{refused}; create(path, example=row) takes a row of values")
+    return _example(name, value)
+
+
+def _example(name: str, value: Any) -> Column:
     if isinstance(value, bool):
         return Column("bool")
     for kind, dtype in PYTHON_TYPES.items():

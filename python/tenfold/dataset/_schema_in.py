@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 
@@ -18,6 +19,18 @@ PYTHON_TYPES: dict[type, str] = {
     bool: "bool",
     str: "string",
     bytes: "bytes",
+}
+# What torch and numpy call these dtypes besides; "float" and "int" are Python's and numpy's.
+_OF_TORCH = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
 }
 
 
@@ -65,7 +78,35 @@ def dtype_of(value: Any) -> str | None:
     if not isinstance(value, (str, type)) and type(value).__name__ != "dtype" and not is_of_numpy:
         return None
     name = dtype_name(value)
-    return name if name in DTYPES or name in ("string", "bytes") else None
+    if name in DTYPES or name in ("string", "bytes"):
+        return name
+    return _spelling(value) if isinstance(value, str) else None
+
+
+def _spelling(name: str) -> str | None:
+    """The dtype that torch or numpy calls so; None if neither does."""
+    if name.startswith("torch."):
+        return _OF_TORCH.get(name.removeprefix("torch."))
+    if name == "str":
+        return "string"
+    if not name or name.isspace():
+        return None  # float64 to numpy
+    try:
+        import numpy as np
+
+        dtype = np.dtype(name)
+    except (ImportError, TypeError, ValueError, SyntaxError):
+        return _OF_TORCH.get(name)
+    is_known = dtype.kind in "biufc" and dtype.isnative and dtype.name in DTYPES
+    return dtype.name if is_known else None
+
+
+def refused_dtype(name: str, found: str) -> ValueError:
+    """What to raise for text that is no dtype."""
+    names = [*DTYPES, "string", "bytes", "int", "float"]
+    near = difflib.get_close_matches(found, sorted(names), n=2)
+    hint = f"; did you mean {' or '.join(map(repr, near))}" if near else ""
+    return ValueError(f'schema: column "{name}": expected a dtype, found {found!r}{hint}')
 
 
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -100,6 +141,10 @@ def _specified(name: str, value: Any) -> Column | Schema:
         return spec
     if not isinstance(value, Mapping) or _says_dtype(value):
         shown = value.get("dtype") if isinstance(value, Mapping) else value
+        if isinstance(shown, tuple) and len(shown) == 2 and isinstance(shown[0], str):
+            shown = shown[0] if dtype_of(shown[0]) is None else shown
+        if isinstance(shown, str):
+            raise refused_dtype(name, shown)
         raise ValueError(f'schema: column "{name}": expected a dtype, found {shown!r}')
     fields = value if (inner := _document(value)) is None else inner
     return Schema({str(key): _specified(f"{name}.{key}", item) for key, item in fields.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections import OrderedDict
@@ -378,8 +379,9 @@ def test_a_schema_is_taken_in_every_form(tmp_path: Path) -> None:
         OrderedDict(x=(torch.float32, [3]), n=str),
         {"x": (np.float32, (3,)), "n": {"dtype": "string"}},
         {"x": (np.dtype("float32"), (3,)), "n": tenfold.Column("string")},
-        {"x": torch.zeros(3), "n": "a text that is no dtype"},
-        {"x": np.zeros(3, np.float32), "n": "x"},
+        {"x": torch.zeros(3), "n": "string"},
+        {"x": ("f4", (3,)), "n": "str"},
+        {"x": ("torch.float", (3,)), "n": tenfold.Column("string")},
         tenfold.Schema({"x": tenfold.Column("float32", (3,)), "n": tenfold.Column("string")}),
         {"columns": {"x": {"dtype": "float32", "shape": [3]}, "n": {"dtype": "string"}}},
     ]
@@ -387,9 +389,48 @@ def test_a_schema_is_taken_in_every_form(tmp_path: Path) -> None:
     for number, form in enumerate([*forms, tmp_path / "schema.json"]):
         ds = tenfold.create(tmp_path / str(number), form)
         assert ds.schema == forms[-2], form
+    for number, row in enumerate(
+        [{"x": torch.zeros(3), "n": "a text"}, {"x": np.zeros(3, np.float32), "n": "string"}]
+    ):
+        assert tenfold.create(tmp_path / f"row{number}", example=row).schema == forms[-2]
     example = {"f": 1.5, "i": 3, "b": True, "l": [1, 2], "t": ["a"], "r": {"y": b"1"}}
     found = tenfold.create(tmp_path / "example", example).schema
     assert str(found) == ("f: float64\ni: int64\nb: bool\nl: int64[2]\nt: string[*]\nr.y: bytes")
+
+
+def test_a_str_in_a_schema_is_a_dtype_in_any_spelling(tmp_path: Path) -> None:
+    spellings = {
+        "int": "int64",
+        "float": "float64",
+        "torch.float32": "float32",
+        "torch.int": "int32",
+        "double": "float64",
+        "half": "float16",
+        "i8": "int64",
+        "<f4": "float32",
+        "bool": "bool",
+        "bfloat16": "bfloat16",
+        "long": "int64",
+    }
+    for number, (spelling, dtype) in enumerate(spellings.items()):
+        ds = tenfold.create(tmp_path / str(number), {"x": spelling, "y": (spelling, (2,))})
+        assert ds.schema == tenfold.Schema(
+            {"x": tenfold.Column(dtype), "y": tenfold.Column(dtype, (2,))}
+        )
+
+
+@pytest.mark.parametrize("dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text"])
+@pytest.mark.parametrize("beside", ["int", torch.zeros(2)])
+def test_a_str_in_a_schema_that_is_no_dtype_is_refused(tmp_path: Path, dtype, beside) -> None:
+    hint = ".*did you mean 'float32'" if dtype == "flaot32" else ""
+    message = re.escape(f'column "y": expected a dtype, found {dtype!r}') + hint
+    with pytest.raises(ValueError, match=message):
+        tenfold.create(tmp_path / "c", {"x": beside, "y": dtype})
+    with pytest.raises(ValueError, match=r'column "r\.y": expected a dtype'):
+        tenfold.create(tmp_path / "c", {"r": {"y": dtype}})
+    with pytest.raises(ValueError, match='column "y": expected a dtype'):
+        tenfold.ingest([{"y": 1}], tmp_path / "c", schema={"y": dtype})
+    assert not (tmp_path / "c").exists()
 
 
 def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
@@ -401,6 +442,11 @@ def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
             tenfold.create(tmp_path / "a", {"id": "int64"}, **arguments)
     with pytest.raises(tenfold.UnsupportedError, match="slots of a ring have one size"):
         tenfold.create(tmp_path / "a", {"name": "string"}, capacity=4)
+    for arguments in ({}, {"schema": {"x": "int64"}, "example": {"x": 1}}):
+        with pytest.raises(ValueError, match="create: schema and example: expected one of them"):
+            tenfold.create(tmp_path / "a", **arguments)
+    with pytest.raises(ValueError, match="create: example: expected a dict"):
+        tenfold.create(tmp_path / "a", example=5)
     for schema in ({}, {"x": None}, {"x": [[1], [2, 3]]}, 5):
         with pytest.raises(ValueError, match="schema"):
             tenfold.create(tmp_path / "a", schema)
