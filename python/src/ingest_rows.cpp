@@ -26,9 +26,11 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::int64_t kBlockRows = 65'536;
-constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
-/// Rows between two looks at signals, the clock and the size of the block.
-constexpr std::int64_t kLookRows = 1024;
+/// The bytes of a block are checked after every row, which may be large. While a block grows its
+/// memory is there up to three times, beside the 16 MiB of the writer.
+constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
+/// Rows between two checks of signals and the clock.
+constexpr std::int64_t kCheckRows = 1024;
 constexpr std::size_t kMaxShownRows = 2000;  ///< characters of a bad row
 
 std::optional<Schema> schema_from(nb::handle json) {
@@ -75,7 +77,9 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    table_.emplace(optional_path(path), wanted, columns, options);
+    // Which rows are left out must be known before they are written.
+    const bool defers_nulls = on_error_ == OnError::raise;
+    table_.emplace(optional_path(path), wanted, columns, options, defers_nulls);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
   }
 
@@ -117,8 +121,19 @@ class RowIngest {
 
   nb::dict finish() {
     if (position_ > 0) reader_->check_all_seen(where_);
+    if (table_->num_columns() == 0 && num_kept_ > 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  where_ + ": columns: expected a key in some row, found none in " +
+                      std::to_string(num_kept_));
+    }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_as_they_came());
+    table_->settle();
+    try {
+      reader_->check_nulls();
+    } catch (const BadRow& bad) {
+      throw Error(ErrorCode::invalid_argument, message(bad, bad.row));
+    }
     const SourceReport report = guarded([&] { return table_->finish(); });
     return dict_of(report);
   }
@@ -133,11 +148,16 @@ class RowIngest {
   void add(const nb::object& row) {
     try {
       reader_->add(row);
+      ++num_kept_;
     } catch (const BadRow& bad) {
       refuse(bad, row);
     }
     ++position_;
-    if (position_ % kLookRows == 0 || table_->block_rows() >= block_rows_) look();
+    if (position_ % kCheckRows == 0 || is_full()) look();
+  }
+
+  bool is_full() const {
+    return table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes;
   }
 
   std::string message(const BadRow& bad, std::int64_t row) const {
@@ -162,7 +182,7 @@ class RowIngest {
 
   /// Writes the block if it is full; lets signals and the bar of progress come through.
   void look() {
-    if (table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes) {
+    if (is_full()) {
       guarded([&] { table_->flush(); });
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -194,6 +214,7 @@ class RowIngest {
   bool has_schema_ = false;
   std::int64_t total_rows_ = 0;
   std::int64_t position_ = 0;  ///< rows of the source so far
+  std::int64_t num_kept_ = 0;  ///< those that were added one by one
   std::chrono::steady_clock::time_point reported_{};
   PythonMonitor monitor_;
   std::optional<RowTable> table_;

@@ -149,7 +149,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     const Integer number = integer_of(value);
     if (number.size == Integer::Size::int64) return column.add_int(number.value);
     if (number.size == Integer::Size::uint64) return column.add_uint(number.large);
-    return column.add_text(ColumnKind::string, utf8(nb::str(nb::handle(value))));
+    return column.add_huge(utf8(nb::str(nb::handle(value))));
   }
   if (PyList_Check(value) || PyTuple_Check(value)) return add_list(column, value);
   if (PyBytes_Check(value)) {
@@ -209,7 +209,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
     const Integer number = integer_of(item);
     if (number.size == Integer::Size::int64) return column.put_int(number.value);
     if (number.size == Integer::Size::uint64) return column.put_uint(number.large);
-    return column.put_text(ColumnKind::string, utf8(nb::str(nb::handle(item))));
+    return column.put_huge(utf8(nb::str(nb::handle(item))));
   }
   if (PyUnicode_Check(item)) return column.put_text(ColumnKind::string, Utf8(item).view());
   if (item == Py_None) return column.put_null();
@@ -243,6 +243,16 @@ bool RowReader::add_missing() {
 }
 
 // --- what was not there ---
+
+void RowReader::check_nulls() {
+  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
+    const RowColumn& column = table_.column(i);
+    const std::int64_t row = column.first_misfit_null();
+    if (row < 0) continue;
+    throw BadRow{dotted(column.path()),
+                 "expected " + column.type().text() + ", found null in a list", row};
+  }
+}
 
 void RowReader::check_all_seen(const std::string& where) const {
   std::vector<std::string> seen;

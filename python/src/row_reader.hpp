@@ -32,6 +32,9 @@ class RowReader {
   /// arrays of just these rows. Throws BadRow naming the column.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
+  /// Throws BadRow, with its row, for a null in a list of a column that has turned out to hold
+  /// none.
+  void check_nulls();
   /// All columns, in the order in which their keys came, those of a record together. A record may
   /// have begun as a column of nulls.
   std::vector<const RowColumn*> columns_as_they_came() const;

@@ -78,6 +78,13 @@ bool is_plain(PyObject* object) {
          PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
 }
 
+/// Of numpy, whose buffer shows what is masked, too.
+bool is_masked_array(PyObject* object) {
+  if (std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.")) return false;
+  return PyObject_HasAttrString(object, "mask") != 0 &&
+         PyObject_HasAttrString(object, "filled") != 0;
+}
+
 RowType type_of_array(const Tensor& tensor) {
   RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
   if (tensor.ndim() == 0) return type;
@@ -225,6 +232,7 @@ std::optional<Time> time_from(nb::handle object) {
 std::optional<Tensor> array_from(nb::handle object) {
   if (is_plain(object.ptr())) return std::nullopt;
   if (auto tensor = tensor_of_torch(object)) return tensor->contiguous();
+  if (is_masked_array(object.ptr())) return std::nullopt;
   if (PyObject_CheckBuffer(object.ptr()) && !PyMemoryView_Check(object.ptr())) {
     if (auto tensor = tensor_of_buffer(object)) return tensor;
   }
@@ -296,7 +304,7 @@ RowType row_type_of(nb::handle value) {
     const Integer number = integer_of(raw);
     if (number.size == Integer::Size::int64) return RowType::integer(number.value);
     if (number.size == Integer::Size::uint64) return RowType::integer(number.large);
-    return RowType::text(ColumnKind::string);
+    return RowType::huge_integer();
   }
   if (PyUnicode_Check(raw)) return RowType::text(ColumnKind::string);
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);

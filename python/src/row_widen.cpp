@@ -76,9 +76,10 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   if (column != nullptr && column->is_fixed_by_schema()) return;
   const RowType type = row_type_of(value);
   const RowType before = column == nullptr ? RowType() : column->type();
-  const auto joined = join(before, type);
+  const auto joined = table_.joined(column, type);
   if (!joined) {
-    throw BadRow{"", "expected " + before.text() + ", found " + found_text(value)};
+    const std::string expected = column == nullptr ? "a list without null" : before.text();
+    throw BadRow{"", "expected " + expected + ", found " + found_text(value)};
   }
   if (!apply) return;
   if (column == nullptr) entry->column = column = &table_.add_column(path);

@@ -25,6 +25,7 @@ void Origins::begin(std::int64_t count, Kind kind) {
 }
 
 void Origins::push(Kind kind) {
+  has_nulls_ |= kind == Kind::null;
   resize(size_ + 1);
   const auto at = static_cast<std::size_t>(size_ - 1);
   const auto shift = static_cast<unsigned>(at % 4 * 2);
@@ -38,11 +39,12 @@ void Origins::resize(std::int64_t count) {
   bits_.resize(static_cast<std::size_t>((count + 3) / 4));
 }
 
-void Origins::become_integers() {
-  // Each pair of bits that is 00 becomes 01.
+void Origins::become(Kind kind) {
+  // Each pair of bits that is 00 becomes `kind`.
   for (std::uint8_t& bits : bits_) {
-    const auto other = static_cast<std::uint8_t>((bits | bits >> 1) & 0b01010101);
-    bits = static_cast<std::uint8_t>(bits | (~other & 0b01010101));
+    const auto other = static_cast<unsigned>((bits | bits >> 1) & 0b01010101);
+    const unsigned same = ~other & 0b01010101;
+    bits = static_cast<std::uint8_t>(bits | same * static_cast<unsigned>(kind));
   }
 }
 
@@ -68,9 +70,11 @@ T read(const std::byte* from) {
 }
 
 Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origin) {
+  if (origin == Origins::Kind::null) return Value();
   if (dtype == DType::bool_) return read<std::uint8_t>(element) != 0;
   if (dtype == DType::uint64) {
     const auto number = read<std::uint64_t>(element);
+    if (origin == Origins::Kind::boolean) return number != 0;
     if (number >> 63 == 0) return static_cast<std::int64_t>(number);
     return Value::BigInt{std::to_string(number)};
   }
@@ -146,6 +150,8 @@ class Converter {
   }
 
   void all_null() {
+    const bool is_scalar = !from_.is_text() && !from_.ragged && from_.shape.empty();
+    if (is_scalar && position_ != nullptr) *position_ += chunk_.num_rows;
     if (to_.has_ends()) {
       made_.ends.assign(static_cast<std::size_t>(made_.num_rows), 0);
       return;
@@ -165,9 +171,13 @@ class Converter {
     }
     for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
       if (is_valid(row)) {
-        Value::List list;
-        for (std::int64_t i = begin; i < end; ++i) list.items.emplace_back(item(i));
-        append_text(to_json(list));
+        append_text("[");
+        for (std::int64_t i = begin; i < end; ++i) {
+          if (i > begin) append_text(", ");
+          const bool is_string = origin() == Origins::Kind::same;
+          append_text(is_string ? to_json(Value(std::string(item(i)))) : std::string(item(i)));
+        }
+        append_text("]");
       }
       end_row();
     });
@@ -197,7 +207,7 @@ class Converter {
   const std::byte* number(std::int64_t i) const {
     return chunk_.values.data() + static_cast<std::size_t>(i) * itemsize(from_.dtype);
   }
-  /// Of the next number.
+  /// Of the next element.
   Origins::Kind origin() const {
     return origins_ == nullptr ? Origins::Kind::same : origins_->at((*position_)++);
   }
@@ -206,9 +216,7 @@ class Converter {
     if (from_.ragged && !to_.ragged) refuse();
     const bool becomes_ragged = to_.ragged && !from_.ragged;
     if (becomes_ragged && from_.shape.empty()) refuse();
-    const std::size_t count = chunk_.values.size() / itemsize(from_.dtype);
-    std::vector<std::byte> cast(count * itemsize(to_.dtype));
-    cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
+    std::vector<std::byte> cast = cast_values();
     if (!becomes_ragged) {
       made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
       made_.values = std::move(cast);
@@ -229,6 +237,42 @@ class Converter {
       }
       made_.ends.push_back(end);
     }
+  }
+
+  std::vector<std::byte> cast_values() const {
+    const std::size_t count = chunk_.values.size() / itemsize(from_.dtype);
+    std::vector<std::byte> cast(count * itemsize(to_.dtype));
+    const std::vector<std::int64_t> nulls = null_items();
+    if (nulls.empty()) {
+      cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
+      return cast;
+    }
+    // NaN stands for null in floats, and no integer does.
+    std::vector<std::byte> values(chunk_.values.begin(), chunk_.values.end());
+    const std::size_t size = itemsize(from_.dtype);
+    for (const std::int64_t i : nulls) {
+      std::memset(values.data() + static_cast<std::size_t>(i) * size, 0, size);
+    }
+    cast_elements(from_.dtype, values.data(), to_.dtype, cast.data(), count);
+    for (const std::int64_t i : nulls) {
+      fill_null(to_.dtype, cast.data() + static_cast<std::size_t>(i) * itemsize(to_.dtype), 1);
+    }
+    return cast;
+  }
+
+  /// The numbers that are nulls in lists.
+  std::vector<std::int64_t> null_items() const {
+    std::vector<std::int64_t> nulls;
+    const bool is_list = from_.ragged || !from_.shape.empty();
+    if (!is_list || origins_ == nullptr || !origins_->has_nulls()) return nulls;
+    const std::int64_t each = from_.ragged ? elements_per_row(from_.shape) : 1;
+    for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+      if (!is_valid(row)) return;
+      for (std::int64_t i = begin * each; i < end * each; ++i) {
+        if (origin() == Origins::Kind::null) nulls.push_back(i);
+      }
+    });
+    return nulls;
   }
 
   void restore_nulls() {

@@ -11,24 +11,31 @@
 
 namespace tenfold {
 
-/// What each number of a column was before it was promoted, so that its text, if the column ends as
-/// one of text, is that of the value that came: `1` and not `1.0`, `true` and not `1`. Two bits a
-/// number, and none as long as all numbers of the column are of one kind.
+/// What each element of a column was before it was promoted, so that its text, if the column ends
+/// as one of text, is that of the value that came: `1` and not `1.0`, `true` and not `1`. Two bits
+/// an element, and none as long as all elements of the column are of one kind.
 class Origins {
  public:
-  enum class Kind : std::uint8_t { same, integer, boolean };
+  enum class Kind : std::uint8_t {
+    same,
+    integer,  ///< in columns of text: the text of a value that was no string
+    boolean,
+    null,  ///< in a list
+  };
 
-  /// Elements [0, count) were `kind`; call before the first number of another kind comes.
+  /// Elements [0, count) were `kind`; call before the first element of another kind comes.
   void begin(std::int64_t count, Kind kind);
   bool is_kept() const noexcept { return kept_; }
   void push(Kind kind);
-  /// What is as it came are integers, that become floats now.
-  void become_integers();
+  /// Elements that are as they came become `kind`, as the column is promoted.
+  void become(Kind kind);
   void resize(std::int64_t count);
   Kind at(std::int64_t element) const noexcept;
+  bool has_nulls() const noexcept { return has_nulls_; }
 
  private:
   bool kept_ = false;
+  bool has_nulls_ = false;
   std::int64_t size_ = 0;
   std::vector<std::uint8_t> bits_;
 };
@@ -50,8 +57,8 @@ void fill_null(DType dtype, std::byte* elements, std::int64_t count);
 ///   lists        to their JSON text, one a row
 ///   rows that are all null to anything
 ///
-/// `position`: of the chunk's first element among those `origins` tells of, and afterwards of the
-/// first one behind it; the elements of a list that is null are not counted.
+/// `origins`: of the elements of `from`. `position`: of the chunk's first element in `origins`, and
+/// afterwards of the first one behind it; the elements of a list that is null are not counted.
 /// Throws Error(invalid_argument) for any other pair.
 OwnedChunk convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                          const Origins* origins = nullptr, std::int64_t* position = nullptr);

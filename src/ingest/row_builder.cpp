@@ -13,14 +13,29 @@ namespace {
 
 constexpr std::size_t kLeastBytes = 4096;
 
+/// A float that is an integer, as a column of integers or bools takes it.
 template <class T>
-Fit put_integer(const NumberText& number, std::byte* into) {
-  if (!number.is_integer) return Fit::wrong_type;
+Fit put_whole(double value, std::byte* into) {
+  if (value != std::trunc(value)) return Fit::wrong_type;
+  // One beyond the largest, a power of two: exact.
+  constexpr double kEnd = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+  const bool fits = value >= static_cast<double>(std::numeric_limits<T>::min()) && value < kEnd;
+  if (!fits) return Fit::too_large;
+  const auto whole = static_cast<T>(value);
+  std::memcpy(into, &whole, sizeof(T));
+  return Fit::fits;
+}
+
+template <class T>
+Fit put_integer(const NumberText& number, bool is_given, std::byte* into) {
+  if (!number.is_integer) {
+    return is_given ? put_whole<T>(to_double(number), into) : Fit::wrong_type;
+  }
   std::uint64_t bits = 0;
   const IntegerSize size = to_integer(number, bits);
   if constexpr (std::is_unsigned_v<T>) {
     const bool below = size == IntegerSize::int64 && static_cast<std::int64_t>(bits) < 0;
-    if (size == IntegerSize::huge || below || bits > std::numeric_limits<T>::max()) {
+    if (size == IntegerSize::huge || below || bits > std::uint64_t{std::numeric_limits<T>::max()}) {
       return Fit::too_large;
     }
   } else {
@@ -58,29 +73,31 @@ Fit put_double(double value, DType dtype, std::byte* into) {
 
 }  // namespace
 
-Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* into) {
+Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into) {
   switch (dtype) {
+    case DType::bool_:
+      return is_given ? put_integer<bool>(number, true, into) : Fit::wrong_type;
     case DType::int8:
-      return put_integer<std::int8_t>(number, into);
+      return put_integer<std::int8_t>(number, is_given, into);
     case DType::int16:
-      return put_integer<std::int16_t>(number, into);
+      return put_integer<std::int16_t>(number, is_given, into);
     case DType::int32:
-      return put_integer<std::int32_t>(number, into);
+      return put_integer<std::int32_t>(number, is_given, into);
     case DType::int64:
-      return put_integer<std::int64_t>(number, into);
+      return put_integer<std::int64_t>(number, is_given, into);
     case DType::uint8:
-      return put_integer<std::uint8_t>(number, into);
+      return put_integer<std::uint8_t>(number, is_given, into);
     case DType::uint16:
-      return put_integer<std::uint16_t>(number, into);
+      return put_integer<std::uint16_t>(number, is_given, into);
     case DType::uint32:
-      return put_integer<std::uint32_t>(number, into);
+      return put_integer<std::uint32_t>(number, is_given, into);
     case DType::uint64:
-      return put_integer<std::uint64_t>(number, into);
+      return put_integer<std::uint64_t>(number, is_given, into);
     default:
       break;
   }
   if (!is_floating_point(dtype)) return Fit::wrong_type;
-  if (number.is_integer && !rounds && !is_exact_in_double(number)) return Fit::inexact;
+  if (number.is_integer && !is_given && !is_exact_in_double(number)) return Fit::inexact;
   const double value = to_double(number);
   if (number.is_integer && std::isinf(value)) return Fit::too_large;
   return put_double(value, dtype, into);

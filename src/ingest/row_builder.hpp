@@ -48,8 +48,9 @@ enum class Fit : std::uint8_t {
   inexact,     ///< an integer that the floats do not hold exactly
 };
 
-/// Writes a number as an element of `dtype`. `rounds`: integers may be rounded to floats.
-Fit put_number(const NumberText& number, DType dtype, bool rounds, std::byte* into);
+/// Writes a number as an element of `dtype`. `is_given`: the user chose the dtype, so integers may
+/// be rounded to floats, and 1.0 is an integer and true.
+Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
 /// NaN and the infinities.
 Fit put_special(double value, DType dtype, std::byte* into);
 Fit put_bool(bool value, DType dtype, std::byte* into);

@@ -1,6 +1,7 @@
 #include "ingest/row_column.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -25,8 +26,11 @@ RowType type_of(const Column& wanted) {
 
 }  // namespace
 
-RowColumn::RowColumn(KeyPath path, std::int64_t rows_before)
-    : path_(std::move(path)), is_nullable_(rows_before > 0), rows_before_(rows_before) {}
+RowColumn::RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls)
+    : path_(std::move(path)),
+      is_nullable_(rows_before > 0),
+      rows_before_(rows_before),
+      defers_nulls_(defers_nulls) {}
 
 RowColumn::RowColumn(Column wanted)
     : path_(wanted.path),
@@ -37,7 +41,15 @@ RowColumn::RowColumn(Column wanted)
 
 std::optional<RowType> RowColumn::with(const RowType& value) const {
   if (is_locked_) return std::nullopt;
-  return join(type_, value);
+  auto joined = join(type_, value);
+  if (!joined || defers_nulls_ || !joined->has_null) return joined;
+  if (!joined->has_elements) {
+    RowType floats = RowType::scalar(DType::float64);
+    floats.form = RowForm::list;
+    joined = join(*joined, floats);
+  }
+  if (!joined->takes_nulls()) return std::nullopt;
+  return joined;
 }
 
 // --- values ---
@@ -131,7 +143,7 @@ bool RowColumn::end_list() {
 }
 
 std::int64_t RowColumn::elements_in_block() const {
-  return static_cast<std::int64_t>(values_.size() / itemsize(type_.dtype));
+  return static_cast<std::int64_t>(values_.size() / itemsize(stored_dtype()));
 }
 
 // --- elements ---
@@ -152,9 +164,7 @@ bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
 
 /// Numbers of the column's dtype.
 void RowColumn::put_numbers(const std::byte* elements, std::int64_t count) {
-  const RowType facts = type_of_numbers(type_.dtype, elements, count);
-  type_.is_negative |= facts.is_negative;
-  type_.is_inexact |= facts.is_inexact;
+  type_.kinds |= type_of_numbers(type_.dtype, elements, count).kinds;
   put_bytes(elements, static_cast<std::size_t>(count) * itemsize(type_.dtype));
   for (std::int64_t i = 0; origins_.is_kept() && i < count; ++i) note(Origins::Kind::same);
 }
@@ -175,13 +185,39 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
   return true;
 }
 
-bool RowColumn::put_digits(std::string_view text) { return put_text(ColumnKind::string, text); }
-
-bool RowColumn::put_text(ColumnKind kind, std::string_view text) {
-  if (type_.kind != kind || !type_.has_elements) return false;
+/// The text of a value that is no string, in a column of text.
+bool RowColumn::put_digits(std::string_view text) {
+  if (type_.kind != ColumnKind::string || !type_.has_elements) return false;
+  if (is_list()) {
+    text_origins_.begin(list_elements_before_ + static_cast<std::int64_t>(item_ends_.size()),
+                        Origins::Kind::same);
+    note_text(Origins::Kind::integer);
+  }
   put_bytes(text.data(), text.size());
   if (is_list()) item_ends_.push_back(static_cast<std::int64_t>(values_.size()));
   return true;
+}
+
+bool RowColumn::put_text(ColumnKind kind, std::string_view text) {
+  if (type_.kind != kind || !type_.has_elements) return false;
+  if (is_list()) note_text(Origins::Kind::same);
+  put_bytes(text.data(), text.size());
+  if (is_list()) item_ends_.push_back(static_cast<std::int64_t>(values_.size()));
+  return true;
+}
+
+void RowColumn::note_text(Origins::Kind kind) {
+  if (text_origins_.is_kept()) text_origins_.push(kind);
+}
+
+bool RowColumn::put_huge(std::string_view digits) {
+  if (!type_.has_elements) return false;
+  if (!type_.is_number()) return put_digits(digits);
+  if (!is_locked_ || !is_floating_point(type_.dtype)) return false;
+  double value = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return parsed.ec == std::errc() &&
+         put_cast(DType::float64, reinterpret_cast<const std::byte*>(&value), 1);
 }
 
 bool RowColumn::put_time(std::int64_t count, std::string_view unit, Clock clock) {
@@ -200,11 +236,13 @@ bool RowColumn::put_bool(bool value) {
   const auto byte = static_cast<std::byte>(value ? 1 : 0);
   if (type_.dtype == DType::bool_) {
     put(byte);
+    note(Origins::Kind::same);
     return true;
   }
   if (is_locked_) return put_cast(DType::bool_, &byte, 1);
   const DType dtype = type_.dtype;
   if (dtype != DType::int64 && dtype != DType::uint64 && dtype != DType::float64) return false;
+  type_.kinds |= scalar_kind::kBool;
   note_other(Origins::Kind::boolean);
   return put_cast(DType::bool_, &byte, 1);
 }
@@ -216,13 +254,13 @@ bool RowColumn::put_other_int(std::int64_t value) {
   if (is_locked_) return put_cast(DType::int64, bytes, 1);
   if (type_.dtype == DType::uint64) {
     if (value < 0) return false;
-    type_.is_inexact |= !is_exact(value);
+    type_.kinds |= kinds_of(value);
     put(static_cast<std::uint64_t>(value));
     note(Origins::Kind::same);
     return true;
   }
   if (type_.dtype != DType::float64 || !is_exact(value)) return false;
-  type_.is_negative |= value < 0;
+  type_.kinds |= kinds_of(value);
   note_other(Origins::Kind::integer);
   put(static_cast<double>(value));
   return true;
@@ -233,14 +271,16 @@ bool RowColumn::put_uint(std::uint64_t value) {
   if (!type_.is_number()) return put_digits(std::to_string(value));
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
   if (is_locked_) return put_cast(DType::uint64, bytes, 1);
-  const RowType type = RowType::integer(value);
+  const ScalarKinds kinds = kinds_of(value);
+  const bool is_inexact = (kinds & scalar_kind::kInexact) != 0;
   if (type_.dtype == DType::uint64) {
-    type_.is_inexact |= type.is_inexact;
+    type_.kinds |= kinds;
     put(value);
     note(Origins::Kind::same);
     return true;
   }
-  if (type_.dtype != DType::float64 || type.is_inexact) return false;
+  if (type_.dtype != DType::float64 || is_inexact) return false;
+  type_.kinds |= kinds;
   note_other(Origins::Kind::integer);
   put(static_cast<double>(value));
   return true;
@@ -254,8 +294,9 @@ bool RowColumn::put_other_float(double value) {
 }
 
 bool RowColumn::put_number(DType dtype, const std::byte* element) {
-  if (dtype == type_.dtype && type_.is_number() && dtype != DType::int64 &&
-      dtype != DType::uint64) {
+  const bool is_counted = dtype == DType::int64 || dtype == DType::uint64;
+  if (dtype == type_.dtype && type_.is_number() && type_.has_elements && !is_counted) {
+    type_.kinds |= RowType::scalar(dtype).kinds;
     put_bytes(element, itemsize(dtype));
     note(Origins::Kind::same);
     return true;
@@ -283,14 +324,16 @@ bool RowColumn::put_number(DType dtype, const std::byte* element) {
 }
 
 bool RowColumn::put_null() {
-  const DType dtype = type_.dtype;
-  const bool has_nan = dtype == DType::float64 || dtype == DType::float32 ||
-                       dtype == DType::float16 || dtype == DType::bfloat16;
-  if (!type_.has_elements || !type_.is_number() || !has_nan) return false;
+  if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) return false;
+  if (!is_locked_ && !is_list()) return false;
+  type_.has_null = true;
+  if (first_null_row_ < 0) first_null_row_ = rows_before_ + num_rows_;
+  if (!type_.is_number()) return put_digits("null");
+  if (!is_locked_) note_other(Origins::Kind::null);
+  const DType dtype = stored_dtype();
   const std::size_t at = values_.size();
   values_.resize(at + itemsize(dtype));
   fill_null(dtype, values_.data() + at, 1);
-  note(Origins::Kind::same);
   return true;
 }
 

@@ -23,8 +23,10 @@ namespace tenfold {
 /// is undone by truncate().
 class RowColumn {
  public:
-  /// In the `rows_before` rows of earlier blocks it has no value.
-  RowColumn(KeyPath path, std::int64_t rows_before);
+  /// In the `rows_before` rows of earlier blocks it has no value. `defers_nulls`: lists with nulls
+  /// are taken whatever their type is so far, as later rows may make it one of floats;
+  /// first_misfit_null() says in the end whether they fit.
+  RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
   /// A column that somebody asked for: it never becomes another.
   explicit RowColumn(Column wanted);
 
@@ -35,11 +37,17 @@ class RowColumn {
   const Column& wanted() const noexcept { return wanted_; }
   /// The block's.
   std::int64_t num_rows() const noexcept { return num_rows_; }
-  std::size_t num_bytes() const noexcept { return values_.size() + ends_.size() * 8; }
+  std::size_t num_bytes() const noexcept {
+    return values_.size() + (ends_.size() + item_ends_.size()) * 8;
+  }
 
   /// What the column would be with a value of that type too. Nothing if there is no such column.
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
+  /// The first row with a null in a list that the type so far has no value for; -1: none.
+  std::int64_t first_misfit_null() const noexcept {
+    return type_.takes_nulls() ? -1 : first_null_row_;
+  }
 
   // --- values ---
 
@@ -55,6 +63,8 @@ class RowColumn {
   bool add_time(std::int64_t count, std::string_view unit, Clock clock) {
     return is_scalar() && put_time(count, unit, clock) && end_scalar();
   }
+  /// An integer beyond 64 bits.
+  bool add_huge(std::string_view digits) { return is_scalar() && put_huge(digits) && end_scalar(); }
   /// An array: its bytes in row-major order.
   bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
   /// A row for each index of the first dimension of an array.
@@ -77,8 +87,7 @@ class RowColumn {
   bool put_int(std::int64_t value) {
     if (type_.dtype == DType::int64 && type_.has_elements && type_.is_number() &&
         type_.unit.empty()) [[likely]] {
-      type_.is_negative |= value < 0;
-      type_.is_inexact |= !is_exact(value);
+      type_.kinds |= kinds_of(value);
       put(value);
       note(Origins::Kind::same);
       return true;
@@ -88,12 +97,14 @@ class RowColumn {
   bool put_uint(std::uint64_t value);
   bool put_float(double value) {
     if (type_.dtype == DType::float64 && type_.has_elements) [[likely]] {
+      type_.kinds |= scalar_kind::kFloat;
       put(value);
       note(Origins::Kind::same);
       return true;
     }
     return put_other_float(value);
   }
+  bool put_huge(std::string_view digits);
   bool put_text(ColumnKind kind, std::string_view text);
   bool put_time(std::int64_t count, std::string_view unit, Clock clock);
   bool put_null();
@@ -112,8 +123,11 @@ class RowColumn {
   ColumnChunk block();
   /// Begins a new block.
   void clear_block();
-  /// What the numbers were before they were promoted, those of all blocks.
-  const Origins& origins() const noexcept { return origins_; }
+  /// What the elements were before they were promoted, those of all blocks; of rows stored as
+  /// `column` says.
+  const Origins& origins(const Column& column) const noexcept {
+    return column.is_text() ? text_origins_ : origins_;
+  }
 
  private:
   bool is_scalar() const noexcept { return type_.form == RowForm::scalar; }
@@ -147,13 +161,16 @@ class RowColumn {
   bool put_other_float(double value);
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
-  bool put_digits(std::string_view text);
   void put_bytes(const void* bytes, std::size_t count);
   std::int64_t elements_in_block() const;
-  /// As origins() counts them.
+  /// As origins_ counts them.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
+  /// Lists of nulls alone are stored as floats.
+  DType stored_dtype() const noexcept { return type_.has_elements ? type_.dtype : DType::float64; }
+  bool put_digits(std::string_view text);
+  void note_text(Origins::Kind kind);
   std::int64_t numbers_per_element() const {
     return type_.inner.empty() ? 1 : elements_per_row(type_.inner);
   }
@@ -180,8 +197,11 @@ class RowColumn {
   std::int64_t length_ = -1;               ///< of all lists so far; -1: there is none
   bool has_lengths_ = false;               ///< lists of several lengths
   std::int64_t rows_before_ = 0;           ///< in earlier blocks
-  std::int64_t list_elements_before_ = 0;  ///< the numbers in their lists
-  Origins origins_;
+  std::int64_t list_elements_before_ = 0;  ///< the numbers or texts in their lists
+  bool defers_nulls_ = true;
+  std::int64_t first_null_row_ = -1;  ///< the first row with a null in its list
+  Origins origins_;                   ///< of numbers
+  Origins text_origins_;              ///< of lists of text: which items were no strings
 };
 
 }  // namespace tenfold

@@ -12,14 +12,20 @@ namespace tenfold {
 // --- promotion ---
 
 void RowColumn::promote_origins(const RowType& type) {
-  const bool was_number = type_.has_elements && type_.is_number();
-  if (!was_number || !type.is_number() || type.dtype == type_.dtype) return;
+  const bool was_number = type_.has_items() && type_.is_number();
+  if (!was_number) return;
   const std::int64_t count = elements_before() + elements_in_block();
+  if (!type.is_number()) {
+    if (type.form == RowForm::list) text_origins_.begin(count, Origins::Kind::integer);
+    return;
+  }
+  if (!type_.has_elements || type.dtype == type_.dtype) return;
   if (type_.dtype == DType::bool_) {
     origins_.begin(count, Origins::Kind::boolean);
+    origins_.become(Origins::Kind::boolean);
   } else if (type.dtype == DType::float64) {
     origins_.begin(count, Origins::Kind::integer);
-    origins_.become_integers();
+    origins_.become(Origins::Kind::integer);
   }
 }
 
@@ -33,7 +39,7 @@ void RowColumn::promote(const RowType& type) {
   const Column to = block_column();
   if (before.form != RowForm::none && stored_alike(from, to)) return;
   OwnedChunk made;
-  if (has_rows) made = convert_chunk(from, chunk, to, &origins_, &position);
+  if (has_rows) made = convert_chunk(from, chunk, to, &origins(from), &position);
   values_ = std::move(made.values);
   ends_ = std::move(made.ends);
   item_ends_ = std::move(made.item_ends);
@@ -46,11 +52,11 @@ Column RowColumn::block_column() const {
   column.dtype = DType::float64;
   if (type_.form == RowForm::none) return column;
   column.ragged = is_list();
+  if (is_list()) column.shape = type_.inner;
   if (!type_.has_elements) return column;
   column.kind = type_.kind;
   column.dtype = type_.dtype;
   column.unit = type_.unit;
-  if (is_list()) column.shape = type_.inner;
   return column;
 }
 
@@ -60,6 +66,7 @@ ColumnChunk RowColumn::gathered() const { return {num_rows_, values_, ends_, ite
 
 void RowColumn::truncate(std::int64_t num_rows) {
   num_rows_ = num_rows;
+  if (first_null_row_ >= rows_before_ + num_rows) first_null_row_ = -1;
   const auto rows = static_cast<std::size_t>(num_rows);
   if (valid_.size() > rows) valid_.resize(rows);
   if (type_.form == RowForm::none) return;
@@ -72,12 +79,15 @@ void RowColumn::truncate(std::int64_t num_rows) {
       item_ends_.resize(end);
       end = static_cast<std::size_t>(end == 0 ? 0 : item_ends_.back());
     } else if (is_list()) {
-      end *= static_cast<std::size_t>(numbers_per_element()) * itemsize(type_.dtype);
+      end *= static_cast<std::size_t>(numbers_per_element()) * itemsize(stored_dtype());
     }
     values_.resize(end);
   }
   if (origins_.is_kept() && type_.is_number()) {
     origins_.resize(elements_before() + elements_in_block());
+  }
+  if (text_origins_.is_kept() && is_list()) {
+    text_origins_.resize(list_elements_before_ + static_cast<std::int64_t>(item_ends_.size()));
   }
 }
 
@@ -95,7 +105,7 @@ void RowColumn::compare_lengths() {
 Column RowColumn::stored() {
   Column column = is_locked_ ? wanted_ : block_column();
   if (!is_locked_ && type_.form == RowForm::none) column.nullable = true;
-  if (!is_locked_ && is_list() && type_.is_number() && type_.has_elements) {
+  if (!is_locked_ && is_list() && type_.is_number() && type_.has_items()) {
     compare_lengths();
     if (!has_lengths_ && length_ > 0) {
       column.ragged = false;
@@ -138,7 +148,10 @@ ColumnChunk RowColumn::padded(const Column& column) {
 
 void RowColumn::clear_block() {
   compare_lengths();
-  if (is_list() && type_.is_number()) list_elements_before_ += elements_in_block();
+  if (is_list()) {
+    list_elements_before_ +=
+        type_.is_number() ? elements_in_block() : static_cast<std::int64_t>(item_ends_.size());
+  }
   rows_before_ += num_rows_;
   num_rows_ = 0;
   values_.clear();
@@ -147,6 +160,7 @@ void RowColumn::clear_block() {
   valid_.clear();
   // What is text now is text in the files, too.
   if (!type_.is_number()) origins_ = Origins();
+  if (!is_list()) text_origins_ = Origins();
 }
 
 }  // namespace tenfold

@@ -9,17 +9,21 @@
 namespace tenfold {
 
 RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
-                   std::vector<std::string> order, const TableWriterOptions& options)
-    : path_(std::move(path)), order_(std::move(order)), options_(options) {
+                   std::vector<std::string> order, const TableWriterOptions& options,
+                   bool defers_nulls)
+    : path_(std::move(path)),
+      order_(std::move(order)),
+      options_(options),
+      defers_nulls_(defers_nulls) {
   if (!schema) return;
   for (const Column& column : schema->columns()) {
-    columns_.push_back({std::make_unique<RowColumn>(column), std::nullopt, {}});
+    columns_.push_back({.column = std::make_unique<RowColumn>(column)});
   }
 }
 
 RowColumn& RowTable::add_column(KeyPath path) {
   columns_.push_back(
-      {std::make_unique<RowColumn>(std::move(path), rows_before_), std::nullopt, {}});
+      {.column = std::make_unique<RowColumn>(std::move(path), rows_before_, defers_nulls_)});
   RowColumn& made = *columns_.back().column;
   made.add_nulls(block_rows_);
   return made;
@@ -29,14 +33,37 @@ void RowTable::remove_column(const RowColumn& column) {
   std::erase_if(columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
 }
 
+std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& value) const {
+  return column != nullptr ? column->with(value) : RowColumn({}, 0, defers_nulls_).with(value);
+}
+
 void RowTable::promote(RowColumn& column, const RowType& type) {
-  const std::string before = column.type().text();
-  const bool was_known = column.type().has_elements || column.type().form == RowForm::json;
   column.promote(type);
-  const std::string after = column.type().text();
-  const bool becomes_json = type.form == RowForm::json && before != after;
-  if ((was_known && before != after) || becomes_json) {
-    report_.promotions.push_back({dotted(column.path()), before, after});
+  if (!type.has_elements) return;
+  const auto found = std::ranges::find_if(
+      columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
+  if (found != columns_.end() && found->first_type.empty()) found->first_type = type.text();
+}
+
+void RowTable::settle() {
+  for (Stored& stored : columns_) {
+    if (stored.column->is_fixed_by_schema()) continue;
+    const RowType& type = stored.column->type();
+    const RowType all = settled(type);
+    if (all.kind != type.kind || all.form != type.form) stored.column->promote(all);
+  }
+  report_promotions();
+}
+
+void RowTable::report_promotions() {
+  report_.promotions.clear();
+  for (const Stored& stored : columns_) {
+    const RowType& type = stored.column->type();
+    const bool is_json = stored.column->is_json();
+    const std::string to = type.text();
+    if (stored.first_type.empty() || (stored.first_type == to && !is_json)) continue;
+    const std::string from = stored.first_type == to ? "a list" : stored.first_type;
+    report_.promotions.push_back({dotted(stored.column->path()), from, to});
   }
 }
 
@@ -113,17 +140,14 @@ void RowTable::write_nulls(const std::vector<Column>& columns) {
   }
 }
 
-/// The writer has the column as its rows are now.
+/// The writer has a column that it knows as its rows are now.
 void RowTable::store(Stored& stored) {
   const Column now = stored.column->stored();
-  if (!stored.index) {
-    stored.index = writer_->schema().size();
-    writer_->add_column(now);
-  } else if (!stored_alike(stored.as, now)) {
+  if (!stored_alike(stored.as, now)) {
     std::int64_t position = 0;
     const Column before = stored.as;
     writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {
-      return convert_chunk(before, chunk, now, &stored.column->origins(), &position);
+      return convert_chunk(before, chunk, now, &stored.column->origins(before), &position);
     });
   } else if (stored.as.nullable != now.nullable) {
     writer_->change_column(*stored.index, now, {});
@@ -131,10 +155,24 @@ void RowTable::store(Stored& stored) {
   stored.as = now;
 }
 
-void RowTable::write_block() {
+void RowTable::store_all(bool is_end) {
+  std::vector<Column> made;
+  const std::size_t num_stored = writer_->schema().size();
   for (Stored& stored : columns_) {
-    if (stored.column->type().form != RowForm::none) store(stored);
+    if (!is_end && stored.column->type().form == RowForm::none) continue;
+    if (stored.index) {
+      store(stored);
+      continue;
+    }
+    stored.as = stored.column->stored();
+    stored.index = num_stored + made.size();
+    made.push_back(stored.as);
   }
+  if (!made.empty()) writer_->add_columns(std::move(made));
+}
+
+void RowTable::write_block() {
+  store_all(false);
   std::vector<ColumnChunk> chunks(writer_->schema().size());
   for (Stored& stored : columns_) {
     if (!stored.index) continue;
@@ -145,7 +183,8 @@ void RowTable::write_block() {
 }
 
 void RowTable::flush() {
-  if (path_ && block_rows_ > 0) {
+  if (block_rows_ == 0) return;
+  if (path_) {
     if (!writer_) make_writer(false);
     if (writer_) write_block();
   }
@@ -155,14 +194,13 @@ void RowTable::flush() {
 }
 
 SourceReport RowTable::finish() {
+  settle();
   flush();
   std::vector<Column> all;
   if (path_) {
     if (!writer_) make_writer(true);
-    for (Stored& stored : columns_) {
-      // Nothing but nulls.
-      if (!stored.index) store(stored);
-    }
+    // Those of nulls alone, and those whose type was settled after their last row was written.
+    store_all(true);
     // Some stand behind others that came later, because nothing was known of them so long.
     sort_columns();
     std::vector<std::size_t> order;

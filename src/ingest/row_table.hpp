@@ -25,8 +25,10 @@ class RowTable {
  public:
   /// Without a path nothing is written: finish() tells what the data set would be. `order`: names
   /// of columns or of records around them, by which columns lie; others as they come.
+  /// `defers_nulls`: as of RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
-           std::vector<std::string> order, const TableWriterOptions& options);
+           std::vector<std::string> order, const TableWriterOptions& options,
+           bool defers_nulls = true);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
@@ -36,7 +38,12 @@ class RowTable {
   RowColumn& add_column(KeyPath path);
   /// Of a column that has had nothing but nulls.
   void remove_column(const RowColumn& column);
+  /// What `column`, or a new one if it is null, would be with a value of that type too. Nothing if
+  /// there is no such column.
+  std::optional<RowType> joined(const RowColumn* column, const RowType& value) const;
   void promote(RowColumn& column, const RowType& type);
+  /// Gives all columns the types of all rows; then only finish() follows.
+  void settle();
   /// From here on columns lie in this order, which has all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
@@ -61,19 +68,23 @@ class RowTable {
  private:
   struct Stored {
     std::unique_ptr<RowColumn> column;
-    std::optional<std::size_t> index;  ///< among the writer's
-    Column as;                         ///< in the files
+    std::optional<std::size_t> index{};  ///< among the writer's
+    Column as{};                         ///< in the files
+    std::string first_type{};            ///< of its first value; empty: of nothing but nulls
   };
 
   void sort_columns();
   void make_writer(bool is_end);
   void write_nulls(const std::vector<Column>& columns);
   void write_block();
+  void store_all(bool is_end);
   void store(Stored& stored);
+  void report_promotions();
 
   std::optional<Path> path_;
   std::vector<std::string> order_;
   TableWriterOptions options_;
+  bool defers_nulls_;
   std::vector<Stored> columns_;
   std::optional<TableWriter> writer_;
   std::int64_t rows_before_ = 0;  ///< in earlier blocks

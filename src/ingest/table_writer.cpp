@@ -254,22 +254,28 @@ void TableWriter::append(std::size_t index, const ColumnChunk& chunk) {
   writer.append(chunk);
 }
 
-void TableWriter::add_column(Column column) {
+void TableWriter::add_columns(std::vector<Column> columns) {
   State& state = *state_;
   const std::int64_t num_rows = state.num_rows();
-  if (num_rows > 0 && !column.nullable) {
-    throw Error(ErrorCode::invalid_argument,
-                "column " + base::quote(column.name()) + ": added after " +
-                    std::to_string(num_rows) +
-                    " rows: expected a nullable column, found one that is not");
+  std::set<KeyPath> taken;
+  for (const Column& column : state.schema.columns()) taken.insert(column.path);
+  for (const Column& column : columns) {
+    if (num_rows > 0 && !column.nullable) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(column.name()) + ": added after " +
+                      std::to_string(num_rows) +
+                      " rows: expected a nullable column, found one that is not");
+    }
+    if (!taken.insert(column.path).second) {
+      throw Error(ErrorCode::invalid_argument, "column " + base::quote(column.name()) +
+                                                   ": expected a new name, found one taken");
+    }
   }
-  if (state.schema.find(column.path) != nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                "column " + base::quote(column.name()) + ": expected a new name, found one taken");
+  for (Column& column : columns) {
+    name_leaves(column);
+    state.writers.emplace_back(std::move(column), state.make_part());
+    state.writers.back().append_nulls(num_rows);
   }
-  name_leaves(column);
-  state.writers.emplace_back(std::move(column), state.make_part());
-  state.writers.back().append_nulls(num_rows);
   state.rename();
 }
 

@@ -81,8 +81,8 @@ class TableWriter {
   std::int64_t num_rows() const noexcept;
   const Schema& schema() const noexcept;
 
-  /// Adds a column, nullable if there are rows already, in which it has no value.
-  void add_column(Column column);
+  /// Adds columns, nullable if there are rows already, in which they have no value.
+  void add_columns(std::vector<Column> columns);
 
   /// Puts the columns into another order: `order[i]` is the one that comes as the i-th.
   void reorder(std::span<const std::size_t> order);

@@ -98,34 +98,6 @@ class Planner {
 
 }  // namespace
 
-ScalarKinds kinds_of(const NumberText& number) noexcept {
-  if (!number.is_integer) return kFloat;
-  ScalarKinds kinds = kInteger;
-  std::uint64_t value = 0;
-  const IntegerSize size = to_integer(number, value);
-  if (size == IntegerSize::uint64) kinds |= kBig;
-  if (size == IntegerSize::huge) kinds |= kHuge;
-  if (number.negative && value != 0) kinds |= kNegative;
-  if (!is_exact_in_double(number)) kinds |= kInexact;
-  return kinds;
-}
-
-std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept {
-  constexpr ScalarType kText = {ColumnKind::string, DType::uint8};
-  if ((kinds & kString) != 0) return kText;
-  if ((kinds & kFloat) != 0) {
-    return (kinds & (kInexact | kHuge)) != 0 ? kText
-                                             : ScalarType{ColumnKind::number, DType::float64};
-  }
-  if ((kinds & kHuge) != 0) return kText;
-  if ((kinds & kBig) != 0) {
-    return (kinds & kNegative) != 0 ? kText : ScalarType{ColumnKind::number, DType::uint64};
-  }
-  if ((kinds & kInteger) != 0) return ScalarType{ColumnKind::number, DType::int64};
-  if ((kinds & kBool) != 0) return ScalarType{ColumnKind::number, DType::bool_};
-  return std::nullopt;
-}
-
 void ListTypes::add_length(std::size_t level, std::int64_t length) {
   if (level >= levels.size()) levels.resize(level + 1);
   levels[level].least = std::min(levels[level].least, length);

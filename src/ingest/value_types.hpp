@@ -11,35 +11,10 @@
 
 #include <tenfold/ingest.hpp>
 
-#include "ingest/number_text.hpp"
 #include "ingest/row_plan.hpp"
+#include "ingest/scalar_kinds.hpp"
 
 namespace tenfold {
-
-/// Which kinds of scalars were seen: a set, so that what two threads saw is the union.
-using ScalarKinds = std::uint16_t;
-namespace scalar_kind {
-inline constexpr ScalarKinds kNull = 1;
-inline constexpr ScalarKinds kBool = 2;
-inline constexpr ScalarKinds kInteger = 4;
-inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
-inline constexpr ScalarKinds kBig = 16;      ///< an integer beyond int64, in uint64
-inline constexpr ScalarKinds kHuge = 32;     ///< an integer beyond both
-inline constexpr ScalarKinds kInexact = 64;  ///< an integer that no double holds
-inline constexpr ScalarKinds kFloat = 128;
-inline constexpr ScalarKinds kString = 256;
-}  // namespace scalar_kind
-
-/// The kinds that a number is of.
-ScalarKinds kinds_of(const NumberText& number) noexcept;
-
-/// The type that takes all of them without loss: null -> bool -> int64 -> float64 -> string, and
-/// uint64 where all integers fit it. Nothing for nulls alone.
-struct ScalarType {
-  ColumnKind kind = ColumnKind::number;
-  DType dtype = DType::float64;
-};
-std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// What lists were seen in one place.
 struct ListTypes {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +61,49 @@ TEST(RowColumn, IntegersThatNoFloatHoldsBecomeTextBesideFloats) {
   promote(column, RowType::scalar(DType::float64));
   EXPECT_EQ(column.type().kind, ColumnKind::string);
   EXPECT_THAT(texts(column), ElementsAre("9007199254740993"));
+}
+
+TEST(RowColumn, NullsInListsWaitForTheTypeOfAllRows) {
+  RowColumn column({"x"}, 0);
+  RowType nulls = RowType::list();
+  nulls.has_null = true;
+  promote(column, nulls);
+  ASSERT_TRUE(column.put_null());
+  ASSERT_TRUE(column.end_list());
+  EXPECT_EQ(column.first_misfit_null(), -1);
+  RowType integers = RowType::integer(std::int64_t{3});
+  integers.form = RowForm::list;
+  promote(column, integers);
+  ASSERT_TRUE(column.put_int(3));
+  ASSERT_TRUE(column.end_list());
+  EXPECT_EQ(column.first_misfit_null(), 0);
+  RowType floats = RowType::scalar(DType::float64);
+  floats.form = RowForm::list;
+  promote(column, floats);
+  EXPECT_EQ(column.first_misfit_null(), -1);
+  double stored[2];
+  std::memcpy(stored, column.block().values.data(), sizeof(stored));
+  EXPECT_TRUE(std::isnan(stored[0]));
+  EXPECT_EQ(stored[1], 3);
+  promote(column, RowType::json());
+  EXPECT_THAT(texts(column), ElementsAre("[null]", "[3]"));
+}
+
+TEST(RowColumn, ItemsOfTextListsAreJsonOfTheValuesThatCame) {
+  RowColumn column({"x"}, 0);
+  RowType flags = RowType::scalar(DType::bool_);
+  flags.form = RowForm::list;
+  promote(column, flags);
+  ASSERT_TRUE(column.put_bool(true));
+  ASSERT_TRUE(column.end_list());
+  RowType words = RowType::text(ColumnKind::string);
+  words.form = RowForm::list;
+  promote(column, words);
+  ASSERT_TRUE(column.put_text(ColumnKind::string, "1"));
+  ASSERT_TRUE(column.put_int(1));
+  ASSERT_TRUE(column.end_list());
+  promote(column, RowType::json());
+  EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
 }
 
 TEST(RowColumn, ARowThatIsTakenBackLeavesNothing) {
@@ -131,6 +178,25 @@ TEST(RowType, JoinsFollowTheLattice) {
   EXPECT_EQ(joined(number, RowType::list()), "none");
   EXPECT_EQ(joined(RowType::list(), RowType::json()), "a list as JSON text");
   EXPECT_EQ(joined(RowType::scalar(DType::float32), RowType::scalar(DType::int16)), "none");
+}
+
+TEST(ScalarKinds, TheTypeWhileRowsComeOnlyWidensAndEndsAsTheTypeOfAll) {
+  using namespace scalar_kind;
+  constexpr ScalarKinds kAll = 0x1FF;
+  const auto rank = [](ScalarKinds kinds) {
+    const auto type = growing_type_of(kinds);
+    if (!type) return 0;
+    if (type->kind == ColumnKind::string) return 5;
+    constexpr DType kOrder[] = {DType::bool_, DType::int64, DType::uint64, DType::float64};
+    return static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), type->dtype) -
+                            std::begin(kOrder)) +
+           1;
+  };
+  for (ScalarKinds kinds = 0; kinds <= kAll; ++kinds) {
+    for (ScalarKinds more = 1; more <= kAll; more = static_cast<ScalarKinds>(more << 1)) {
+      EXPECT_LE(rank(kinds), rank(static_cast<ScalarKinds>(kinds | more))) << kinds << " " << more;
+    }
+  }
 }
 
 }  // namespace

@@ -38,12 +38,40 @@ TEST(RowTable, ColumnsThatWereWrittenBecomeAnotherKind) {
   table.end_row();
   const SourceReport report = table.finish();
   EXPECT_EQ(report.num_rows, 3U);
-  ASSERT_EQ(report.promotions.size(), 2U);
-  EXPECT_EQ(report.promotions[1].to, "string");
+  EXPECT_THAT(report.promotions, ElementsAre(Promotion{"x", "int64", "string"}));
   const Batch batch = Dataset(folder.path() / "ds").rows(0, 3);
   EXPECT_EQ(batch.text("x", 0), "1");
   EXPECT_EQ(batch.text("x", 1), "0.5");
   EXPECT_EQ(batch.text("x", 2), "end");
+}
+
+TEST(RowTable, IntegersOfBothEndsAreTextUnlessAFloatComes) {
+  const test::TemporaryFolder folder;
+  for (const bool has_float : {false, true}) {
+    RowTable table(folder.path() / "ds", std::nullopt, {}, {});
+    RowColumn& x = table.add_column({"x"});
+    promote(table, x, RowType::integer(std::int64_t{-1}));
+    ASSERT_TRUE(x.add_int(-1));
+    table.end_row();
+    table.flush();
+    promote(table, x, RowType::integer(std::uint64_t{1} << 63));
+    ASSERT_TRUE(x.add_uint(std::uint64_t{1} << 63));
+    table.end_row();
+    if (has_float) {
+      ASSERT_TRUE(x.add_float(0.5));
+      table.end_row();
+    }
+    table.flush();
+    table.finish();
+    const Dataset ds(folder.path() / "ds");
+    if (has_float) {
+      EXPECT_EQ(ds.column("x").data<double>()[1], 0x1p63);
+    } else {
+      const Batch batch = ds.rows(0, 2);
+      EXPECT_EQ(batch.text("x", 0), "-1");
+      EXPECT_EQ(batch.text("x", 1), "9223372036854775808");
+    }
+  }
 }
 
 TEST(RowTable, RowsFromBeforeAnythingWasKnownAreNull) {

@@ -208,14 +208,14 @@ TEST(TableWriter, AddsAColumnWithoutValuesInTheRowsBefore) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
   append(writer, {fixed<std::int64_t>({1, 2}, 2)});
-  EXPECT_THROW(writer.add_column(column("late", DType::float64)), Error) << "not nullable";
-  EXPECT_THROW(writer.add_column(column("n", DType::float64)), Error);
+  EXPECT_THROW(writer.add_columns({column("late", DType::float64)}), Error) << "not nullable";
+  EXPECT_THROW(writer.add_columns({column("n", DType::float64)}), Error);
   Column late = column("late", DType::float64);
   late.nullable = true;
-  writer.add_column(late);
+  writer.add_columns({late});
   Column name = text_column("name");
   name.nullable = true;
-  writer.add_column(name);
+  writer.add_columns({name});
   append(writer, {fixed<std::int64_t>({3}, 1), fixed<double>({0.5}, 1), texts({"Ann"})});
   writer.commit();
   const Batch batch = Dataset(folder / "rows").rows(0, 3);

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <tenfold/schema.hpp>
+
+#include "ingest/number_text.hpp"
+
+namespace tenfold {
+
+/// The kinds of scalars in a column, as a set of bits: the kinds of two parts of a column are the
+/// union, whatever their order.
+using ScalarKinds = std::uint16_t;
+namespace scalar_kind {
+inline constexpr ScalarKinds kNull = 1;
+inline constexpr ScalarKinds kBool = 2;
+inline constexpr ScalarKinds kInteger = 4;
+inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
+inline constexpr ScalarKinds kBig = 16;      ///< an integer beyond int64, in uint64
+inline constexpr ScalarKinds kHuge = 32;     ///< an integer beyond both
+inline constexpr ScalarKinds kInexact = 64;  ///< an integer that no double holds
+inline constexpr ScalarKinds kFloat = 128;
+inline constexpr ScalarKinds kString = 256;
+}  // namespace scalar_kind
+
+/// True if a double holds exactly this integer.
+inline bool is_exact(std::int64_t value) noexcept {
+  constexpr std::int64_t kAllExact = std::int64_t{1} << 53;
+  if (value >= -kAllExact && value <= kAllExact) return true;
+  const auto rounded = static_cast<double>(value);
+  return rounded < 0x1p63 && static_cast<std::int64_t>(rounded) == value;
+}
+
+inline ScalarKinds kinds_of(std::int64_t value) noexcept {
+  ScalarKinds kinds = scalar_kind::kInteger;
+  if (value < 0) kinds |= scalar_kind::kNegative;
+  if (!is_exact(value)) kinds |= scalar_kind::kInexact;
+  return kinds;
+}
+
+/// Of an integer of a column of uint64, which may be small.
+ScalarKinds kinds_of(std::uint64_t value) noexcept;
+ScalarKinds kinds_of(const NumberText& number) noexcept;
+
+/// The type of a column of scalars.
+struct ScalarType {
+  ColumnKind kind = ColumnKind::number;
+  DType dtype = DType::float64;
+};
+
+/// The promotion table of all sources: the type that holds every value without loss.
+///
+///   null -> bool -> int64 -> float64 -> string; uint64 if all integers fit it
+///
+/// Nothing for nulls alone.
+std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
+
+/// The type to store values in while more may come: more kinds never need a narrower type. Differs
+/// from type_of() for integers of which no integer type holds all, but float64 does: they are text
+/// unless a float comes, and text cannot become float64 again.
+std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
+
+}  // namespace tenfold
