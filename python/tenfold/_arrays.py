@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from tenfold._errors import UnsupportedError
 
@@ -89,6 +90,48 @@ def without_elements(tensor: Any) -> str:
     if not tensor.is_nested and tensor.layout is not torch.strided:
         return "a sparse tensor; to_dense() makes a dense one"
     return ""
+
+
+def bytes_of(value: Any) -> int:
+    """About how many bytes a value of a row holds: a tensor, text, a list, a dict of such."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        is_flat = not value or isinstance(value[0], (bool, int, float))
+        return 8 * len(value) if is_flat else sum(map(bytes_of, value))
+    if isinstance(value, Mapping) or (hasattr(value, "batch_size") and hasattr(value, "keys")):
+        return sum(bytes_of(value[key]) for key in value.keys())  # noqa: SIM118 - a TensorDict's
+    try:
+        size = getattr(value, "nbytes", 8)
+    except RuntimeError:  # a sparse tensor
+        return 8
+    return size if isinstance(size, int) else 8
+
+
+def has_mask(value: Any) -> bool:
+    """True for masked arrays of numpy of which something is masked."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or type(value) is numpy.ndarray:
+        return False
+    return isinstance(value, numpy.ma.MaskedArray) and bool(numpy.ma.getmaskarray(value).any())
+
+
+def unmasked_row(value: Any) -> Any:
+    """The value of a row that `has_mask`, with nulls: None if all of it is masked.
+
+    Else floats that are masked are NaN, and others None in nested lists.
+    """
+    if value.ndim == 0 or value.mask.all():
+        return None
+    return value.filled(float("nan")) if value.dtype.kind == "f" else value.tolist()
+
+
+def unmasked_rows(values: Any) -> list[Any]:
+    """The rows of an array that `has_mask`, with nulls."""
+    if values.ndim == 1:
+        pairs = zip(values.data, values.mask, strict=True)
+        return [None if is_masked else value for value, is_masked in pairs]
+    return [unmasked_row(row) if has_mask(row) else row.data for row in values]
 
 
 def dtype_name(dtype: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from tenfold._arrays import bytes_of
 from tenfold._closing import Closing
 from tenfold._errors import UnsupportedError
 from tenfold.dataset._indexing import positions_of
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._schema import Schema
 
-# Rows that `extend` commits at once.
+# Rows that `extend` commits at once, and about how many bytes: their columns are made of copies.
 _ROWS_AT_ONCE = 4096
+_BYTES_AT_ONCE = 8 << 20
 
 
 class Growing(Closing):
@@ -84,7 +86,7 @@ class Growing(Closing):
         return self.append(rows)
 
     def extend(self, rows: Iterable[Any]) -> int:
-        """Appends what an iterable gives: row dicts, some thousand to a commit, or batches.
+        """Appends what an iterable gives: row dicts, thousands or MiB to a commit, or batches.
 
         Returns:
             int: the new ``len(self)``.
@@ -95,19 +97,20 @@ class Growing(Closing):
         self._require_writer("extend")
         columns = self._columns()
         waiting: list[Any] = []
+        num_bytes = 0
         for item in rows:
             with self._named():
                 is_row = columns.is_row(item)
             if is_row:
                 waiting.append(item)
-                if len(waiting) == _ROWS_AT_ONCE:
-                    self.append(waiting)
-                    waiting = []
-                continue
-            if waiting:
+                num_bytes += bytes_of(item)
+            if waiting and (
+                not is_row or len(waiting) == _ROWS_AT_ONCE or num_bytes >= _BYTES_AT_ONCE
+            ):
                 self.append(waiting)
-                waiting = []
-            self.append(item)
+                waiting, num_bytes = [], 0
+            if not is_row:
+                self.append(item)
         if waiting:
             self.append(waiting)
         return len(self)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tenfold import _core
-from tenfold._arrays import without_elements
+from tenfold._arrays import bytes_of, has_mask, unmasked_rows, without_elements
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold.dataset import _ingest_arrow, _ingest_values
 from tenfold.dataset._dataset import _leaves
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Rows of a table of columns that are handed over together, at most; and about how many bytes.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
+# Rows of a list that tell how large its rows are.
+_SAMPLE_ROWS = 256
 
 
 def _rows_ingest(way: Way) -> Any:
@@ -186,6 +188,10 @@ def _column(values: Any, name: str) -> Any:
             values = values.to_numpy()
             numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(values, numpy.ndarray):
+            if has_mask(values) and values.ndim > 0:
+                return unmasked_rows(values)
+            if isinstance(values, numpy.ma.MaskedArray):
+                values = values.data
             if values.dtype.kind in "OUSTMmV":
                 return values.tolist()
             if not values.dtype.isnative:
@@ -210,8 +216,11 @@ def _is_array(values: Any) -> bool:
 def _piece_rows(columns: Iterable[Any], count: int) -> int:
     row_bytes = 1
     for values in columns:
-        nbytes = getattr(values, "nbytes", 0) if _is_array(values) else 0
-        row_bytes += nbytes // max(count, 1)
+        if _is_array(values):
+            row_bytes += getattr(values, "nbytes", 0) // max(count, 1)
+        elif count > 0:
+            sample = range(0, count, max(1, count // _SAMPLE_ROWS))
+            row_bytes += sum(bytes_of(values[i]) for i in sample) // len(sample)
     return max(1, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes))
 
 

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from tenfold._arrays import without_elements
+from tenfold._arrays import has_mask, unmasked_row, without_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ def simple(value: object) -> object:
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        if has_mask(value):
+            return unmasked_row(value)
+        if isinstance(value, numpy.ma.MaskedArray):
+            return value.data
         if value.dtype.kind in "OUST":  # objects and text
             return value.tolist() if value.ndim else value.item()
         if value.dtype.kind in "mM" and value.ndim:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tenfold._arrays import dtype_name, is_array, torch_or_none, without_elements
+from tenfold._arrays import (
+    dtype_name,
+    has_mask,
+    is_array,
+    torch_or_none,
+    unmasked_row,
+    unmasked_rows,
+    without_elements,
+)
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -62,10 +70,13 @@ class Columns:
         """True for one row, rather than a batch. Raises as `take`."""
         if not _is_mapping(rows):
             return False
-        return self._shape([_value(rows, keys) for keys, _ in self.leaves])[0]
+        return self._shape(self._values(rows))[0]
+
+    def _values(self, rows: Any) -> list[Any]:
+        return [_unmasked(_value(rows, keys), column) for keys, column in self.leaves]
 
     def _of_mapping(self, rows: Any, some: bool) -> tuple[int, list[Stored], bool]:
-        values = [_value(rows, keys) for keys, _ in self.leaves]
+        values = self._values(rows)
         shown = [self._shown_valid(rows, keys) for keys, _ in self.leaves]
         single, size = self._shape(values)
         stored = []
@@ -88,7 +99,7 @@ class Columns:
         stored = []
         for index, (keys, column) in enumerate(self.leaves):
             name = ".".join(keys)
-            values = [_value(row, keys) for row in rows]
+            values = [_unmasked(_value(row, keys), column) for row in rows]
             valid = None
             if any(value is _MISSING or value is None for value in values):
                 if not column.nullable:
@@ -184,6 +195,13 @@ def _value(rows: Any, keys: tuple[str, ...]) -> Any:
             return _MISSING
         rows = rows[key]
     return rows
+
+
+def _unmasked(value: Any, column: Column) -> Any:
+    """A value, or the values of a batch, with None where a masked array of numpy has no value."""
+    if not has_mask(value):
+        return value
+    return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
 
 
 def _missing(name: str, where: str = "") -> ValueError:

@@ -7,7 +7,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tenfold import _core
-from tenfold._arrays import is_array
+from tenfold._arrays import bytes_of, is_array
 from tenfold._options import path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
@@ -125,7 +125,7 @@ class Items:
 def items_at_once(value: Any) -> int:
     """How many items with values like this one are taken together."""
     num_objects = 1 + _objects_of(value)  # with the pair
-    num_bytes = max(_bytes_of(value), 1)
+    num_bytes = max(bytes_of(value), 1)
     return max(1, min(_OBJECTS_AT_ONCE // num_objects, _BYTES_AT_ONCE // num_bytes))
 
 
@@ -133,16 +133,6 @@ def _objects_of(value: Any) -> int:
     if isinstance(value, Mapping):
         return 2 + sum(map(_objects_of, value.values()))  # with the row that is made of it
     return 0 if isinstance(value, (bool, int, float, str, bytes)) else 1
-
-
-def _bytes_of(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return sum(map(_bytes_of, value.values()))
-    try:
-        size = getattr(value, "nbytes", 0)
-    except RuntimeError:  # a sparse tensor, which is refused later
-        return 0
-    return size if isinstance(size, int) else 0
 
 
 def _pair(pair: Any, number: int) -> Pair:

@@ -203,6 +203,31 @@ def test_damaged_arrays_are_refused_by_name(tmp_path):
             tenfold.ingest(tmp_path / name, tmp_path / "ds")
 
 
+def test_what_is_masked_in_columns_is_null(tmp_path):
+    masked = np.ma.masked_array
+    columns = {
+        "i": masked([1, 2, 3], mask=[False, True, False], dtype=np.int16),
+        "f": masked(np.arange(3, dtype=np.float32), mask=[True, False, False]),
+        "m": masked(np.arange(6, dtype=np.float32).reshape(3, 2), mask=[[1, 1], [0, 1], [0, 0]]),
+        "all": masked([1, 2, 3], mask=False),
+        "s": masked(["a", "b", "c"], mask=[True, False, False]),
+    }
+    ds = tenfold.ingest(columns, tmp_path / "ds")
+    assert str(ds.schema) == "i: int16?\nf: float32?\nm: float32[2]?\nall: int64\ns: string?"
+    assert ds["i.valid"].tolist() == [True, False, True]
+    assert ds["f.valid"].tolist() == [False, True, True]
+    assert ds["m.valid"].tolist() == [False, True, True]
+    assert str(ds["m"].tolist()) == "[[nan, nan], [2.0, nan], [4.0, 5.0]]"
+    assert ds["s.valid"].tolist() == [False, True, True]
+    with tenfold.Dataset(tmp_path / "ds", mode="r+") as grown:
+        grown.append(columns)
+        grown.append({**{name: values[1] for name, values in columns.items()}, "s": None})
+    ds = tenfold.Dataset(tmp_path / "ds")
+    assert ds["i.valid"].tolist() == [True, False, True, True, False, True, False]
+    assert str(ds["m"][3:].tolist()) == "[[nan, nan], [2.0, nan], [4.0, 5.0], [2.0, nan]]"
+    assert ds["s.valid"].tolist() == [False, True, True, False, True, True, False]
+
+
 def test_an_ingest_need_not_wait_for_the_device(tmp_path):
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"x": 0}\n{"x": 1}\n')

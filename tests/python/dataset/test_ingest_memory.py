@@ -1,0 +1,65 @@
+"""Memory of rows that are large."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+# Peak of the memory that belongs to no file, beyond what there was before.
+PROGRAM = """
+import sys, threading, numpy as np, torch, tenfold
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+def watch():
+    global peak
+    while not done.wait(0.001):
+        peak = max(peak, anonymous())
+
+kind, value, folder = sys.argv[1:]
+SIZE = 1 << 20
+
+def value_of(i):
+    if value == "bytes":
+        return bytes([i % 256]) * SIZE
+    if value == "list":
+        return [float(i)] * (SIZE // 8)
+    if value == "tensor":
+        return torch.full((SIZE // 4,), i, dtype=torch.float32)
+    # The first rows are small, the others are not.
+    return bytes([i % 256]) * (SIZE if i > 5 else 1)
+
+def rows(count):
+    return ({"x": value_of(i)} for i in range(count))
+
+def ingest(count, name):
+    tenfold.ingest(rows(count), f"{folder}/{name}", durable=False)
+
+def extend(count, name):
+    shape = {"tensor": "float32", "list": "float64"}.get(value)
+    column = "bytes" if shape is None else (shape, (len(value_of(0)),))
+    with tenfold.create(f"{folder}/{name}", {"x": column}) as ds:
+        ds.extend(rows(count))
+
+run = {"ingest": ingest, "extend": extend}[kind]
+run(20, "warm")
+done, before = threading.Event(), anonymous()
+peak = before
+watcher = threading.Thread(target=watch)
+watcher.start()
+run(300, "all")
+done.set()
+watcher.join()
+print(peak - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.parametrize("value", ["bytes", "list", "tensor", "late"])
+@pytest.mark.parametrize("kind", ["ingest", "extend"])
+def test_memory_of_large_rows_is_bounded_by_their_bytes(tmp_path, run_python, kind, value):
+    assert int(run_python(PROGRAM, kind, value, tmp_path)) < 64 << 20
