@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/io.hpp>
@@ -16,6 +17,19 @@ enum class OnError : std::uint8_t {
   skip,     ///< left out, with one warning that counts them
   collect,  ///< left out, and told of in `bad_rows.jsonl` of the data set
 };
+
+/// How the text of source files is read.
+enum class SourceFormat : std::uint8_t {
+  by_name,     ///< as the suffix of each file says
+  json_lines,  ///< an object a line
+  json,        ///< an object a line, or one array of objects
+  csv,
+  tsv,
+};
+
+/// The format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name. Throws
+/// Error(invalid_argument) for others.
+SourceFormat source_format_from(std::string_view name);
 
 /// A column whose first value was of a narrower type than it has now.
 struct Promotion {
@@ -40,6 +54,8 @@ struct IngestOptions {
   std::optional<Schema> schema{};
   /// Only these columns, in this order, by (dotted) names; empty: all.
   std::vector<std::string> columns{};
+  /// Of all files, whatever their names; a last .gz, .zst or .zip is unpacked all the same.
+  SourceFormat format = SourceFormat::by_name;
   OnError on_error = OnError::raise;
   std::int64_t batch_rows = 0;  ///< rows that a thread has in memory at most; 0: some MiB
   int num_threads = 0;          ///< 0: min(8, cores)
@@ -56,7 +72,8 @@ struct IngestOptions {
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
 /// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them, whose matches are read
-/// in the order of their names. All are streamed: memory is bounded, whatever their size.
+/// in the order of their names. All are streamed: memory is bounded, whatever their size. Records
+/// without any key are no rows: if there are no others, that is an Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
@@ -67,7 +84,7 @@ IngestReport ingest(const Path& source, const Path& path, const IngestOptions& o
 
 /// The schema that ingest() would infer.
 Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
-                    Monitor* monitor = nullptr);
+                    Monitor* monitor = nullptr, SourceFormat format = SourceFormat::by_name);
 
 /// True for names that ingest() takes: by their suffixes.
 bool is_ingestible(const Path& source);

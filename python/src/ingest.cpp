@@ -19,7 +19,8 @@ namespace {
 
 nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
                       const std::string& on_error, std::int64_t batch_rows, int num_threads,
-                      bool overwrite, bool durable, nb::object progress) {
+                      bool overwrite, bool durable, nb::object progress,
+                      const std::string& format) {
   const std::vector<Path> files = paths_from(sources);
   const Path target = path_from(path);
   IngestOptions options;
@@ -30,6 +31,7 @@ nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb
   options.num_threads = num_threads;
   options.overwrite = overwrite;
   options.durable = durable;
+  options.format = source_format_from(format);
   const IngestReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
     return tenfold::ingest(files, target, options);
@@ -37,10 +39,11 @@ nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb
   return dict_of(report);
 }
 
-nb::str infer_files(nb::object sources, int num_threads) {
+nb::str infer_files(nb::object sources, int num_threads, const std::string& format) {
   const std::vector<Path> files = paths_from(sources);
+  const SourceFormat known = source_format_from(format);
   const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
-    return tenfold::infer_schema(files, num_threads, monitor);
+    return tenfold::infer_schema(files, num_threads, monitor, known);
   });
   return text(schema.to_json());
 }
@@ -71,8 +74,8 @@ nb::dict dict_of(const IngestReport& report) {
 void bind_ingest(nb::module_& module) {
   module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
              "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
-             "progress"_a.none());
-  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a);
+             "progress"_a.none(), "format"_a);
+  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a);
   module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
 }
 

@@ -1,6 +1,7 @@
 #include "ingest/text_stream.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -21,11 +22,12 @@ namespace {
 /// The rows of text files on their way to Python.
 class TextStreamHandle {
  public:
-  TextStreamHandle(nb::object sources, nb::object schema)
+  TextStreamHandle(nb::object sources, nb::object schema, const std::string& format)
       : schema_(Schema::from_json(utf8(schema), "schema")) {
     const std::vector<Path> paths = paths_from(sources);
-    stream_ =
-        without_gil([&] { return std::make_unique<TextStream>(find_sources(paths), schema_); });
+    const SourceFormat known = source_format_from(format);
+    stream_ = without_gil(
+        [&] { return std::make_unique<TextStream>(find_sources(paths, known), schema_); });
   }
 
   std::int64_t hold(std::optional<std::int64_t> count) {
@@ -61,10 +63,11 @@ class TextStreamHandle {
 };
 
 /// The files that globs and names mean, all of them text.
-nb::list find_text_files(nb::object sources) {
+nb::list find_text_files(nb::object sources, const std::string& format) {
   const std::vector<Path> paths = paths_from(sources);
+  const SourceFormat known = source_format_from(format);
   const std::vector<Path> files = without_gil([&] {
-    static_cast<void>(find_sources(paths));
+    static_cast<void>(find_sources(paths, known));
     return find_files(paths);
   });
   nb::list made;
@@ -76,10 +79,10 @@ nb::list find_text_files(nb::object sources) {
 
 void bind_text_stream(nb::module_& module) {
   nb::class_<TextStreamHandle>(module, "TextStream")
-      .def(nb::init<nb::object, nb::object>(), "sources"_a, "schema"_a)
+      .def(nb::init<nb::object, nb::object, std::string>(), "sources"_a, "schema"_a, "format"_a)
       .def("hold", &TextStreamHandle::hold, "count"_a.none())
       .def("rows", &TextStreamHandle::rows, "records"_a, "stops_at_bad"_a, "ragged"_a);
-  module.def("find_text_files", find_text_files, "sources"_a);
+  module.def("find_text_files", find_text_files, "sources"_a, "format"_a);
 }
 
 }  // namespace tenfold::python

@@ -35,7 +35,7 @@ bool is_below(const KeyPath& path, const std::string& name) {
 class Ingestion {
  public:
   Ingestion(const std::vector<Path>& sources, const Path& path, const IngestOptions& options)
-      : files_(find_sources(sources)),
+      : files_(find_sources(sources, options.format)),
         num_bytes_(total_bytes_of(sources)),
         path_(path),
         options_(options) {
@@ -88,10 +88,13 @@ class Ingestion {
     Progress progress(options_.monitor, num_bytes_, "infer types");
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<TypeWork>(types); });
-    const RowPlan all = plan_of(types, report_.promotions);
+    RowPlan all = plan_of(types, report_.promotions);
+    // Lists of nothing but nulls are lists of float64.
+    for (Target& target : all.targets) target.is_typed = true;
     plan_ = selected(all);
     plan_.is_final = true;
     if (!has_all_columns()) fail_unknown(all);
+    if (all.targets.empty() && types.num_objects > 0) fail_without_columns(types.num_objects);
   }
 
   bool has_all_columns() const {
@@ -141,6 +144,12 @@ class Ingestion {
     throw Error(ErrorCode::key_not_found, subject() + ": expected columns, found none");
   }
 
+  [[noreturn]] void fail_without_columns(std::uint64_t num_records) const {
+    throw Error(ErrorCode::invalid_argument,
+                subject() + ": columns: expected a key in some record, found none in " +
+                    std::to_string(num_records));
+  }
+
   std::string subject() const { return files_.empty() ? "source" : files_.front().display; }
 
   /// False if the plan turned out to be too narrow; nothing is left then.
@@ -160,6 +169,7 @@ class Ingestion {
                  [&] { return std::make_unique<RowWork>(plan_, sink); });
     if (sink.needs_promotion) return false;
     require_seen(sink);
+    if (plan_.targets.empty() && sink.num_kept > 0) fail_without_columns(sink.num_kept);
     writer.commit();
     progress.finish();
     report_.num_rows = static_cast<std::uint64_t>(writer.num_rows());
@@ -204,8 +214,22 @@ IngestReport ingest(const Path& source, const Path& path, const IngestOptions& o
   return ingest(std::vector<Path>{source}, path, options);
 }
 
-Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor) {
+SourceFormat source_format_from(std::string_view name) {
+  static constexpr std::pair<std::string_view, SourceFormat> kNames[] = {
+      {"", SourceFormat::by_name},  {"jsonl", SourceFormat::json_lines},
+      {"json", SourceFormat::json}, {"csv", SourceFormat::csv},
+      {"tsv", SourceFormat::tsv},   {"ndjson", SourceFormat::json_lines}};
+  for (const auto& [known, format] : kNames) {
+    if (known == name) return format;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "format: expected jsonl, json, csv or tsv, found " + base::quote(name));
+}
+
+Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor,
+                    SourceFormat format) {
   IngestOptions options;
+  options.format = format;
   options.num_threads = num_threads;
   options.monitor = monitor;
   return Ingestion(sources, Path(), options).inferred();

@@ -108,6 +108,7 @@ void RowWork::write_rows() {
     sink_.writer.change_column(i, nullable, {});
   }
   sink_.writer.append(chunks);
+  sink_.num_kept += static_cast<std::uint64_t>(rows_.num_rows());
 }
 
 void RowWork::note_names() {

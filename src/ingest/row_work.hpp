@@ -22,6 +22,7 @@ struct RowSink {
   std::int64_t most_rows = 0;  ///< of a chunk
 
   std::uint64_t num_bad_rows = 0;
+  std::uint64_t num_kept = 0;     ///< records that make rows
   bool needs_promotion = false;   ///< the plan is too narrow: nothing of it is of use
   std::uint64_t num_records = 0;  ///< of the file, before the block whose turn it is
   std::uint64_t first_line = 1;   ///< of the file, where that block begins

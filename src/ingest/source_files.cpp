@@ -85,11 +85,27 @@ std::vector<Path> paths_of(const Path& source) {
               display +
                   ": expected .jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst or in "
                   ".zip, found " +
-                  found);
+                  found + "; name the format (jsonl, json, csv, tsv) if the file name does not");
+}
+
+SourceKind kind_of(const std::string& file_name, SourceFormat format) {
+  switch (format) {
+    case SourceFormat::json_lines:
+      return SourceKind::lines;
+    case SourceFormat::json:
+      return SourceKind::json;
+    case SourceFormat::csv:
+      return SourceKind::csv;
+    case SourceFormat::tsv:
+      return SourceKind::tsv;
+    case SourceFormat::by_name:
+      break;
+  }
+  return kind_of_name(file_name);
 }
 
 /// The texts in an archive, in the order of their names; other entries are none of ours.
-void add_archive(const Path& path, std::vector<SourceFile>& files) {
+void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
   const std::shared_ptr<const ZipFile> zip = open_zip_file(path);
   const std::string display = path.string();
   std::vector<std::pair<std::string, std::size_t>> entries;
@@ -97,31 +113,33 @@ void add_archive(const Path& path, std::vector<SourceFile>& files) {
     const std::string& name = zip->directory.entries[i].name;
     const std::string file_name = name.substr(name.rfind('/') + 1);
     // macOS adds hidden twins of all files.
-    const bool is_text = kind_of_name(file_name) != SourceKind::unknown && !is_packed(file_name);
-    if (is_text && !file_name.starts_with('.')) entries.emplace_back(name, i);
+    const bool is_text = kind_of(file_name, format) != SourceKind::unknown && !is_packed(file_name);
+    const bool is_file = !file_name.empty() && !file_name.starts_with('.');
+    if (is_text && is_file) entries.emplace_back(name, i);
   }
   if (entries.empty()) refuse(display, "no such file in the archive");
   std::ranges::sort(entries);
   for (const auto& [name, number] : entries) {
-    files.push_back({display + "/" + name, kind_of_name(name),
+    files.push_back({display + "/" + name, kind_of(name, format),
                      [zip, entry = number] { return open_zip_entry(zip, entry); }});
   }
 }
 
-void add_file(const Path& path, std::vector<SourceFile>& files) {
+void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
   const std::string display = path.string();
   if (os::file_info(path).is_directory) {
     refuse(display, "a folder; name its files, as in \"" + display + "/*.jsonl\"");
   }
   const std::string name = lower(path.filename().string());
   for (const char* suffix : {".parquet", ".pq", ".arrow", ".feather", ".ipc"}) {
-    if (name.ends_with(suffix)) {
-      refuse(display, std::string(suffix) +
-                          ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
+    if (format == SourceFormat::by_name && name.ends_with(suffix)) {
+      throw Error(ErrorCode::unsupported,
+                  display + ": expected text, found " + suffix +
+                      ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
     }
   }
-  if (name.ends_with(".zip")) return add_archive(path, files);
-  const SourceKind kind = kind_of_name(name);
+  if (name.ends_with(".zip")) return add_archive(path, format, files);
+  const SourceKind kind = kind_of(name, format);
   if (kind == SourceKind::unknown) refuse(display, "another name");
   files.push_back({display, kind, [path] { return open_byte_stream(path); }});
 }
@@ -150,9 +168,9 @@ std::vector<Path> find_files(const std::vector<Path>& sources) {
   return files;
 }
 
-std::vector<SourceFile> find_sources(const std::vector<Path>& sources) {
+std::vector<SourceFile> find_sources(const std::vector<Path>& sources, SourceFormat format) {
   std::vector<SourceFile> files;
-  for (const Path& path : find_files(sources)) add_file(path, files);
+  for (const Path& path : find_files(sources)) add_file(path, format, files);
   return files;
 }
 

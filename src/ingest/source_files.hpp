@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/ingest.hpp>
 #include <tenfold/io.hpp>
 
 #include "ingest/byte_stream.hpp"
@@ -37,9 +38,11 @@ SourceKind kind_of_name(const std::string& name);
 std::vector<Path> find_files(const std::vector<Path>& sources);
 
 /// The texts that `sources` name, in their order; the matches of a glob, and the entries of an
-/// archive, in the order of their names. Throws Error(file_not_found) for what is not there and
-/// for globs without a match, Error(unsupported) for files of another kind.
-std::vector<SourceFile> find_sources(const std::vector<Path>& sources);
+/// archive, in the order of their names. With a `format`, files and entries may have any name.
+/// Throws Error(file_not_found) for what is not there and for globs without a match,
+/// Error(unsupported) for files of another kind.
+std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
+                                     SourceFormat format = SourceFormat::by_name);
 
 /// Bytes of all files that `sources` name.
 std::uint64_t total_bytes_of(const std::vector<Path>& sources);

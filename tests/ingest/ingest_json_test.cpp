@@ -324,9 +324,9 @@ TEST(IngestJson, RefusesWhatAGivenSchemaDoesNotTake) {
       {"\"dtype\": \"float16\"", "-7e4", "a number that fits float16, found -7e4"},
       {"\"dtype\": \"float32\"", "1e300", "a number that fits float32, found 1e300"},
       {"\"dtype\": \"uint8\"", "-1", "a number that fits uint8, found -1"},
-      {"\"dtype\": \"int64\"", "1.0", "expected int64, found 1.0"},
+      {"\"dtype\": \"int64\"", "1.5", "expected int64, found 1.5"},
       {"\"dtype\": \"int64\"", "\"a\"", "expected int64, found \"a\""},
-      {"\"dtype\": \"bool\"", "1", "expected bool, found 1"},
+      {"\"dtype\": \"bool\"", "2", "a number that fits bool, found 2"},
       {"\"dtype\": \"float32\"", "null", "expected a value, found null; make the column nullable"},
       {"\"dtype\": \"float32\", \"shape\": [2]", "[1]", "expected a list of 2, found [1]"},
       {"\"dtype\": \"float32\", \"shape\": [2]", "[1, 2, 3]", "expected a list of 2"},
@@ -382,6 +382,37 @@ TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
   EXPECT_THROW(of.rows({a.parent_path() / "*.ndjson"}), Error);
   EXPECT_THROW(of.rows({a.parent_path() / "none.jsonl"}), Error);
   EXPECT_THROW(of.rows({of.write("d.parquet", "PAR1")}), Error);
+}
+
+TEST(IngestJson, TheFormatOfFilesOfAnyNameCanBeNamed) {
+  IngestOf of;
+  const Path lines = of.write("corpus.txt", "{\"x\": 1}\n{\"x\": 2}\n");
+  const Path tsv = of.write("table.csv", "x\ty\n3\t4\n");
+  EXPECT_THAT(values<std::int64_t>(of.rows({lines}, {.format = SourceFormat::json_lines}), "x"),
+              ElementsAre(1, 2));
+  EXPECT_THAT(values<std::int64_t>(of.rows({tsv}, {.format = SourceFormat::tsv}), "y"),
+              ElementsAre(4));
+  EXPECT_EQ(infer_schema({lines}, 1, nullptr, SourceFormat::json).size(), 1U);
+  IngestOf other;
+  EXPECT_THAT(other.error("a.txt", "x\n1\n", ErrorCode::unsupported),
+              HasSubstr("name the format (jsonl, json, csv, tsv)"));
+  EXPECT_EQ(source_format_from("ndjson"), SourceFormat::json_lines);
+  EXPECT_THROW(source_format_from("parquet"), Error);
+}
+
+TEST(IngestJson, RecordsOfWhichNoneHasAKeyAreNoRows) {
+  IngestOf of;
+  EXPECT_EQ(of.error("a.jsonl", "{}\n{}\n{}\n", ErrorCode::invalid_argument),
+            "a.jsonl: columns: expected a key in some record, found none in 3");
+  EXPECT_EQ(of.rows("b.jsonl", "").size(), 0);
+  EXPECT_THAT(valid(of.rows("c.jsonl", "{}\n{\"x\": 1}\n{}\n"), "x"), ElementsAre(0, 1, 0));
+}
+
+TEST(IngestJson, ListsOfNullsAloneAreFloats) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.jsonl", "{\"x\": [null]}\n{\"x\": [null]}\n");
+  EXPECT_EQ(type_of(ds, "x"), "float64[1]");
+  EXPECT_TRUE(std::isnan(values<double>(ds, "x")[1]));
 }
 
 TEST(IngestJson, HoldsRowsLargerThanABlock) {

@@ -52,18 +52,30 @@ class Deal(NamedTuple):
         rising = count(self.position + shard + self.taken[shard] * shards, shards)
         return filter(lambda number: number not in self.holes, rising) if self.holes else rising
 
-    def advanced(self, rows: Sequence[int], batches: int = 0) -> Deal:
-        """After the workers of every rank have handed out so many rows each.
+    def advanced(
+        self,
+        rows: Sequence[int],
+        batches: int = 0,
+        num_records: int | None = None,
+        dropped: int = 1,
+    ) -> Deal:
+        """After the workers of every rank have handed out so many rows each, or all they had.
 
         Args:
             rows: One number for each worker.
             batches: Handed out by all workers of a rank in turn.
+            num_records: Of the epoch; None: more than were handed out.
+            dropped: Of the last rows of a worker, as many as fill no batch of this size were not
+                handed out.
         """
         shards = len(self.taken)
         taken = list(self.taken)
         for rank in range(self.world_size):
             for worker, wanted in enumerate(rows):
                 shard = self._shard_of(rank, worker)
+                if num_records is not None:
+                    left = self._left(shard, num_records)
+                    wanted = min(wanted, left - left % dropped)
                 if self.holes and wanted > 0:
                     last = next(islice(self._shard(shard), wanted - 1, None))
                     taken[shard] = (last - self.position - shard) // shards + 1
@@ -72,6 +84,13 @@ class Deal(NamedTuple):
         return self._replace(
             taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
         )._settled()
+
+    def _left(self, shard: int, num_records: int) -> int:
+        """How many rows a shard has yet to hand out."""
+        shards = len(self.taken)
+        first = self.position + shard + self.taken[shard] * shards
+        numbers = range(first, num_records, shards)
+        return len(numbers) - sum(hole in numbers for hole in self.holes)
 
     def _settled(self) -> Deal:
         """The same with the longest prefix."""

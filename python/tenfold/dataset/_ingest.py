@@ -13,7 +13,7 @@ from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Schema
 from tenfold.dataset._schema_in import as_schema
-from tenfold.dataset._text_stream import text_files
+from tenfold.dataset._text_stream import TEXT_FORMATS, checked_format, text_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tenfold.dataset._text_stream import OnError
 
 _BAD_ROWS = "bad_rows.jsonl"
+FORMATS = (*TEXT_FORMATS, "parquet", "arrow", "npy", "npz")
 
 
 class Promotion(NamedTuple):
@@ -65,6 +66,7 @@ def ingest(
     *,
     schema: Any = None,
     columns: Iterable[str | tuple[str, ...]] | None = None,
+    format: str | None = None,
     on_error: OnError = "raise",
     batch_rows: int | None = None,
     num_threads: int | None = None,
@@ -90,8 +92,11 @@ def ingest(
             -> ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
             Columns of the data that it does not have are left out and reported.
         columns: Only these, in this order, by (dotted) names; a record's name means all it holds.
+        format: Of all files, whatever their names: ``"jsonl"``, ``"json"``, ``"csv"``, ``"tsv"``,
+            ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: as their names tell.
         on_error: What becomes of rows that are malformed or do not fit: ``"raise"``; ``"skip"``,
-            with one warning; ``"collect"``, as ``ds.bad_rows``.
+            with one warning; ``"collect"``, as ``ds.bad_rows``. Rows of Python that are skipped or
+            collected are judged by the rows before them.
         batch_rows: Rows that each thread holds in memory at most. None: some MiB.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         progress: As in `tenfold.save`.
@@ -105,7 +110,7 @@ def ingest(
     Raises:
         CorruptFileError: For a malformed row; the message names file, line, row and column.
         ValueError: For a value that does not fit, a header with twins, a column of the schema that
-            no row has.
+            no row has, rows of which none has a key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a source that is not there, or a glob without a match.
         FileExistsError: If `path` holds something else than a data set, or `overwrite` is false.
@@ -125,13 +130,15 @@ def ingest(
     threads = integer_or_zero("ingest: num_threads", num_threads, INT32_MAX)
     overwrite = boolean("ingest: overwrite", overwrite)
     durable = boolean("ingest: durable", durable)
-    files = text_files(source)
+    format = checked_format("ingest: format", format, FORMATS)
+    files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest_sources import ingest_source
 
         return ingest_source(
             source,
             path,
+            format=format,
             schema=wanted,
             columns=names or None,
             on_error=on_error,
@@ -153,15 +160,19 @@ def ingest(
             overwrite,
             durable,
             callback,
+            format or "",
         )
     return opened(path, report, on_error)
 
 
-def infer_schema(source: Any, *, num_threads: int | None = None) -> Schema:
+def infer_schema(
+    source: Any, *, format: str | None = None, num_threads: int | None = None
+) -> Schema:
     """The schema that `ingest` would infer from the whole of `source`.
 
     Args:
         source: As `ingest` takes it; what can be read only once is refused.
+        format: As of `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
 
     Raises:
@@ -174,12 +185,13 @@ def infer_schema(source: Any, *, num_threads: int | None = None) -> Schema:
         origin: string?
     """
     threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
-    files = text_files(source)
+    format = checked_format("infer_schema: format", format, FORMATS)
+    files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest_sources import infer_source_schema
 
-        return infer_source_schema(source, num_threads=num_threads)
-    return Schema.from_json(_core.infer_files(files, threads))
+        return infer_source_schema(source, format=format, num_threads=num_threads)
+    return Schema.from_json(_core.infer_files(files, threads, format or ""))
 
 
 def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:

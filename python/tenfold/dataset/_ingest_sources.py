@@ -33,6 +33,7 @@ def ingest_source(
     *,
     schema: Any = None,
     columns: Iterable[str | tuple[str, ...]] | None = None,
+    format: str | None = None,
     on_error: str = "raise",
     batch_rows: int | None = None,
     num_threads: int | None = None,
@@ -49,6 +50,7 @@ def ingest_source(
         path: Of the folder. What was there is replaced if tenfold wrote it.
         schema: A `Schema`: the columns that are wanted, and their types. None: inferred.
         columns: Names of columns or records; only these.
+        format: Of files, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: they tell.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
         batch_rows: Rows held in memory together.
         num_threads: Of pyarrow's decoding; None: its own choice.
@@ -81,11 +83,13 @@ def ingest_source(
             durable,
             callback,
         )
-        report = _run(source, way, num_threads)
+        report = _run(source, way, num_threads, format)
     return opened(target, report, on_error)
 
 
-def infer_source_schema(source: Any, *, num_threads: int | None = None) -> Schema:
+def infer_source_schema(
+    source: Any, *, format: str | None = None, num_threads: int | None = None
+) -> Schema:
     """The schema that `ingest_source` would find: the source is looked at to its end.
 
     Raises:
@@ -97,7 +101,7 @@ def infer_source_schema(source: Any, *, num_threads: int | None = None) -> Schem
             f"{type(source).__name__}; ingest it, and see the schema of the data set"
         )
     way = _way(source, None, None, None, "raise", 0, True, True, None)
-    return Schema.from_json(_run(source, way, num_threads)["schema"])
+    return Schema.from_json(_run(source, way, num_threads, format)["schema"])
 
 
 def _way(
@@ -128,13 +132,19 @@ def _where(source: Any) -> str:
 # --- which source it is ---
 
 
-def _run(source: Any, way: Way, num_threads: int | None) -> dict[str, Any]:
+def _run(
+    source: Any, way: Way, num_threads: int | None, format: str | None = None
+) -> dict[str, Any]:
     if is_path(source):
-        return _run_files(_ingest_arrow.files_of(source), way, num_threads)
+        return _run_files(_ingest_arrow.files_of(source), way, num_threads, format)
     is_list = isinstance(source, (list, tuple))
     if is_list and source and all(is_path(item) for item in source):
         files = [file for item in source for file in _ingest_arrow.files_of(item)]
-        return _run_files(files, way, num_threads)
+        return _run_files(files, way, num_threads, format)
+    if format is not None:
+        raise ValueError(
+            f"ingest: format: expected it with files only, found a {type(source).__name__}"
+        )
     if isinstance(source, Dataset):
         return _ingest_tables.run_dataset(source, way)
     stream = _ingest_arrow.stream_of(source, num_threads)
@@ -167,8 +177,10 @@ def _refusal(source: object) -> UnsupportedError:
     )
 
 
-def _run_files(files: list[str], way: Way, num_threads: int | None) -> dict[str, Any]:
-    kinds = {_ingest_arrow.kind_of(file) for file in files}
+def _run_files(
+    files: list[str], way: Way, num_threads: int | None, format: str | None
+) -> dict[str, Any]:
+    kinds = {format or _ingest_arrow.kind_of(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(
             f"{files[0]}: expected files of one kind, found {' and '.join(sorted(kinds))} files"

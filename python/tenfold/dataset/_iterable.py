@@ -15,7 +15,13 @@ from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._schema import Schema
 from tenfold.dataset._schema_in import as_schema
-from tenfold.dataset._text_stream import TextStream, piece_order, text_files
+from tenfold.dataset._text_stream import (
+    TEXT_FORMATS,
+    TextStream,
+    checked_format,
+    piece_order,
+    text_files,
+)
 from tenfold.dataset._workers import Workers
 
 TYPE_CHECKING = False
@@ -71,7 +77,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
         seed: Of the shuffle.
         rank: Of this process; None: of ``torch.distributed``, if it is initialised.
         world_size: Number of ranks; None: the same.
-        schema: Of text files, as of `ingest`; None: what `infer_schema` finds in the first file.
+        schema: Of text files, as of `ingest`; None: what `infer_schema` finds in all of them, which
+            reads them once before the first row.
+        format: Of text files, as of `ingest`.
         transform: Called with each row; what it gives is handed out.
         on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
             ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
@@ -95,6 +103,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         rank: int | None = None,
         world_size: int | None = None,
         schema: Any = None,
+        format: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
     ) -> None:
@@ -119,19 +128,21 @@ class IterableDataset(_Base):  # type: ignore[misc]
         self._rank, self._world_size = rank, world_size
         self._transform = transform
         self._source: Dataset | TextStream
-        files = text_files(source)
+        format = checked_format("iterable dataset: format", format, TEXT_FORMATS)
+        files = text_files(source, format)
         if files is not None:
-            files = _core.find_text_files(files)
+            files = _core.find_text_files(files, format or "")
             self._schema = _chosen(
-                Schema.from_json(_core.infer_files(files[:1], 0))
+                Schema.from_json(_core.infer_files(files, 0, format or ""))
                 if schema is None
                 else as_schema(schema),
                 columns,
             )
-            self._source = TextStream(files, self._schema, on_error)
+            self._source = TextStream(files, self._schema, on_error, format)
             if shuffle and not shuffle_buffer:
                 self._buffer = _DEFAULT_BUFFER
         else:
+            _check_source(source, format)
             if schema is not None:
                 raise ValueError(
                     "iterable dataset: schema: expected None for a data set, which has its own, "
@@ -204,7 +215,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
         for _, row in rows:
             size += 1
             yield row
-        self._workers.end(worker, size)
+        source = self._source
+        num_records = None if isinstance(source, Dataset) else source.num_records
+        self._workers.end(worker, size, num_records)
 
     def _ranks(self) -> tuple[int, int]:
         if self._rank is not None and self._world_size is not None:
@@ -285,12 +298,13 @@ class IterableDataset(_Base):  # type: ignore[misc]
                     "while its iterator lives, found it gone; call it within the loop"
                 )
             _, world_size = self._ranks()
+            size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
             if made.is_done:
                 epoch, deal = _after(epoch), Deal.fresh(1, 1)
             else:
                 deal = Deal.fresh(world_size, len(made.rows)) if made.is_fresh else deal
                 deal = deal.dealt_to(world_size, len(made.rows))
-                deal = deal.advanced(made.rows, made.batches)
+                deal = deal.advanced(made.rows, made.batches, size, made.dropped)
         return {"seed": self._seed, "epoch": epoch, **deal.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -324,6 +338,22 @@ class IterableDataset(_Base):  # type: ignore[misc]
 def _after(epoch: int) -> int:
     """The next epoch; after the last one the first, so that every state can be loaded."""
     return 0 if epoch == _LAST_EPOCH else epoch + 1
+
+
+def _check_source(source: Any, format: str | None) -> None:
+    """Raises for what is neither a data set nor text files."""
+    if format is not None:
+        raise ValueError(
+            f"iterable dataset: format: expected it with text files only, found a "
+            f"{type(source).__name__}"
+        )
+    if isinstance(source, (list, tuple)) and not any(isinstance(item, str) for item in source):
+        of = f" of {type(source[0]).__name__}" if source else ""
+        raise UnsupportedError(
+            "iterable dataset: source: expected a Dataset, a TensorDict, or paths, found a "
+            f"{type(source).__name__}{of}; a DataLoader takes rows in memory as they are, and "
+            "tenfold.ingest() makes a data set of them"
+        )
 
 
 def _refuse() -> object:

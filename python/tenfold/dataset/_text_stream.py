@@ -26,16 +26,36 @@ if TYPE_CHECKING:
 # Rows that are made at a time: enough that a call of torch for each column costs little.
 _CHUNK_ROWS = 256
 _PACKED = (".gz", ".zst", ".zip")
+TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
-def text_files(source: Any) -> list[PathLike] | None:
-    """The paths, if there are text files among them, which the engine reads; else None."""
+def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
+    """The paths, if there are text files among them, which the engine reads; else None.
+
+    Args:
+        source: Anything.
+        format: Of all files, one of `TEXT_FORMATS`, whatever their names; None: their names tell.
+    """
     files = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(files, (list, tuple)) or not files:
         return None
     if not all(isinstance(file, (str, os.PathLike)) for file in files):
         return None
+    if format is not None:
+        return list(files) if format in TEXT_FORMATS else None
     return list(files) if any(_is_text(file) for file in files) else None
+
+
+def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | None:
+    """A format that is known, or None.
+
+    Raises:
+        ValueError: For another.
+    """
+    if format is None or (isinstance(format, str) and format in known):
+        return format
+    names = ", ".join(map(repr, known[:-1]))
+    raise ValueError(f"{where}: expected {names} or {known[-1]!r}, found {format!r}")
 
 
 def _is_text(file: PathLike) -> bool:
@@ -51,13 +71,22 @@ class TextStream:
     """The rows of text files, numbered through all of them.
 
     Attributes:
+        num_records: Of all files, once a pass has come to their end; until then None.
         bad_rows: With ``on_error="collect"``: what was wrong with which record.
     """
 
-    def __init__(self, files: Sequence[PathLike], schema: Schema, on_error: OnError) -> None:
+    def __init__(
+        self,
+        files: Sequence[PathLike],
+        schema: Schema,
+        on_error: OnError,
+        format: str | None = None,
+    ) -> None:
         self._files = list(files)
         self._schema = schema.to_json()
         self._on_error = on_error
+        self._format = format or ""
+        self.num_records: int | None = None
         self.bad_rows: list[dict[str, Any]] = []
 
     def rows(
@@ -68,13 +97,15 @@ class TextStream:
         The place counts the numbers that were asked for, from 1: bad rows take one, too.
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
-        stream = _core.TextStream([self._files[i] for i in order], self._schema)
+        files = [self._files[i] for i in order]
+        stream = _core.TextStream(files, self._schema, self._format)
         is_shuffled = buffer > 1
         begin, place, skipped = 0, 1, 0
         wanted = next(numbers)
         for piece in itertools.count():
             size = stream.hold(buffer if is_shuffled else None)
             if size == 0:
+                self.num_records = begin
                 break
             mine = []
             while wanted < begin + size:

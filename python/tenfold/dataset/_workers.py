@@ -22,14 +22,19 @@ class Pass(NamedTuple):
     Attributes:
         is_fresh: It began with the epoch's first row, not where a state said.
         is_done: The last batch was given.
-        rows: Of each worker, in the batches that were given.
+        rows: Of each worker, in the batches that were given: as many as full batches have, which
+            may be more than the worker had.
         batches: Given, of all workers.
+        num_records: Of all files, if a worker has come to their end.
+        dropped: The size of a batch that workers leave out unless it is full; else 1.
     """
 
     is_fresh: bool
     is_done: bool
     rows: list[int]
     batches: int
+    num_records: int | None = None
+    dropped: int = 1
 
 
 class Workers:
@@ -42,12 +47,12 @@ class Workers:
     def __init__(self) -> None:
         torch = torch_or_none()
         self._header: Any = None
-        # Of each worker: the generation it has begun, whether at the epoch's first row, and how
-        # many rows it had when it came to its end.
+        # Of each worker: the generation it has begun, whether at the epoch's first row, how many
+        # rows it had when it came to its end, and how many records there were.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
-            self._cells = torch.zeros(_MAX_WORKERS, 3, dtype=torch.int64).share_memory_()
+            self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     # --- the loader's process ---
 
@@ -82,11 +87,17 @@ class Workers:
         ends = self._cells[:workers, 2].tolist()
         if loader._drop_last:
             ends = [end if end == _RUNNING else end - end % size for end in ends]
-        rows = []
-        for worker, end in enumerate(ends):
-            given = size * ((batches - worker + workers - 1) // workers)
-            rows.append(given if end == _RUNNING else min(given, end))
-        return Pass(is_fresh, batches > 0 and rows == ends, rows, batches)
+        rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+        done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
+        num_records = int(self._cells[:workers, 3].max())
+        return Pass(
+            is_fresh,
+            batches > 0 and done,
+            rows,
+            batches,
+            None if num_records == _RUNNING else num_records,
+            size if loader._drop_last else 1,
+        )
 
     # --- a worker's process ---
 
@@ -98,13 +109,14 @@ class Workers:
             )
         generation, loads, epoch = self._header.tolist()
         is_first = int(self._cells[worker, 0]) != generation
-        self._cells[worker, 2] = _RUNNING
+        self._cells[worker, 2] = self._cells[worker, 3] = _RUNNING
         self._cells[worker, 1] = not is_first
         self._cells[worker, 0] = generation
         return generation, loads, epoch, is_first
 
-    def end(self, worker: int, rows: int) -> None:
-        """The worker has handed all its rows to the loader."""
+    def end(self, worker: int, rows: int, num_records: int | None) -> None:
+        """The worker has handed all its rows to the loader, and knows the number of records."""
+        self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 
 

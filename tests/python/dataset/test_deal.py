@@ -51,6 +51,30 @@ def test_whatever_the_ranks_and_workers_each_number_is_handed_out_once(
     assert set(range(deal.position)) <= set(seen)
 
 
+@given(
+    num_records=st.integers(0, 60),
+    world_size=st.integers(1, 4),
+    workers=st.integers(1, 3),
+    size=st.integers(1, 5),
+    batches=st.integers(0, 12),
+    other=st.integers(1, 5),
+)
+@settings(max_examples=300, deadline=None)
+def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
+    num_records: int, world_size: int, workers: int, size: int, batches: int, other: int
+) -> None:
+    deal = Deal.fresh(world_size, workers)
+    rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+    seen = [number for number in given_out(deal, rows) if number < num_records]
+    rest = deal.advanced(rows, batches, num_records).dealt_to(other, 1)
+    for rank in range(other):
+        for number in rest.numbers(rank, 0):
+            if number >= num_records:
+                break
+            seen.append(number)
+    assert sorted(seen) == list(range(num_records))
+
+
 def test_a_state_is_small_where_all_workers_are_as_far() -> None:
     deal = Deal.fresh(2, 4).advanced([64] * 4, 4)
     assert deal.to_state() == {"position": 512}

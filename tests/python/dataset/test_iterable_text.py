@@ -35,7 +35,7 @@ def ids(rows: object) -> list[int]:
     return [int(row["id"]) for row in rows]
 
 
-def test_records_of_json_lines_are_typed_by_the_first_file(tmp_path: Path) -> None:
+def test_records_of_json_lines_have_the_types_of_ingest(tmp_path: Path) -> None:
     rows = IterableDataset(write(tmp_path / "data.jsonl", RECORDS))
     assert dict(rows.schema.items()) == {
         "id": Column("int64"),
@@ -144,6 +144,86 @@ def test_bad_rows_are_told_of_by_the_shard_that_gets_them(tmp_path: Path) -> Non
         list(IterableDataset(path, schema=schema, rank=1, world_size=2))
 
 
+def test_columns_and_types_are_those_of_all_files(tmp_path: Path) -> None:
+    files = [tmp_path / f"{i}.jsonl" for i in range(3)]
+    write(files[0], [])
+    write(files[1], [{"id": 0, "x": 1}])
+    write(files[2], [{"id": 1, "x": 0.5, "late": "a"}])
+    rows = IterableDataset(files)
+    assert rows.schema == tenfold.infer_schema(files)
+    assert str(rows.schema) == "id: int64\nx: float64\nlate: string?"
+    assert [(int(row["id"]), float(row["x"]), row["late"]) for row in rows] == [
+        (0, 1.0, ""),
+        (1, 0.5, "a"),
+    ]
+
+
+def test_the_format_of_a_file_of_any_name_can_be_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.txt", RECORDS)
+    table = tmp_path / "table.data"
+    table.write_text("id\tx\n7\t8\n")
+    assert ids(IterableDataset(path, format="jsonl")) == [0, 1, 2]
+    assert ids(IterableDataset(path, format="jsonl", shuffle_buffer=2, seed=1)) != []
+    assert ids(IterableDataset(table, format="tsv")) == [7]
+    assert len(tenfold.ingest(path, tmp_path / "ds", format="jsonl")) == 3
+    assert len(tenfold.ingest([str(tmp_path / "*.txt")], tmp_path / "ds", format="json")) == 3
+    assert tenfold.infer_schema(table, format="tsv") == tenfold.Schema(
+        {"id": Column("int64"), "x": Column("int64")}
+    )
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(path, "inside/corpus.txt")
+    assert ids(IterableDataset(tmp_path / "all.zip", format="jsonl")) == [0, 1, 2]
+    with gzip.open(tmp_path / "corpus.txt.gz", "wb") as file:
+        file.write(path.read_bytes())
+    assert ids(IterableDataset(tmp_path / "corpus.txt.gz", format="jsonl")) == [0, 1, 2]
+
+
+def test_a_format_that_is_none_or_has_no_file_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.txt", RECORDS)
+    for call in (IterableDataset, tenfold.infer_schema):
+        with pytest.raises(ValueError, match=r"format: expected 'jsonl', .*, found 'lines'"):
+            call(path, format="lines")
+    message = r"format: expected it with .*files only, found a list"
+    for call in (IterableDataset, tenfold.infer_schema):
+        with pytest.raises(ValueError, match=message):
+            call([{"id": 1}], format="jsonl")
+    with pytest.raises(tenfold.UnsupportedError, match='format="jsonl"'):
+        tenfold.ingest(path, tmp_path / "ds")
+
+
+@pytest.mark.parametrize("source", [[{"id": 1}], [], ({"id": 1},)], ids=str)
+def test_rows_in_memory_are_no_source_of_a_stream(source: object) -> None:
+    with pytest.raises(
+        tenfold.UnsupportedError, match="expected a Dataset, a TensorDict, or paths"
+    ):
+        IterableDataset(source)
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("num_rows", [9, 10, 11, 13])
+def test_last_batches_that_are_partial_in_one_rank_repeat_no_row(
+    tmp_path: Path, num_rows: int, is_text: bool
+) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"id": i} for i in range(num_rows)])
+    source = path if is_text else tenfold.ingest(path, tmp_path / "ds")
+    for steps in range(1, 4):
+        states, given = [], []
+        for rank in range(2):
+            rows = IterableDataset(source, rank=rank, world_size=2)
+            loader = DataLoader(rows, batch_size=3, num_workers=2)
+            iterator = iter(loader)
+            for batch in islice(iterator, steps):
+                given += batch["id"].tolist()
+            states.append(rows.state_dict())
+            del iterator
+        if any(state["epoch"] for state in states):
+            continue
+        for state in states:
+            rest = IterableDataset(source, rank=0, world_size=1)
+            rest.load_state_dict(state)
+            assert sorted([*given, *ids(rest)]) == list(range(num_rows)), state
+
+
 def test_a_json_file_with_one_array_is_read(tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     path.write_text(json.dumps([{"id": i} for i in range(5)], indent=2))
@@ -229,7 +309,7 @@ BAD = [
     (b'{"id": "\xff"}', "expected UTF-8"),
     (b"[" * 100_000, "expected an object"),
     (b'{"id": 1' + b"0" * 5000 + b"}", "expected a number that fits int64"),
-    (b'{"id": 1e999}', "expected int64"),
+    (b'{"id": 1e999}', "a number that fits int64"),
     (b'{"id": {"deep": 1}}', "expected int64"),
     (b"{}", "expected a value, found none"),
 ]
