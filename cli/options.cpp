@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <string>
 
 #include "text.hpp"
@@ -21,11 +22,11 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool is_number = error == std::errc() && end == text.data() + text.size();
     if (is_number && number >= least && number <= most) return {};
-    const bool is_number_in_range = most == INT64_MAX;
-    return is_number_in_range ? fmt::format("expected a whole number from {} on, found \"{}\"",
-                                            least, printable(text))
-                              : fmt::format("expected a whole number from {} to {}, found \"{}\"",
-                                            least, most, printable(text));
+    const bool has_no_limit = most == std::numeric_limits<std::int64_t>::max();
+    return has_no_limit ? fmt::format("expected a whole number from {} on, found \"{}\"", least,
+                                      printable(text))
+                        : fmt::format("expected a whole number from {} to {}, found \"{}\"", least,
+                                      most, printable(text));
   };
   return {check, "", "whole number"};
 }
