@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/notes.hpp"
+#include <tenfold/warnings.hpp>
 
 namespace tenfold::test {
 
