@@ -20,8 +20,8 @@
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
 #include "fuzz/scratch.hpp"
 
 namespace {
