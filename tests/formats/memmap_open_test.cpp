@@ -123,12 +123,12 @@ TEST(MemmapOpen, ReadsBothSpellingsOfJsonAndMembersInAnyOrder) {
   write_bytes(
       folder / "tree/meta.json",
       " \n{" + std::string(kType) +
-          R"(,"device":"None","shape":[2],"é":{"is_nested":false,"dtype":"torch.bool","shape":[]}} )");
-  write_bytes(folder / "tree/é.memmap", "\1");
+          R"(,"device":"None","shape":[2],"é":{"is_nested":false,"dtype":"torch.bool","shape":[2]}} )");
+  write_bytes(folder / "tree/é.memmap", "\1\1");
   const TensorDict tree = open_folder(folder / "tree");
   EXPECT_EQ(tree.batch_size(), Shape{2});
   EXPECT_EQ(tree.info().device, "");
-  EXPECT_EQ(bytes_of(tree.at("é")), "\1");
+  EXPECT_EQ(bytes_of(tree.at("é")), "\1\1");
 }
 
 TEST(MemmapOpen, OneBadEntryLeavesTheOthersAlone) {
@@ -376,9 +376,9 @@ TEST(MemmapOpen, PrefersTheClassOfNewVersionsToTheTypeOfOldOnes) {
       folder / "tree/meta.json",
       R"({"_type": "<class 'moved.elsewhere.Lazy'>", "_class": "tensordict:LazyStackedTensorDict", )"
       R"("stack_dim": 1, "stack_dim_name": "t"})");
-  write_bytes(folder / "tree/0/meta.json", "{" + std::string(kType) + "}");
-  write_bytes(folder / "tree/1/meta.json", "{" + std::string(kType) + "}");
-  write_bytes(folder / "tree/3/meta.json", "{" + std::string(kType) + "}");
+  write_bytes(folder / "tree/0/meta.json", R"({"shape": [2], )" + std::string(kType) + "}");
+  write_bytes(folder / "tree/1/meta.json", R"({"shape": [2], )" + std::string(kType) + "}");
+  write_bytes(folder / "tree/3/meta.json", R"({"shape": [2], )" + std::string(kType) + "}");
   const TensorDict tree = open_folder(folder / "tree");
   EXPECT_EQ(tree.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(tree.info().stack_dim, 1);
