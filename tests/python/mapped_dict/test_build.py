@@ -46,7 +46,7 @@ build = tenfold.MappedDict.build
         ([3], "item 0: expected a pair"),
         ([("a", 1), 3], "item 1: expected a pair"),
         ([("\ud800", 1)], "surrogate"),
-        ([("a", torch.eye(2).to_sparse())], "found Tensor"),
+        ([("a", torch.eye(2).to_sparse())], "expected a dense tensor, found a sparse tensor"),
     ],
 )
 def test_refuses(tmp_path, items, message):

@@ -34,7 +34,7 @@ def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
     for _ in range(2):
         mapper.save(tmp_path / "x.json", overwrite=True)
     assert os.listdir(tmp_path) == ["x.json"]
-    with pytest.raises(FileExistsError, match="the option overwrite"):
+    with pytest.raises(FileExistsError, match="overwrite=True"):
         mapper.save(tmp_path / "x.json", overwrite=False)
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(IsADirectoryError):
