@@ -321,8 +321,9 @@ TensorDict open(const Path& path, const OpenRequest& request) {
 void add_problem(VerifyReport& report, const Path& path, std::string part, const Error& error) {
   if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
   std::string what = error.what();
-  const std::string prefix = path.string() + ": ";
-  if (what.starts_with(prefix)) what.erase(0, prefix.size());
+  for (const std::string& prefix : {path.string() + ": ", part + ": "}) {
+    if (what.starts_with(prefix)) what.erase(0, prefix.size());
+  }
   report.problems.push_back({path.string(), std::move(part), std::move(what)});
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/checked.hpp"
 #include "core/cast.hpp"
+#include "io/holdable.hpp"
 
 namespace tenfold {
 namespace {
@@ -147,6 +148,7 @@ std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin, st
                             "and {}",
                             num_elements, begin, end));
   }
+  require_whole(leaf);
   std::vector<std::byte> bytes(static_cast<std::size_t>((end - begin) * item));
   leaf.read(begin * item, bytes);
   return texts_of(leaf.dtype(), bytes);
