@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 
 import torch
 
@@ -69,3 +71,11 @@ def assert_same(found, expected):
         assert math.isnan(found)
     else:
         assert found == expected
+
+
+def rename_named_in(error: Exception) -> Callable[[str], str]:
+    """The rename that the message of load_into names as the remedy."""
+    found = re.search(r'prefix "([^"]+)".* a rename that (removes|adds) it$', str(error))
+    assert found, error
+    prefix, does = found.groups()
+    return (lambda name: name.removeprefix(prefix)) if does == "removes" else prefix.__add__
