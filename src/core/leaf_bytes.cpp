@@ -68,9 +68,9 @@ SharedBytes shared_bytes(const Leaf& leaf) {
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
-  return {.device = LeafSource::kThisProcess,
-          .offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data()),
-          .size_bytes = tensor.nbytes()};
+  SharedBytes shared{.device = LeafSource::kThisProcess, .size_bytes = tensor.nbytes()};
+  shared.offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  return shared;
 }
 
 }  // namespace tenfold
