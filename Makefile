@@ -112,9 +112,9 @@ build: build/release/build.ninja
 ctest: build
 	ctest --preset release
 
-## make clang     compiles library, program and C++ tests with clang (build/clang)
+## make clang     compiles library and program with clang (build/clang)
 clang: build/.apt-clang build/clang/build.ninja
-	cmake --build --preset clang
+	cmake --build --preset clang --target tenfold tenfold_program
 
 # --- Python ---
 

@@ -69,7 +69,9 @@ TEST(Npz, MapsMembersWhereTheyLie) {
   EXPECT_EQ(leaf_in(tree, "b/c").shape(), Shape{});
   // One mapping of the whole file: the second member's bytes follow the first one's in memory.
   const auto address = [&](const char* key) {
-    return reinterpret_cast<std::uintptr_t>(leaf_in(tree, key).tensor().raw_data());
+    const Tensor tensor = leaf_in(tree, key).tensor();
+    const auto number = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+    return number;
   };
   const std::string bytes = bytes_of(folder / "x.npz");
   EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));

@@ -139,7 +139,8 @@ TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
 TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
   for (const char* name : {"ok-views", "ok-unaligned", "ok-deflated", "ok-legacy"}) {
     const TensorDict tree = kTorchFile.open(torch_file(name), {});
-    const auto* whole = tree.at("whole").data<std::int32_t>();
+    const Tensor held = tree.at("whole");
+    const auto* whole = held.data<std::int32_t>();
     EXPECT_EQ(tree.at("transposed").data<std::int32_t>(), whole) << name;
     EXPECT_EQ(tree.at("rows").data<std::int32_t>(), whole + 4) << name;
     EXPECT_EQ(tree.at("column").data<std::int32_t>(), whole + 1) << name;

@@ -130,7 +130,8 @@ TEST(TorchFileWrite, TiedTensorsAndViewsShareOneRecord) {
   const TensorDict found = opened(tree, folder / "m.pt");
   EXPECT_EQ(text_of(found), text_of(tree));
   EXPECT_EQ(records_of(folder / "m.pt").size(), 5U);
-  const float* begin = found.at("whole").data<float>();
+  const Tensor shared = found.at("whole");
+  const float* begin = shared.data<float>();
   EXPECT_EQ(found.at("tied").data<float>(), begin);
   EXPECT_EQ(found.at("rows").data<float>(), begin + 4);
   EXPECT_EQ(found.at("rows").strides(), (Shape{4, 1}));

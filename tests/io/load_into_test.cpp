@@ -42,7 +42,8 @@ class LoadInto : public testing::TestWithParam<std::string> {
 
 TEST_P(LoadInto, FillsTheTensorsOfTheTarget) {
   const TensorDict target = blank_like(sample_state_dict());
-  const std::byte* before = target.at("encoder.weight").raw_data();
+  const Tensor weight = target.at("encoder.weight");
+  const std::byte* before = weight.raw_data();
   const LoadReport report = load_into(target, saved(sample_state_dict()));
   EXPECT_TRUE(report.ok());
   EXPECT_THAT(report.loaded,

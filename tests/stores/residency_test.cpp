@@ -264,7 +264,8 @@ TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
 
 TEST_F(ResidencyTest, LeavesEndsThatMakeNoSenseToWhoGathersTheRow) {
   TensorDict tree = unequal(2000);
-  auto* ends = std::get<Leaf>(tree.get("tokens.end")).tensor().mutable_data<std::int64_t>();
+  const Tensor offsets = std::get<Leaf>(tree.get("tokens.end")).tensor();
+  auto* ends = offsets.mutable_data<std::int64_t>();
   ends[7] = std::int64_t{1} << 60;
   ends[8] = -5;
   const Path path = folder_ / "damaged";

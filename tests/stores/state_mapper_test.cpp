@@ -233,7 +233,7 @@ TEST(StateMapper, RefusesPartsThatContradictEachOther) {
     message_without("tuples.tdz", part, tensor, ErrorCode::corrupt);
   }
   const std::vector<std::int64_t> far(9, 1'000'000);
-  const TensorDict::Item rows(Leaf(Tensor::from(std::span<const std::int64_t>(far))));
+  const TensorDict::Item rows = Leaf(Tensor::from(std::span<const std::int64_t>(far)));
   EXPECT_THAT(message_without("tuples.tdz", "rows", rows, ErrorCode::corrupt),
               HasSubstr("found 1000000"));
   for (const char* part : {"paths", "tables", "mappers"}) {
