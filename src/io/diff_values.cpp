@@ -117,6 +117,10 @@ void settle_special(double& a, double& b, double& difference, bool& same, Sums& 
   a = b = difference = 0;
 }
 
+/// The magnitude of a complex number, which does not overflow before it must. std::hypot would give
+/// the same, but as a symbol of glibc 2.35, and the library would not load with an older one.
+double magnitude_of(double real, double imag) { return std::abs(std::complex<double>(real, imag)); }
+
 /// Compares the numbers of a piece; a complex one is two in a row, measured by their magnitude.
 void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance, Sums& sums) {
   const std::size_t step = are_complex ? 2 : 1;
@@ -130,8 +134,8 @@ void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance,
       double& difference = piece.difference[part];
       if (std::isfinite(a) && std::isfinite(b)) {
         difference = a - b;
-        magnitude = part == i ? std::abs(difference) : std::hypot(magnitude, difference);
-        magnitude_b = part == i ? std::abs(b) : std::hypot(magnitude_b, b);
+        magnitude = part == i ? std::abs(difference) : magnitude_of(magnitude, difference);
+        magnitude_b = part == i ? std::abs(b) : magnitude_of(magnitude_b, b);
       } else {
         bool same = false;
         settle_special(a, b, difference, same, sums);
