@@ -1,58 +1,149 @@
-# What tenfold is built with. Everything here is private: no public header needs it. All is
-# header-only but libdeflate, zlib and zstd, which whoever links the installed static library needs
-# as well (tenfold-config.cmake looks for them). A missing one is fatal and names the Debian package.
+# The libraries that tenfold is built with. All are private: no public header needs one. xxHash, fmt
+# and CLI11 are header-only; libdeflate, zlib and zstd are linked.
+#
+# TENFOLD_DEPS says where they come from:
+#   system   installed packages; CMake stops if one is missing and names the packages
+#   bundled  pinned sources (TenfoldBundled.cmake), compiled into the library: needs no root
+#   auto     installed packages; pinned sources for those that are missing
+set(tenfold_deps_default system)
+if(TENFOLD_WHEEL)
+  set(tenfold_deps_default auto)
+endif()
+set(TENFOLD_DEPS ${tenfold_deps_default} CACHE STRING
+  "Where libraries come from: auto, system or bundled")
+set_property(CACHE TENFOLD_DEPS PROPERTY STRINGS auto system bundled)
+if(NOT TENFOLD_DEPS MATCHES "^(auto|system|bundled)$")
+  message(FATAL_ERROR "TENFOLD_DEPS must be auto, system or bundled, got ${TENFOLD_DEPS}")
+endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/TenfoldBundled.cmake)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-function(tenfold_require found debian_package)
+# The libraries whose pinned sources are used, and the packages that are missing.
+set(TENFOLD_BUNDLED "")
+set(tenfold_missing "")
+
+# tenfold_dependency(name found debian fedora conda): marks a library that was not found as bundled
+# or, if only installed packages are allowed, as missing. `found` is false for TENFOLD_DEPS=bundled.
+macro(tenfold_dependency name found debian fedora conda)
   if(NOT ${found})
-    message(FATAL_ERROR
-      "tenfold needs ${debian_package}: `apt-get install ${debian_package}`, or `make deps` for "
-      "everything at once (tools/requirements/apt-build.txt lists it)")
+    if(TENFOLD_DEPS STREQUAL "system")
+      list(APPEND tenfold_missing "${name}|${debian}|${fedora}|${conda}")
+    else()
+      list(APPEND TENFOLD_BUNDLED ${name})
+    endif()
   endif()
-endfunction()
+endmacro()
+
+set(TENFOLD_CLI11_FOUND FALSE)
+if(TENFOLD_DEPS STREQUAL "bundled")
+  foreach(tenfold_name XXHASH LIBDEFLATE ZLIB ZSTD FMT)
+    set(TENFOLD_${tenfold_name}_FOUND FALSE)
+  endforeach()
+else()
+  find_path(TENFOLD_XXHASH_DIR xxhash.h)
+  mark_as_advanced(TENFOLD_XXHASH_DIR)
+  set(TENFOLD_XXHASH_FOUND ${TENFOLD_XXHASH_DIR})
+  include(${CMAKE_CURRENT_LIST_DIR}/TenfoldLibdeflate.cmake)
+  include(${CMAKE_CURRENT_LIST_DIR}/TenfoldStreams.cmake)
+  find_package(fmt 9 QUIET)
+  set(TENFOLD_FMT_FOUND ${fmt_FOUND})
+  if(TENFOLD_CLI OR TENFOLD_PYTHON)
+    find_package(CLI11 QUIET)
+    set(TENFOLD_CLI11_FOUND ${CLI11_FOUND})
+  endif()
+endif()
+
+tenfold_dependency(xxhash TENFOLD_XXHASH_FOUND libxxhash-dev xxhash-devel xxhash)
+tenfold_dependency(libdeflate TENFOLD_LIBDEFLATE_FOUND libdeflate-dev libdeflate-devel libdeflate)
+tenfold_dependency(zlib TENFOLD_ZLIB_FOUND zlib1g-dev zlib-devel zlib)
+tenfold_dependency(zstd TENFOLD_ZSTD_FOUND libzstd-dev libzstd-devel zstd)
+tenfold_dependency(fmt TENFOLD_FMT_FOUND libfmt-dev fmt-devel fmt)
+if(TENFOLD_CLI OR TENFOLD_PYTHON)
+  tenfold_dependency(cli11 TENFOLD_CLI11_FOUND libcli11-dev cli11-devel cli11)
+endif()
+if(TENFOLD_TESTS)
+  if("zlib" IN_LIST TENFOLD_BUNDLED OR "zstd" IN_LIST TENFOLD_BUNDLED)
+    message(FATAL_ERROR "the tests compress with zlib and zstd, and their bundled sources can only "
+      "decompress: set TENFOLD_DEPS=system or TENFOLD_TESTS=OFF")
+  endif()
+  find_package(GTest QUIET)
+  set(TENFOLD_GMOCK_FOUND FALSE)
+  if(GTest_FOUND AND TARGET GTest::gmock)
+    set(TENFOLD_GMOCK_FOUND TRUE)
+  elseif(NOT TENFOLD_DEPS STREQUAL "system")
+    message(FATAL_ERROR "the tests need GoogleTest, which is never bundled: install it (Debian: "
+      "libgmock-dev, Fedora: gmock-devel, conda: gmock) or set TENFOLD_TESTS=OFF")
+  endif()
+  if(NOT TENFOLD_GMOCK_FOUND)
+    list(APPEND tenfold_missing "GoogleTest|libgtest-dev libgmock-dev|gmock-devel|gmock")
+  endif()
+endif()
+
+if(tenfold_missing)
+  set(tenfold_names "")
+  set(tenfold_debian "")
+  set(tenfold_fedora "")
+  set(tenfold_conda "")
+  foreach(tenfold_entry IN LISTS tenfold_missing)
+    string(REPLACE "|" ";" tenfold_entry "${tenfold_entry}")
+    list(POP_FRONT tenfold_entry tenfold_name tenfold_deb tenfold_rpm tenfold_con)
+    list(APPEND tenfold_names ${tenfold_name})
+    string(APPEND tenfold_debian " ${tenfold_deb}")
+    string(APPEND tenfold_fedora " ${tenfold_rpm}")
+    string(APPEND tenfold_conda " ${tenfold_con}")
+  endforeach()
+  list(JOIN tenfold_names ", " tenfold_names)
+  message(FATAL_ERROR "tenfold was not configured: not found: ${tenfold_names}\n"
+    "  Debian, Ubuntu:  apt-get install${tenfold_debian}\n"
+    "  Fedora, RHEL:    dnf install${tenfold_fedora}\n"
+    "  conda:           conda install -c conda-forge${tenfold_conda}\n"
+    "or let CMake fetch and build pinned sources: -D TENFOLD_DEPS=bundled")
+endif()
 
 # xxHash: XXH3, compiled into the one file that uses it (XXH_INLINE_ALL).
-find_path(TENFOLD_XXHASH_DIR xxhash.h)
-mark_as_advanced(TENFOLD_XXHASH_DIR)
-tenfold_require(TENFOLD_XXHASH_DIR libxxhash-dev)
 add_library(tenfold_xxhash INTERFACE)
+if("xxhash" IN_LIST TENFOLD_BUNDLED)
+  tenfold_fetch(xxhash TENFOLD_XXHASH_DIR)
+endif()
 target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR})
 
-# libdeflate: inflate and CRC-32, linked statically.
-include(${CMAKE_CURRENT_LIST_DIR}/TenfoldLibdeflate.cmake)
-tenfold_require(TENFOLD_LIBDEFLATE_FOUND libdeflate-dev)
+# libdeflate: inflate and CRC-32. zlib and zstd: streams of .gz and .zst.
+foreach(tenfold_name libdeflate zlib zstd)
+  if(tenfold_name IN_LIST TENFOLD_BUNDLED)
+    cmake_language(CALL tenfold_bundle_${tenfold_name})
+  endif()
+endforeach()
 
-# zlib and zstd: streams of .gz and .zst; zstd is linked statically.
-include(${CMAKE_CURRENT_LIST_DIR}/TenfoldStreams.cmake)
-tenfold_require(TENFOLD_STREAMS_FOUND "zlib1g-dev and libzstd-dev")
-
-# {fmt}: text of numbers and messages (g++ 12 has no <format>).
-find_package(fmt QUIET)
-tenfold_require(fmt_FOUND libfmt-dev)
-# Its part that is no template is compiled once, by src/base/fmt.cpp, which knows the versions 9;
-# another version stays header-only, and compiles for longer.
+# {fmt}: text of numbers and messages (g++ 12 has no <format>). Its part that is no template is
+# compiled once, by src/base/fmt.cpp, which knows version 9; other installed versions stay
+# header-only, which compiles for longer. The sources of the pinned version have that file
+# themselves.
 add_library(tenfold_fmt INTERFACE)
-if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
-  set(TENFOLD_FMT_COMPILED ON)
-  target_include_directories(tenfold_fmt SYSTEM INTERFACE
-    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+set(TENFOLD_FMT_SOURCE "")
+if("fmt" IN_LIST TENFOLD_BUNDLED)
+  tenfold_fetch(fmt tenfold_fmt_dir)
+  set(tenfold_fmt_include ${tenfold_fmt_dir}/include)
+  set(TENFOLD_FMT_SOURCE ${tenfold_fmt_dir}/src/format.cc)
 else()
-  set(TENFOLD_FMT_COMPILED OFF)
-  target_link_libraries(tenfold_fmt INTERFACE fmt::fmt-header-only)
+  set(tenfold_fmt_include $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+  if(fmt_VERSION VERSION_LESS 10)
+    set(TENFOLD_FMT_SOURCE ${PROJECT_SOURCE_DIR}/src/base/fmt.cpp)
+  endif()
+endif()
+target_include_directories(tenfold_fmt SYSTEM INTERFACE ${tenfold_fmt_include})
+if(NOT TENFOLD_FMT_SOURCE)
+  target_compile_definitions(tenfold_fmt INTERFACE FMT_HEADER_ONLY=1)
 endif()
 
 # CLI11: the command line.
 if(TENFOLD_CLI OR TENFOLD_PYTHON)
-  find_package(CLI11 QUIET)
-  tenfold_require(CLI11_FOUND libcli11-dev)
-endif()
-
-if(TENFOLD_TESTS)
-  find_package(GTest QUIET)
-  tenfold_require(GTest_FOUND libgtest-dev)
-  if(NOT TARGET GTest::gmock)
-    tenfold_require(TENFOLD_GMOCK_FOUND libgmock-dev)
+  add_library(tenfold_cli11 INTERFACE)
+  if("cli11" IN_LIST TENFOLD_BUNDLED)
+    tenfold_fetch(cli11 tenfold_cli11_dir)
+    target_include_directories(tenfold_cli11 SYSTEM INTERFACE ${tenfold_cli11_dir}/include)
+  else()
+    target_link_libraries(tenfold_cli11 INTERFACE CLI11::CLI11)
   endif()
 endif()

@@ -1,7 +1,7 @@
-# What `find_package(tenfold)` finds: the headers, the static library and tenfold::tenfold, which
-# depends on threads, libdeflate, zlib and zstd (found anew: no path of this machine is installed).
+# What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static library
+# and tenfold::tenfold, which depends on those of libdeflate, zlib and zstd that are not
+# bundled (found anew: no path of this machine is installed).
 include(CMakePackageConfigHelpers)
-include(GNUInstallDirs)
 
 set(tenfold_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tenfold)
 
@@ -32,3 +32,33 @@ install(FILES
 if(TENFOLD_CLI)
   install(TARGETS tenfold_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
 endif()
+
+# The prefix is found from the place of the file itself: an installed tree may be moved.
+set(tenfold_pc_requires "")
+foreach(name IN LISTS TENFOLD_LINKED)
+  string(REPLACE "zstd" "libzstd" module ${name})
+  list(APPEND tenfold_pc_requires ${module})
+endforeach()
+list(JOIN tenfold_pc_requires ", " tenfold_pc_requires)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+  BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE tenfold_pc_prefix)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tenfold.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@tenfold_pc_prefix@
+includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
+
+Name: tenfold
+Description: @PROJECT_DESCRIPTION@
+Version: @PROJECT_VERSION@
+Requires.private: @tenfold_pc_requires@
+Cflags: -I${includedir}
+Libs: -L${libdir} -ltenfold
+Libs.private: -pthread -lstdc++
+]])
+install(FILES ${PROJECT_BINARY_DIR}/tenfold.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT cpp)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/licenses
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT cpp)

@@ -2,6 +2,6 @@
 
 namespace tenfold {
 
-std::string_view version() noexcept { return TENFOLD_VERSION; }
+std::string_view version() noexcept { return TENFOLD_VERSION_STRING; }
 
 }  // namespace tenfold

@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+#if TENFOLD_VERSION_NUMBER < 100
+#error "the version macros are for the preprocessor"
+#endif
+
 namespace {
 
 int failures = 0;
@@ -72,7 +76,7 @@ void check_errors(const std::filesystem::path& path) {
 }  // namespace
 
 int main() {
-  std::cout << "tenfold " << tenfold::version() << '\n';
+  expect(tenfold::version() == TENFOLD_VERSION_STRING, "headers and library are of one version");
   const std::filesystem::path folder = std::filesystem::current_path() / "tenfold-consumer-scratch";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);

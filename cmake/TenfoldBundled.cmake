@@ -1,0 +1,90 @@
+# Pinned sources of the libraries, for TENFOLD_DEPS=bundled. Only their sources are taken, not their
+# build files: each is compiled here into an object library that becomes part of libtenfold, so that
+# nothing of theirs is installed or exported.
+#
+# Without a network, unpack the archives and pass -D TENFOLD_BUNDLED_SOURCES=<folder>, which holds
+# one folder for each library (xxhash, libdeflate, zlib, zstd, fmt, cli11), or CMake's own
+# -D FETCHCONTENT_SOURCE_DIR_TENFOLD_ZSTD=<folder> for one of them.
+include(FetchContent)
+set(TENFOLD_BUNDLED_SOURCES "" CACHE PATH "Folder with the unpacked sources of bundled libraries")
+
+set(tenfold_xxhash_url https://github.com/Cyan4973/xxHash/archive/refs/tags/v0.8.3.tar.gz)
+set(tenfold_xxhash_sha256 aae608dfe8213dfd05d909a57718ef82f30722c392344583d3f39050c7f29a80)
+set(tenfold_libdeflate_url
+  https://github.com/ebiggers/libdeflate/releases/download/v1.23/libdeflate-1.23.tar.gz)
+set(tenfold_libdeflate_sha256 1ab18349b9fb0ce8a0ca4116bded725be7dcbfa709e19f6f983d99df1fb8b25f)
+set(tenfold_zlib_url https://github.com/madler/zlib/releases/download/v1.3.1/zlib-1.3.1.tar.gz)
+set(tenfold_zlib_sha256 9a93b2b7dfdac77ceba5a558a580e74667dd6fede4585b91eefb60f03b72df23)
+set(tenfold_zstd_url
+  https://github.com/facebook/zstd/releases/download/v1.5.7/zstd-1.5.7.tar.gz)
+set(tenfold_zstd_sha256 eb33e51f49a15e023950cd7825ca74a4a2b43db8354825ac24fc1b7ee09e6fa3)
+set(tenfold_fmt_url https://github.com/fmtlib/fmt/archive/refs/tags/10.1.1.tar.gz)
+set(tenfold_fmt_sha256 78b8c0a72b1c35e4443a7e308df52498252d1cefc2b08c9a97bc9ee6cfe61f8b)
+set(tenfold_cli11_url https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.4.1.tar.gz)
+set(tenfold_cli11_sha256 73b7ec52261ce8fe980a29df6b4ceb66243bb0b779451dbd3d014cfec9fdbb58)
+
+# tenfold_fetch(name result): the folder with a library's sources.
+function(tenfold_fetch name result)
+  if(TENFOLD_BUNDLED_SOURCES)
+    string(TOUPPER TENFOLD_${name} upper)
+    if(NOT IS_DIRECTORY ${TENFOLD_BUNDLED_SOURCES}/${name})
+      message(FATAL_ERROR "TENFOLD_BUNDLED_SOURCES (${TENFOLD_BUNDLED_SOURCES}) has no folder "
+        "${name}: unpack ${tenfold_${name}_url} there")
+    endif()
+    set(FETCHCONTENT_SOURCE_DIR_${upper} ${TENFOLD_BUNDLED_SOURCES}/${name})
+  endif()
+  # SOURCE_SUBDIR names a folder that does not exist, so that the library's CMakeLists.txt is not run.
+  FetchContent_Declare(tenfold_${name}
+    URL ${tenfold_${name}_url}
+    URL_HASH SHA256=${tenfold_${name}_sha256}
+    DOWNLOAD_EXTRACT_TIMESTAMP OFF
+    SOURCE_SUBDIR not-a-project)
+  FetchContent_MakeAvailable(tenfold_${name})
+  set(${result} ${tenfold_${name}_SOURCE_DIR} PARENT_SCOPE)
+endfunction()
+
+# tenfold_bundle(name include_folder source...): tenfold_<name> has the headers, and the objects
+# of tenfold_<name>_objects go into libtenfold (src/CMakeLists.txt).
+function(tenfold_bundle name include_folder)
+  if(NOT ARGN)
+    message(FATAL_ERROR "${include_folder} has no sources of ${name}")
+  endif()
+  add_library(tenfold_${name}_objects OBJECT ${ARGN})
+  set_target_properties(tenfold_${name}_objects PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    C_VISIBILITY_PRESET hidden)
+  target_include_directories(tenfold_${name}_objects PRIVATE ${include_folder})
+  target_compile_options(tenfold_${name}_objects PRIVATE -w)
+  add_library(tenfold_${name} INTERFACE)
+  target_include_directories(tenfold_${name} SYSTEM INTERFACE ${include_folder})
+endfunction()
+
+# The functions below are macros so that enable_language() runs in the project's own scope.
+macro(tenfold_bundle_libdeflate)
+  enable_language(C)
+  tenfold_fetch(libdeflate tenfold_folder)
+  file(GLOB tenfold_sources ${tenfold_folder}/lib/*.c ${tenfold_folder}/lib/*/cpu_features.c)
+  tenfold_bundle(libdeflate ${tenfold_folder} ${tenfold_sources})
+  # Its functions for AVX-512 name the feature evex512, which clang 22 and g++ 16 no longer know,
+  # unless the compiler says that it is on. Older compilers turn it on along with AVX-512.
+  target_compile_definitions(tenfold_libdeflate_objects PRIVATE __EVEX512__)
+endmacro()
+
+# zlib: inflate alone is used.
+macro(tenfold_bundle_zlib)
+  enable_language(C)
+  tenfold_fetch(zlib tenfold_folder)
+  set(tenfold_sources adler32 crc32 inffast inflate inftrees zutil)
+  list(TRANSFORM tenfold_sources REPLACE "(.+)" "${tenfold_folder}/\\1.c")
+  tenfold_bundle(zlib ${tenfold_folder} ${tenfold_sources})
+endmacro()
+
+# zstd: decompression alone is used. Its assembly needs no macro of ours: it is left out.
+macro(tenfold_bundle_zstd)
+  enable_language(C)
+  tenfold_fetch(zstd tenfold_folder)
+  file(GLOB tenfold_sources ${tenfold_folder}/lib/common/*.c ${tenfold_folder}/lib/decompress/*.c)
+  tenfold_bundle(zstd ${tenfold_folder}/lib ${tenfold_sources})
+  target_compile_definitions(tenfold_zstd_objects PRIVATE
+    ZSTD_DISABLE_ASM ZSTD_LEGACY_SUPPORT=0 "ZSTDLIB_VISIBLE=" "ZSTDERRORLIB_VISIBLE=")
+endmacro()

@@ -1,0 +1,39 @@
+# Configures SOURCE_DIR below WORK_DIR where something is missing and looks at what CMake says.
+file(REMOVE_RECURSE ${WORK_DIR})
+
+# expect_error(<name> <text> <argument>...): configuring with the arguments fails and says the text.
+function(expect_error name text)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/${name} -G ${GENERATOR}
+      -D CMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
+      -D CMAKE_CXX_COMPILER=${CXX_COMPILER}
+      -D TENFOLD_TESTS=OFF
+      ${ARGN}
+    RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE message)
+  # CMake breaks lines.
+  string(REGEX REPLACE "[ \n]+" " " message "${message}")
+  string(FIND "${message}" "${text}" found)
+  if(status EQUAL 0 OR found EQUAL -1)
+    message(FATAL_ERROR "${name}: expected an error with \"${text}\", found ${status}: ${message}")
+  endif()
+  message(STATUS "ok: ${name}")
+endfunction()
+
+set(without_zstd -D TENFOLD_ZSTD_LIBRARY=TENFOLD_ZSTD_LIBRARY-NOTFOUND
+  -D CMAKE_SYSTEM_IGNORE_PATH=/ -D CMAKE_FIND_ROOT_PATH=/nowhere
+  -D CMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY)
+expect_error(missing_library "Debian, Ubuntu: apt-get install libdeflate-dev zlib1g-dev libzstd-dev"
+  ${without_zstd})
+expect_error(missing_library_fedora "dnf install libdeflate-devel zlib-devel libzstd-devel"
+  ${without_zstd})
+expect_error(missing_library_conda "conda install -c conda-forge libdeflate zlib zstd"
+  ${without_zstd})
+expect_error(macos "tenfold runs on Linux only, this system is Darwin" -D CMAKE_SYSTEM_NAME=Darwin)
+expect_error(windows "tenfold runs on Linux only, this system is Windows"
+  -D CMAKE_SYSTEM_NAME=Windows)
+expect_error(unknown_source_of_libraries "TENFOLD_DEPS must be auto, system or bundled, got vendored"
+  -D TENFOLD_DEPS=vendored)
+expect_error(missing_sources "has no folder xxhash"
+  -D TENFOLD_DEPS=bundled -D TENFOLD_BUNDLED_SOURCES=${WORK_DIR})
+expect_error(tests_with_bundled_libraries "the tests compress with zlib and zstd"
+  -D TENFOLD_TESTS=ON -D TENFOLD_DEPS=bundled)
