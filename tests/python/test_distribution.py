@@ -1,7 +1,22 @@
-"""What the installed package says about itself."""
+"""What the installed package exports and says about itself."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
 from importlib import metadata
+
+import tenfold._core
+
+LINKED = {"xxHash", "libdeflate", "zlib", "zstd", "fmt", "CLI11", "nanobind"}
+
+
+def objdump(*options: str) -> str:
+    program = shutil.which("objdump", path=f"{os.environ['PATH']}:/usr/bin")
+    return subprocess.run(
+        [program, *options, tenfold._core.__file__], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def read(name: str) -> str:
@@ -9,6 +24,15 @@ def read(name: str) -> str:
     text = metadata.distribution("tenfold").read_text(name)
     assert text is not None, f"no {name}"
     return text
+
+
+def test_the_extension_exports_its_init_function_alone():
+    exported = {
+        line.split()[-1]
+        for line in objdump("-T").splitlines()
+        if re.match(r"[0-9a-f]{8}", line) and "*UND*" not in line
+    }
+    assert exported == {"PyInit__core"}
 
 
 def test_the_description_has_no_links_into_the_repository():
@@ -36,3 +60,15 @@ def test_the_extra_all_takes_every_other_extra():
         if requirement.startswith("tenfold[")
     )
     assert set(re.search(r"\[(.*)\]", taken)[1].split(",")) == extras - {"all"}
+
+
+def test_the_bill_of_materials_and_the_notices_name_what_is_linked_in():
+    bill = json.loads(read("sboms/tenfold.cdx.json"))
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/tenfold@{tenfold.__version__}"
+    components = {component["name"]: component for component in bill["components"]}
+    assert components.keys() >= LINKED
+    assert all(re.match(r"\d+\.\d+", part["version"]) for part in components.values())
+    notice = read("licenses/NOTICE")
+    for name in components:
+        assert ("LLVM" if name == "libc++" else name) in notice
