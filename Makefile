@@ -1,4 +1,4 @@
-# make demo | test | check | bench | format | lint | clang | asan | tsan | file-systems | fuzz
+# make demo | test | check | bench | wheel | format | lint | clang | asan | tsan | file-systems | fuzz
 #
 # Every target works from a bare clone on a Debian machine and does only what is not done yet:
 # system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
@@ -34,7 +34,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers clang asan tsan file-systems fuzz clean
+	types layers clang asan tsan file-systems fuzz wheel wheel-test clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -123,7 +123,8 @@ clang: build/.apt-clang build/clang/build.ninja
 		| build/.apt .venv/.ok .venvs/notorch/.ok
 	rm -rf build/wheel
 	.venv/bin/$(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel \
-	  --config-settings=cmake.define.TENFOLD_WERROR=ON .
+	  --config-settings=cmake.define.TENFOLD_WERROR=ON \
+	  --config-settings=cmake.define.TENFOLD_DEPS=system .
 	.venv/bin/$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
 	.venvs/notorch/bin/$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
 	@touch $@
@@ -133,6 +134,46 @@ python: .venv/.package
 
 pytest: .venv/.package $(UPSTREAMS)
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+# --- a wheel that installs anywhere ---
+
+# zig compiles for the glibc of another system and links its C++ runtime into the extension; the
+# libraries are compiled by it as well, from the sources that TENFOLD_DEPS=bundled pins.
+WHEEL_GLIBC ?= 2.28
+WHEEL_MACHINE ?= x86_64
+WHEEL_BIN := $(CURDIR)/.venvs/wheel/bin
+WHEEL_TARGET := $(WHEEL_MACHINE)-linux-gnu.$(WHEEL_GLIBC)
+
+.venvs/wheel/.ok: $(REQUIREMENTS)/wheel.txt | build/.apt
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/$(PIP) install -r $<
+	@touch $@
+
+build/sources/.ok: tools/bundled_sources.sh
+	$< build/sources
+
+dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE $(PACKAGE_FILES) .venvs/wheel/.ok build/sources/.ok
+	rm -rf build/wheel-linux dist
+	env PATH=$(WHEEL_BIN):$$PATH \
+	  TENFOLD_ZIG=$$($(WHEEL_BIN)/python -c 'import ziglang; print(ziglang.__path__[0])')/zig \
+	  TENFOLD_ZIG_TARGET=$(WHEEL_TARGET) CCACHE_COMPILERTYPE=clang \
+	  CCACHE_COMPILERCHECK="string:$(WHEEL_TARGET) $$(grep ziglang $(REQUIREMENTS)/wheel.txt)" \
+	  $(WHEEL_BIN)/$(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel-linux \
+	  --config-settings=build-dir=build/zig/{wheel_tag} \
+	  --config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/toolchains/zig.cmake \
+	  --config-settings=cmake.define.TENFOLD_DEPS=bundled \
+	  --config-settings=cmake.define.TENFOLD_BUNDLED_SOURCES=$(CURDIR)/build/sources .
+	PATH=$(WHEEL_BIN):$$PATH $(WHEEL_BIN)/auditwheel --quiet repair --wheel-dir dist \
+	  --plat manylinux_$(subst .,_,$(WHEEL_GLIBC))_$(WHEEL_MACHINE) build/wheel-linux/*.whl
+	$(WHEEL_BIN)/twine check --strict dist/*.whl
+	@touch $@
+
+## make wheel     builds dist/*.whl, which installs on every Linux of x86_64 with glibc 2.28 or newer
+wheel: dist/.wheel
+
+## make wheel-test  installs it into empty environments, with and without numpy and torch
+wheel-test: wheel
+	$(WHEEL_BIN)/python tests/wheel/run.py dist/*.whl --glibc $(WHEEL_GLIBC)
 
 # --- what people ask for ---
 
@@ -210,4 +251,4 @@ check:
 
 ## make clean     removes builds, keeps the virtual environments
 clean:
-	rm -rf build .venv/.package
+	rm -rf build dist .venv/.package

@@ -1,0 +1,11 @@
+# Builds for an older glibc than this machine's: zig (ziglang on PyPI) has the headers and the symbol
+# versions of every glibc, and links its own libc++ statically. Needs TENFOLD_ZIG, the path of zig,
+# and TENFOLD_ZIG_TARGET (x86_64-linux-gnu.2.28) in the environment: `make wheel` sets both.
+set(CMAKE_C_COMPILER ${CMAKE_CURRENT_LIST_DIR}/../../tools/zig/cc)
+set(CMAKE_CXX_COMPILER ${CMAKE_CURRENT_LIST_DIR}/../../tools/zig/c++)
+# Without -O3 in CMake's own checks, zig would build its C++ runtime a second time, which takes
+# minutes. It turns the checks of UBSan on in builds that are not optimised.
+set(CMAKE_C_FLAGS_INIT "-O3 -fno-sanitize=undefined")
+set(CMAKE_CXX_FLAGS_INIT "-O3 -fno-sanitize=undefined")
+# The C++ runtime is part of what is built: see TenfoldSbom.cmake.
+set(TENFOLD_STATIC_RUNTIME libc++)

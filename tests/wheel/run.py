@@ -1,0 +1,195 @@
+"""Installs a wheel into empty virtual environments and uses it there.
+
+Usage: run.py <wheel> [--glibc 2.28] [--floors] [--without-torch]
+
+Three environments: without numpy and torch, with numpy, with numpy and torch. A program there sees
+no compiler (PATH has the environment alone), no PYTHONPATH and no package of this repository.
+--floors installs the oldest versions that pyproject.toml allows; --without-torch leaves the third
+environment out, which takes most of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PINS = dict(
+    line.split("==")
+    for name in ("dev", "torch")
+    for line in (REPOSITORY / f"tools/requirements/{name}.txt").read_text().split()
+    if "==" in line
+)
+FLOORS = {"torch": "2.4.0", "numpy": "1.24.0", "ml_dtypes": "0.4.0"}
+TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
+
+# The slice of the test suite that runs where torch is: each format, values, errors, processes, and
+# the page that people read first.
+TESTS = (
+    "test_distribution.py",
+    "test_save_load.py",
+    "test_open.py",
+    "test_verify_convert.py",
+    "test_errors.py",
+    "test_load_into.py",
+    "test_without_torch.py",
+    "test_docs.py::test_the_python_of_a_page_runs[README.md]",
+    "dataset/test_batch_loader.py",
+    "mapped_dict/test_lookups.py",
+)
+
+USE_WITHOUT_NUMPY = """
+import sys
+import tenfold
+td = tenfold.open(sys.argv[1])
+assert td.keys(True) == ["weight"], td.keys(True)
+assert tenfold.verify(sys.argv[1]).ok
+tenfold.convert(sys.argv[1], sys.argv[2])
+assert tenfold.diff(sys.argv[1], sys.argv[2]).same
+tenfold.save({"step": 7, "name": "x"}, sys.argv[2] + "_values")
+assert tenfold.load(sys.argv[2] + "_values") == {"step": 7, "name": "x"}
+try:
+    tenfold.open(sys.argv[1] + ".missing")
+except FileNotFoundError as error:
+    assert ".missing" in str(error)
+else:
+    raise AssertionError("a missing file was opened")
+assert not {"numpy", "torch"} & sys.modules.keys()
+"""
+
+USE_WITH_NUMPY = """
+import sys
+import numpy
+import tenfold
+found = tenfold.load(sys.argv[1])["weight"]
+assert type(found) is numpy.ndarray and found.tolist() == [0.0, 1.0, 2.0]
+tree = {"a": [numpy.arange(6, dtype=numpy.int16).reshape(2, 3)], "b": numpy.zeros(70_000)}
+tenfold.save(tree, sys.argv[2])
+assert tenfold.diff(sys.argv[2], tree).same
+assert "torch" not in sys.modules
+"""
+
+
+class Environment:
+    """A virtual environment with the wheel and some packages in it."""
+
+    def __init__(self, folder: Path, wheel: Path, packages: list[str]) -> None:
+        """Makes the environment and installs into it, without building anything from source."""
+        venv.create(folder, with_pip=False)
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "--quiet", "install"]
+        subprocess.run([*pip, "--only-binary=:all:", *packages, str(wheel)], check=True)
+
+    def run(
+        self, *arguments: object, status: int = 0, cwd: Path | None = None, **environment: str
+    ) -> str:
+        """Runs a program of the environment and returns what it prints."""
+        program, *rest = map(str, arguments)
+        done = subprocess.run(
+            [self.folder / "bin" / program, *rest],
+            env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **environment},
+            cwd=cwd or self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+def write_safetensors(path: Path) -> None:
+    """A file of three float32, written by nobody's library."""
+    header = json.dumps(
+        {"weight": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
+    ).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 0, 1, 2))
+
+
+def use_the_command(environment: Environment, file: Path) -> None:
+    """Every command that needs one path, and one that fails."""
+    assert re.fullmatch(r"tenfold \d+\.\d+\.\d+\n", environment.run("tenfold", "--version"))
+    assert "weight" in environment.run("tenfold", "ls", file)
+    assert "weight" in environment.run("tenfold", "tree", file)
+    (statistics,) = json.loads(environment.run("tenfold", "stat", "--json", file))
+    assert (statistics["min"], statistics["max"]) == (0, 2), statistics
+    environment.run("tenfold", "verify", file)
+    environment.run("tenfold", "convert", file, file.with_suffix(".npz"))
+    environment.run("tenfold", "diff", file, file.with_suffix(".npz"))
+    environment.run("tenfold", "ls", file.with_suffix(".missing"), status=2)
+
+
+def check_linkage(environment: Environment, glibc: str) -> None:
+    """The extension needs the C library of that version or older, and no C++ runtime."""
+    where = "import tenfold._core; print(tenfold._core.__file__)"
+    extension = environment.run("python", "-c", where).strip()
+    dump = subprocess.run(
+        ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True
+    ).stdout
+    versions = set(re.findall(r"\(([A-Z]+_[0-9.]+)\)", dump))
+    oldest = tuple(map(int, glibc.split(".")))
+    assert versions, "no versioned symbol"
+    for version in versions:
+        assert version.startswith("GLIBC_"), f"{extension} needs {version}"
+        number = version.removeprefix("GLIBC_").split(".")
+        assert tuple(map(int, number)) <= oldest, f"{extension} needs {version}"
+    allowed = r"lib(c|m|dl|pthread|rt)\.so\.\d|ld-linux.*\.so\.\d"
+    for name in re.findall(r"NEEDED +(\S+)", dump):
+        assert re.fullmatch(allowed, name), f"{extension} needs {name}"
+
+
+def main() -> None:
+    """Makes the environments and uses the wheel in each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--glibc", help="the oldest that the wheel must load with")
+    parser.add_argument("--floors", action="store_true")
+    parser.add_argument("--without-torch", action="store_true")
+    options = parser.parse_args()
+    wheel = options.wheel.resolve()
+    versions = {**PINS, **(FLOORS if options.floors else {})}
+
+    def pinned(*names: str) -> list[str]:
+        return [f"{name}=={versions[name]}" for name in names]
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        file = folder / "given.safetensors"
+        write_safetensors(file)
+
+        bare = Environment(folder / "bare", wheel, [])
+        if options.glibc:
+            check_linkage(bare, options.glibc)
+        use_the_command(bare, file)
+        bare.run("python", "-c", USE_WITHOUT_NUMPY, file, folder / "converted")
+        print("without numpy and torch: ok", flush=True)
+
+        numpy = Environment(folder / "numpy", wheel, pinned("numpy", "ml_dtypes", *TEST_TOOLS))
+        numpy.run("python", "-c", USE_WITH_NUMPY, file, folder / "arrays")
+        print("with numpy: ok", flush=True)
+
+        if options.without_torch:
+            return
+        packages = pinned("torch", "numpy", "ml_dtypes", *TEST_TOOLS)
+        packages += os.environ.get("TORCH_PIP_ARGS", "").split()
+        torch = Environment(folder / "torch", wheel, packages)
+        output = torch.run(
+            *("python", "-m", "pytest", "-q", "-c", REPOSITORY / "pyproject.toml"),
+            *("--rootdir", REPOSITORY, "-p", "no:cacheprovider"),
+            *(REPOSITORY / "tests/python" / test for test in TESTS),
+            cwd=REPOSITORY,  # processes that tests start import tests.python
+            TENFOLD_PYTHON_WITHOUT_TORCH=str(numpy.python),
+        )
+        print(f"with numpy and torch: {output.splitlines()[-1]}")
+
+
+if __name__ == "__main__":
+    main()
