@@ -99,6 +99,9 @@ def main() -> None:
         "--folder", type=Path, help="where to write (default: a temporary folder on this disk)"
     )
     parser.add_argument("--write", action="store_true", help="update docs/performance.md")
+    parser.add_argument(
+        "--results", type=Path, help="the measurements as JSON (default: build/bench/results.json)"
+    )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in every]
     if unknown:
@@ -117,7 +120,7 @@ def main() -> None:
         if result is not None:
             results.append(result)
             print("\n" + result.markdown(), flush=True)
-    save_json(results, ROOT / "build" / "bench" / "results.json")
+    save_json(results, options.results or ROOT / "build" / "bench" / "results.json")
     if options.write:
         write_page(results, ROOT / "docs" / "performance.md")
 
