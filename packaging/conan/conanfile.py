@@ -1,0 +1,95 @@
+"""Conan recipe of the C++ library, of the sources beside it: `conan create packaging/conan`."""
+
+import re
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class TenfoldConan(ConanFile):
+    """The static library, and with the option `cli` the program."""
+
+    name = "tenfold"
+    license = "Apache-2.0"
+    description = "PyTorch's data on disk as memory-mapped trees of tensors, without pickle"
+    topics = ("pytorch", "tensors", "safetensors", "memory-mapped")
+    package_type = "static-library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"cli": [True, False]}  # noqa: RUF012
+    default_options = {  # noqa: RUF012
+        "cli": False,
+        "fmt/*:header_only": True,
+    }
+
+    def set_version(self):
+        """The version is that of include/tenfold/version.hpp."""
+        text = (REPOSITORY / "include/tenfold/version.hpp").read_text(encoding="utf-8")
+        self.version = re.search(r'TENFOLD_VERSION_STRING "([0-9.]+)"', text)[1]
+
+    def export_sources(self):
+        """What a build needs."""
+        for name in ("CMakeLists.txt", "LICENSE", "NOTICE"):
+            copy(self, name, REPOSITORY, self.export_sources_folder)
+        for folder in ("cmake", "include", "src", "cli", "licenses"):
+            copy(self, f"{folder}/*", REPOSITORY, self.export_sources_folder)
+
+    def validate(self):
+        """Linux and C++20."""
+        if self.settings.os != "Linux":
+            raise ConanInvalidConfiguration("tenfold runs on Linux only")
+        check_min_cppstd(self, 20)
+
+    def requirements(self):
+        """All are private, but a static library needs those that are compiled at link time."""
+        self.requires("fmt/[>=9]", visible=False)
+        self.requires("xxhash/[>=0.8]", visible=False)
+        self.requires("libdeflate/[>=1.14]")
+        self.requires("zlib/[>=1.2.11 <2]")
+        self.requires("zstd/[>=1.5 <2]")
+        if self.options.cli:
+            self.requires("cli11/[>=2.1 <3]", visible=False)
+
+    def layout(self):
+        """CMake's."""
+        cmake_layout(self)
+
+    def generate(self):
+        """The libraries come from Conan, never from sources that CMake fetches."""
+        toolchain = CMakeToolchain(self)
+        toolchain.cache_variables["TENFOLD_DEPS"] = "system"
+        toolchain.cache_variables["TENFOLD_CLI"] = bool(self.options.cli)
+        toolchain.cache_variables["TENFOLD_INSTALL"] = True
+        for name in ("PYTHON", "TESTS", "WERROR"):
+            toolchain.cache_variables[f"TENFOLD_{name}"] = False
+        toolchain.generate()
+        CMakeDeps(self).generate()
+
+    def build(self):
+        """Configures and builds."""
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        """Installs, with the notices."""
+        CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, Path(self.package_folder) / "licenses")
+        copy(self, "NOTICE", self.source_folder, Path(self.package_folder) / "licenses")
+        copy(
+            *(self, "*", Path(self.source_folder) / "licenses"),
+            Path(self.package_folder) / "licenses",
+        )
+
+    def package_info(self):
+        """The target is tenfold::tenfold."""
+        self.cpp_info.libs = ["tenfold"]
+        self.cpp_info.set_property("cmake_file_name", "tenfold")
+        self.cpp_info.set_property("cmake_target_name", "tenfold::tenfold")
+        self.cpp_info.set_property("pkg_config_name", "tenfold")
+        self.cpp_info.system_libs = ["pthread"]
