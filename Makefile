@@ -163,7 +163,7 @@ dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE $(PACKAGE_FILES) .ve
 	  --config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/toolchains/zig.cmake \
 	  --config-settings=cmake.define.TENFOLD_DEPS=bundled \
 	  --config-settings=cmake.define.TENFOLD_BUNDLED_SOURCES=$(CURDIR)/build/sources .
-	PATH=$(WHEEL_BIN):$$PATH $(WHEEL_BIN)/auditwheel --quiet repair --wheel-dir dist \
+	PATH=$(WHEEL_BIN):$$PATH $(WHEEL_BIN)/auditwheel repair --wheel-dir dist \
 	  --plat manylinux_$(subst .,_,$(WHEEL_GLIBC))_$(WHEEL_MACHINE) build/wheel-linux/*.whl
 	$(WHEEL_BIN)/twine check --strict dist/*.whl
 	@touch $@

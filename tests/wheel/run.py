@@ -30,6 +30,8 @@ PINS = dict(
 )
 FLOORS = {"torch": "2.4.0", "numpy": "1.24.0", "ml_dtypes": "0.4.0"}
 TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
+# What the tests compare with. --floors takes the versions that pip finds for the oldest torch.
+PEERS = ("tensordict", "safetensors")
 
 # The slice of the test suite that runs where torch is: each format, values, errors, processes, and
 # the page that people read first.
@@ -179,6 +181,7 @@ def main() -> None:
         if options.without_torch:
             return
         packages = pinned("torch", "numpy", "ml_dtypes", *TEST_TOOLS)
+        packages += PEERS if options.floors else pinned(*PEERS)
         packages += os.environ.get("TORCH_PIP_ARGS", "").split()
         torch = Environment(folder / "torch", wheel, packages)
         output = torch.run(
