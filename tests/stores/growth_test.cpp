@@ -404,8 +404,7 @@ TEST(Growth, HasOneWriterAtATime) {
   Dataset other(path, Mode::write_through);
   expect_error(ErrorCode::io, "by process " + std::to_string(os::process_id()),
                [&] { other.append(test::numbers(1)); });
-  expect_error(ErrorCode::unsupported, "close it",
-               [&] { append_memmap(path, test::numbers(1)); });
+  expect_error(ErrorCode::unsupported, "close it", [&] { append_memmap(path, test::numbers(1)); });
   expect_error(ErrorCode::io, "in use", [&] { save(test::numbers(1), path); });
   ds.close();
   EXPECT_EQ(other.append(test::numbers(1, 1)), 2);
