@@ -219,11 +219,13 @@ asan: build/asan/build.ninja
 	ctest --preset asan
 
 ## make tsan      builds with TSan (build/tsan), runs the C++ tests of what works on threads
-TSAN_TESTS := core/leaf formats/leaf_writer formats/memmap_folder formats/memmap_open \
-  formats/memmap_verify formats/safetensors formats/torch_file ingest/ingest_json io/convert io/io \
-  io/load_into io/read_ahead os/background os/companion os/file os/no_fork os/page_reader \
-  os/thread_pool stores/batch_loader stores/buffer_pool stores/mapped_dict \
-  stores/mapped_dict_write stores/residency
+TSAN_TESTS := \
+  core/tree/leaf formats/shared/leaf_writer formats/folder/folder formats/folder/open \
+  formats/folder/verify formats/safetensors/safetensors formats/torch_file/torch_file \
+  ingest/text/ingest_json io/convert io/io io/load_into io/read_ahead os/thread/background \
+  os/thread/companion os/fs/file os/thread/no_fork os/memory/page_reader os/thread/thread_pool \
+  dataset/loader/batch_loader dataset/loader/buffer_pool dict/mapped_dict \
+  dict/mapped_dict_write dataset/loader/residency
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 tsan: build/tsan/build.ninja

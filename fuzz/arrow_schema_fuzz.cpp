@@ -16,7 +16,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "ingest/arrow_stream.hpp"
+#include "ingest/arrow/stream.hpp"
 
 namespace {
 

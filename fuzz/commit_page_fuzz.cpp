@@ -12,7 +12,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "formats/memmap_commit_page.hpp"
+#include "formats/folder/append/commit_page.hpp"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "core/sparse.hpp"
-#include "formats/consolidated_tree.hpp"
+#include "core/tree/sparse.hpp"
+#include "formats/consolidated/tree.hpp"
 
 namespace {
 

@@ -13,11 +13,11 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "formats/dcp_metadata.hpp"
-#include "formats/dcp_source.hpp"
-#include "formats/dcp_tree.hpp"
+#include "formats/dcp/metadata.hpp"
+#include "formats/dcp/source.hpp"
+#include "formats/dcp/tree.hpp"
 #include "fuzz/scratch.hpp"
-#include "os/directory.hpp"
+#include "os/fs/directory.hpp"
 
 namespace {
 

@@ -15,13 +15,13 @@
 
 #include <tenfold/error.hpp>
 
-#include "ingest/csv_rows.hpp"
-#include "ingest/json_rows.hpp"
-#include "ingest/record_blocks.hpp"
-#include "ingest/row_builder.hpp"
-#include "ingest/text_stream.hpp"
-#include "ingest/type_work.hpp"
-#include "ingest/value_types.hpp"
+#include "ingest/text/csv_rows.hpp"
+#include "ingest/text/json_rows.hpp"
+#include "ingest/text/record_blocks.hpp"
+#include "ingest/text/row_builder.hpp"
+#include "ingest/text/text_stream.hpp"
+#include "ingest/text/type_work.hpp"
+#include "ingest/text/value_types.hpp"
 
 namespace {
 

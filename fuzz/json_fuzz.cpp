@@ -9,7 +9,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
-#include "core/value_json.hpp"
+#include "core/value/value_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

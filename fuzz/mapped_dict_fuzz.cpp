@@ -16,8 +16,8 @@
 #include <tenfold/mapped_dict.hpp>
 #include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
-#include "stores/dict_index.hpp"
+#include "core/notes/notes.hpp"
+#include "dict/index.hpp"
 
 namespace {
 

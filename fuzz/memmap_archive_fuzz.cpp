@@ -10,7 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
+#include "core/notes/notes.hpp"
 #include "formats/format.hpp"
 #include "fuzz/scratch.hpp"
 

@@ -11,8 +11,8 @@
 
 #include <tenfold/error.hpp>
 
-#include "formats/memmap_keys.hpp"
-#include "formats/memmap_meta.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "core/notes.hpp"
+#include "core/notes/notes.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenfold;

@@ -8,7 +8,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "codecs/pickle.hpp"
+#include "codecs/pickle/pickle.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenfold;

@@ -12,10 +12,10 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "core/leaf_source.hpp"
-#include "formats/safetensors_header.hpp"
-#include "formats/safetensors_index.hpp"
-#include "formats/safetensors_tree.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "formats/safetensors/header.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/hub_index.hpp"
 
 namespace {
 
@@ -78,8 +78,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const Error&) {
   }
   try {
-    const SafetensorsIndex index = parse_safetensors_index(input, "input");
-    parse_safetensors_index(write_safetensors_index(index, 0), "written");
+    const HubIndex index = parse_hub_index(input, "input");
+    parse_hub_index(write_hub_index(index, 0), "written");
   } catch (const Error&) {
   }
   return 0;

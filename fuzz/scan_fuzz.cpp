@@ -13,8 +13,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/scan.hpp>
 
-#include "codecs/pickle.hpp"
-#include "codecs/pickle_imports.hpp"
+#include "codecs/pickle/imports.hpp"
+#include "codecs/pickle/pickle.hpp"
 #include "fuzz/scratch.hpp"
 
 namespace {

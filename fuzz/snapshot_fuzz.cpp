@@ -13,9 +13,9 @@
 #include <tenfold/error.hpp>
 #include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
+#include "core/notes/notes.hpp"
 #include "formats/format.hpp"
-#include "formats/snapshot_manifest.hpp"
+#include "formats/snapshot/manifest.hpp"
 #include "fuzz/scratch.hpp"
 
 namespace {

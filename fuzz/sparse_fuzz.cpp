@@ -14,7 +14,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "core/sparse.hpp"
+#include "core/tree/sparse.hpp"
 #include "fuzz/input.hpp"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <tenfold/sparse_builder.hpp>
 #include <tenfold/sparse_matrix.hpp>
 
-#include "core/sparse.hpp"
+#include "core/tree/sparse.hpp"
 #include "fuzz/input.hpp"
 
 namespace {

@@ -14,10 +14,10 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "codecs/pickle.hpp"
-#include "codecs/zip.hpp"
-#include "formats/torch_file_archive.hpp"
-#include "formats/torch_file_tree.hpp"
+#include "codecs/pickle/pickle.hpp"
+#include "codecs/zip/zip.hpp"
+#include "formats/torch_file/archive.hpp"
+#include "formats/torch_file/tree.hpp"
 
 namespace {
 

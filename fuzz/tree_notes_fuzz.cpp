@@ -10,7 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "formats/tree_notes.hpp"
+#include "formats/shared/tree_notes.hpp"
 
 namespace {
 

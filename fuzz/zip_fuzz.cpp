@@ -9,8 +9,8 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
-#include "codecs/zip.hpp"
-#include "codecs/zip_structure.hpp"
+#include "codecs/zip/structure.hpp"
+#include "codecs/zip/zip.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenfold;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks which file may include which: the layers of ARCHITECTURE.md.
 
-    base  <-  os, codecs  <-  core  <-  formats  <-  io  <-  stores  <-  ingest
-    ingest  <-  { python, cli, examples }
+    base  <-  os, codecs  <-  core  <-  formats  <-  io, scan  <-  dataset
+    dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
 
 Usage: tools/check_layers.py [repository root]
 
@@ -15,18 +15,27 @@ import re
 import sys
 from pathlib import Path
 
-# The layers of src/ and those whose headers each may include besides its own.
-BELOW = {
+# The layers of src/, in order, and those whose headers each may not include although they are to
+# the left of it.
+LAYERS = {
     "base": [],
-    "os": ["base"],
-    "codecs": ["base"],
-    "core": ["base", "os", "codecs"],
-    "formats": ["base", "os", "codecs", "core"],
-    "io": ["base", "os", "codecs", "core", "formats"],
-    "stores": ["base", "os", "codecs", "core", "formats", "io"],
-    "ingest": ["base", "os", "codecs", "core", "formats", "io", "stores"],
+    "os": [],
+    "codecs": ["os"],
+    "core": [],
+    "formats": [],
+    "io": [],
+    "scan": ["io"],
+    "dataset": ["scan"],
+    "dict": ["scan"],
+    "sparse": ["scan", "dict"],
+    "mapper": ["scan", "sparse"],
+    "verify": ["scan", "sparse", "mapper"],
+    "ingest": ["scan", "sparse", "mapper", "verify"],
 }
-ALL_LAYERS = list(BELOW)
+BELOW = {
+    layer: [left for left in list(LAYERS)[:position] if left not in LAYERS[layer]]
+    for position, layer in enumerate(LAYERS)
+}
 
 # The layers that know nothing of tensors see these public headers; the others see all.
 PUBLIC_HEADERS = {
@@ -35,36 +44,8 @@ PUBLIC_HEADERS = {
     "codecs": ["tenfold/error.hpp"],
 }
 
-# The headers that format files share. Between the files of one family (the same prefix) every
-# header is shared; a format's own header is seen by nobody else in formats/.
-SHARED_FORMAT_HEADERS = {
-    "commit.hpp",
-    "folder_checksums.hpp",
-    "folder_verify.hpp",
-    "format.hpp",
-    "json_checksums.hpp",
-    "leaf_writer.hpp",
-    "npy_array.hpp",
-    "object_file.hpp",
-    "progress.hpp",
-    "safetensors_cache.hpp",  # finds the files of any index of the Hugging Face hub
-    "safetensors_index.hpp",
-    "tree_notes.hpp",
-    "verify_filter.hpp",
-    "zip_archive.hpp",
-    "zip_check.hpp",
-    "zip_inflate.hpp",
-}
-FORMAT_FAMILIES = (
-    "consolidated",
-    "dcp",
-    "memmap_",
-    "npz",
-    "safetensors",
-    "snapshot",
-    "torch_file",
-    "zip_archive",
-)
+# A folder of formats/ is one format: its files include their own folder, and what all formats share.
+FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
 # Libraries, by where their headers live, and the rooms that may use them.
 LIBRARIES = {
@@ -112,7 +93,7 @@ def check_file(root: Path, path: Path) -> list[str]:
         if target.startswith("tenfold/"):
             wrong = public_problem(layer, target)
         elif quote == '"':
-            wrong = own_problem(path, room, layer, target)
+            wrong = own_problem(name, room, layer, target)
         else:
             wrong = foreign_problem(name, room, layer, target)
         if wrong:
@@ -148,7 +129,7 @@ def public_problem(layer: str, target: str) -> str | None:
     return None
 
 
-def own_problem(path: Path, room: str, layer: str, target: str) -> str | None:
+def own_problem(name: str, room: str, layer: str, target: str) -> str | None:
     """Judges a quoted include of this project's own code."""
     owner = target.split("/")[0] if "/" in target else None
     if ".." in target.split("/"):
@@ -160,23 +141,24 @@ def own_problem(path: Path, room: str, layer: str, target: str) -> str | None:
     if room in ("include", "torch.hpp"):
         return "public headers include <tenfold/...> and the standard library only"
     if owner not in BELOW:
-        return "write the path from src/, as in core/tensor.hpp"
+        return "write the path from src/, as in core/tensor/cast.hpp"
     if owner == layer:
-        return format_problem(path, target) if layer == "formats" else None
+        return format_problem(name, target) if layer == "formats" else None
     if owner not in BELOW[layer]:
         allowed = ", ".join([layer, *BELOW[layer]])
         return f"{layer}/ may include {allowed}"
     return None
 
 
-def format_problem(path: Path, target: str) -> str | None:
-    header = target.split("/", 1)[1]
-    if header in SHARED_FORMAT_HEADERS or header == f"{path.stem}.hpp":
+def format_problem(name: str, target: str) -> str | None:
+    if target.startswith(FORMATS_SHARE):
         return None
-    for family in FORMAT_FAMILIES:
-        if header.startswith(family) and path.name.startswith(family):
-            return None
-    return "format files never include each other"
+    folder = name.split("/")[2]
+    if folder == "shared":
+        return "formats/shared/ includes no format"
+    if target.split("/")[1] != folder:
+        return f"formats/{folder}/ may include formats/{folder}/ and formats/shared/"
+    return None
 
 
 def foreign_problem(file: str, room: str, layer: str, target: str) -> str | None:

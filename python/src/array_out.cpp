@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "core/leaf_source.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "dlpack.hpp"
 #include "mapped_file.hpp"
 #include "torch_api.hpp"

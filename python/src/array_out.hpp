@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common.hpp"
-#include "stores/buffer_pool.hpp"
+#include "dataset/loader/buffer_pool.hpp"
 
 namespace tenfold::python {
 

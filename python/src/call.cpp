@@ -7,7 +7,7 @@
 
 #include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
+#include "core/notes/notes.hpp"
 
 namespace tenfold::python {
 namespace {

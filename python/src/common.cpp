@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "core/typed_keys.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold::python {
 

@@ -15,8 +15,8 @@
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
+#include "dataset/dataset_state.hpp"
 #include "rows_in.hpp"
-#include "stores/dataset_state.hpp"
 
 namespace tenfold::python {
 

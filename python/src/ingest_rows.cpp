@@ -12,9 +12,9 @@
 
 #include "call.hpp"
 #include "common.hpp"
-#include "ingest/arrow_stream.hpp"
+#include "ingest/arrow/stream.hpp"
 #include "ingest/bad_row.hpp"
-#include "ingest/dict_table.hpp"
+#include "ingest/table/dict_table.hpp"
 #include "ingest_report.hpp"
 #include "mapped_dict.hpp"
 #include "row_reader.hpp"

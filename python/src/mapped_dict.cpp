@@ -14,11 +14,11 @@
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
-#include "os/companion.hpp"
+#include "dict/handle.hpp"
+#include "dict/spool.hpp"
+#include "dict/walk.hpp"
+#include "os/thread/companion.hpp"
 #include "rows_in.hpp"
-#include "stores/dict_handle.hpp"
-#include "stores/dict_spool.hpp"
-#include "stores/dict_walk.hpp"
 
 namespace tenfold::python {
 

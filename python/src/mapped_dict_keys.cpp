@@ -10,9 +10,9 @@
 
 #include "array_in.hpp"
 #include "base/prefetch.hpp"
-#include "core/cast.hpp"
+#include "core/tensor/cast.hpp"
 #include "mapped_dict.hpp"
-#include "os/companion.hpp"
+#include "os/thread/companion.hpp"
 #include "row_values.hpp"
 
 namespace tenfold::python {

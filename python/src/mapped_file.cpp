@@ -13,10 +13,10 @@
 #include "array_out.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
-#include "core/leaf_source.hpp"
-#include "os/directory.hpp"
-#include "os/file.hpp"
-#include "os/mapping.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/memory/mapping.hpp"
 #include "torch_api.hpp"
 
 namespace tenfold::python {

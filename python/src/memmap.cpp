@@ -9,7 +9,7 @@
 
 #include "array_in.hpp"
 #include "call.hpp"
-#include "formats/memmap_keys.hpp"
+#include "formats/folder/keys.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {

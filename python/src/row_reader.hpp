@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common.hpp"
-#include "ingest/row_table.hpp"
+#include "ingest/rows/table.hpp"
 #include "row_values.hpp"
 
 namespace tenfold::python {

@@ -8,7 +8,7 @@
 #include <tenfold/value.hpp>
 
 #include "common.hpp"
-#include "ingest/row_type.hpp"
+#include "ingest/rows/type.hpp"
 
 namespace tenfold::python {
 

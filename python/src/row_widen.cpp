@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "ingest/fit_chunk.hpp"
+#include "ingest/table/fit_chunk.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {

@@ -18,10 +18,10 @@
 
 #include "array_out.hpp"
 #include "call.hpp"
-#include "formats/commit.hpp"
-#include "stores/state_index.hpp"
-#include "stores/state_keys.hpp"
-#include "stores/state_paths.hpp"
+#include "formats/shared/commit.hpp"
+#include "mapper/state_index.hpp"
+#include "mapper/state_keys.hpp"
+#include "mapper/state_paths.hpp"
 
 namespace tenfold::python {
 

@@ -1,4 +1,4 @@
-#include "ingest/text_stream.hpp"
+#include "ingest/text/text_stream.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +11,7 @@
 
 #include "batch_out.hpp"
 #include "call.hpp"
-#include "ingest/source_files.hpp"
+#include "ingest/text/source_files.hpp"
 
 namespace tenfold::python {
 

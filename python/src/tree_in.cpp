@@ -8,8 +8,8 @@
 #include "array_in.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
-#include "core/node.hpp"
-#include "core/typed_keys.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold::python {
 namespace {

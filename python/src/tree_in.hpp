@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common.hpp"
-#include "core/typed_keys.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold::python {
 

@@ -10,8 +10,8 @@
 
 #include "base/text.hpp"
 #include "call.hpp"
-#include "core/node.hpp"
-#include "core/sparse.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
 
 namespace tenfold::python {
 namespace {

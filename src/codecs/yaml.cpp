@@ -9,7 +9,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "codecs/utf8.hpp"
+#include "codecs/json/utf8.hpp"
 
 namespace tenfold::codecs {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "codecs/json.hpp"
+#include "codecs/json/json.hpp"
 
 namespace tenfold::codecs {
 

@@ -8,7 +8,7 @@
 
 #include <tenfold/io.hpp>
 
-#include "formats/verify_filter.hpp"
+#include "formats/shared/verify_filter.hpp"
 
 namespace tenfold {
 

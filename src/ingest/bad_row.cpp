@@ -5,7 +5,7 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
-#include "core/value_json.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <tenfold/io.hpp>
 
-#include "stores/spool.hpp"
+#include "dataset/spool.hpp"
 
 namespace tenfold {
 

@@ -6,15 +6,15 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "formats/progress.hpp"
-#include "ingest/block_pipeline.hpp"
-#include "ingest/record_blocks.hpp"
-#include "ingest/row_plan.hpp"
-#include "ingest/row_work.hpp"
-#include "ingest/source_files.hpp"
-#include "ingest/table_writer.hpp"
-#include "ingest/type_work.hpp"
-#include "ingest/value_types.hpp"
+#include "formats/shared/progress.hpp"
+#include "ingest/table/table_writer.hpp"
+#include "ingest/text/block_pipeline.hpp"
+#include "ingest/text/record_blocks.hpp"
+#include "ingest/text/row_plan.hpp"
+#include "ingest/text/row_work.hpp"
+#include "ingest/text/source_files.hpp"
+#include "ingest/text/type_work.hpp"
+#include "ingest/text/value_types.hpp"
 
 namespace tenfold {
 namespace {

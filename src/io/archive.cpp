@@ -10,14 +10,14 @@
 #include <tenfold/memmap.hpp>
 
 #include "base/text.hpp"
-#include "codecs/zip.hpp"
+#include "codecs/zip/zip.hpp"
+#include "formats/folder/archive/archive.hpp"
+#include "formats/folder/archive/pack.hpp"
+#include "formats/folder/archive/refresh.hpp"
+#include "formats/folder/archive/writer.hpp"
+#include "formats/folder/plan.hpp"
 #include "formats/format.hpp"
-#include "formats/memmap_archive.hpp"
-#include "formats/memmap_archive_pack.hpp"
-#include "formats/memmap_archive_refresh.hpp"
-#include "formats/memmap_archive_writer.hpp"
-#include "formats/memmap_plan.hpp"
-#include "os/file.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold {
 

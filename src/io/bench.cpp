@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "formats/progress.hpp"
+#include "formats/shared/progress.hpp"
 #include "io/tree.hpp"
-#include "os/directory.hpp"
-#include "os/file.hpp"
-#include "os/page_cache.hpp"
-#include "os/thread_pool.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/memory/page_cache.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {

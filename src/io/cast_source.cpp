@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/cast.hpp"
-#include "core/leaf_bytes.hpp"
-#include "core/leaf_source.hpp"
+#include "core/tensor/cast.hpp"
+#include "core/tensor/leaf_bytes.hpp"
+#include "core/tree/leaf_source.hpp"
 
 namespace tenfold {
 namespace {

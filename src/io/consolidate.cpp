@@ -1,6 +1,6 @@
 #include <tenfold/consolidated.hpp>
 
-#include "formats/consolidated_write.hpp"
+#include "formats/consolidated/write.hpp"
 #include "io/holdable.hpp"
 
 namespace tenfold {

@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "core/cast.hpp"
-#include "core/strided_copy.hpp"
-#include "formats/progress.hpp"
+#include "core/tensor/cast.hpp"
+#include "core/tensor/strided_copy.hpp"
+#include "formats/shared/progress.hpp"
 #include "io/write_order.hpp"
-#include "os/thread_pool.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
-#include "core/cast.hpp"
+#include "core/tensor/cast.hpp"
 #include "io/holdable.hpp"
 
 namespace tenfold {

@@ -8,8 +8,8 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "core/depth.hpp"
-#include "core/special.hpp"
+#include "core/tensor/special.hpp"
+#include "core/tree/depth.hpp"
 
 namespace tenfold {
 namespace {

@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <string>
 
-#include "formats/commit.hpp"
+#include "formats/shared/commit.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
-#include "os/file.hpp"
-#include "os/freed_memory.hpp"
-#include "os/unreplaced.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/unreplaced.hpp"
+#include "os/memory/freed_memory.hpp"
 
 namespace tenfold {
 

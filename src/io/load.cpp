@@ -10,19 +10,19 @@
 #include <variant>
 #include <vector>
 
-#include "core/aliases.hpp"
-#include "core/leaf_source.hpp"
-#include "core/node.hpp"
-#include "formats/progress.hpp"
+#include "core/tree/aliases.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "core/tree/node.hpp"
+#include "formats/shared/progress.hpp"
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
 #include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
-#include "os/freed_memory.hpp"
-#include "os/thread_pool.hpp"
-#include "os/unreplaced.hpp"
+#include "os/fs/unreplaced.hpp"
+#include "os/memory/freed_memory.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "core/cast.hpp"
+#include "core/tensor/cast.hpp"
 #include "io/copy.hpp"
 #include "io/rename.hpp"
 #include "io/selector.hpp"

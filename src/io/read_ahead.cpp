@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "os/background.hpp"
-#include "os/mapping.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/thread/background.hpp"
 
 namespace tenfold {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "core/notes.hpp"
-#include "formats/commit.hpp"
-#include "os/directory.hpp"
-#include "os/file.hpp"
+#include "core/notes/notes.hpp"
+#include "formats/shared/commit.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <tenfold/error.hpp>
 
-#include "core/value_json.hpp"
-#include "formats/commit.hpp"
-#include "formats/snapshot_folder.hpp"
-#include "os/directory.hpp"
-#include "os/file.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/snapshot/folder.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold {
 

@@ -5,8 +5,8 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "core/node.hpp"
-#include "core/sparse.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
 
 namespace tenfold {
 namespace {

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "formats/progress.hpp"
+#include "formats/shared/progress.hpp"
 #include "io/elements.hpp"
 #include "io/holdable.hpp"
-#include "os/thread_pool.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <variant>
 
-#include "core/node.hpp"
-#include "core/sparse.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
 
 namespace tenfold {
 

@@ -8,8 +8,8 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
-#include "os/free_space.hpp"
-#include "os/seam.hpp"
+#include "os/fs/free_space.hpp"
+#include "os/fs/seam.hpp"
 
 namespace tenfold::os {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "os/file.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold::os {
 

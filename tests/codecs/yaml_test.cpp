@@ -7,7 +7,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "core/value_json.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {

@@ -17,11 +17,11 @@
 #include <tenfold/sparse_builder.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "formats/commit.hpp"
+#include "dict/dict_of.hpp"
 #include "formats/format.hpp"
-#include "ingest/table_writer.hpp"
-#include "os/fault.hpp"
-#include "stores/dict_of.hpp"
+#include "formats/shared/commit.hpp"
+#include "ingest/table/table_writer.hpp"
+#include "os/fs/fault.hpp"
 #include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cast.hpp"
+#include "core/tensor/cast.hpp"
 #include "io/sample_trees.hpp"
 
 namespace tenfold {

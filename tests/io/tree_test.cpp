@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/node.hpp"
+#include "core/tree/node.hpp"
 
 namespace tenfold {
 namespace {

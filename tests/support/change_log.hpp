@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "os/fault.hpp"
+#include "os/fs/fault.hpp"
 
 namespace tenfold::test {
 

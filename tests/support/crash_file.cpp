@@ -4,7 +4,7 @@
 #include <iterator>
 #include <span>
 
-#include "formats/commit.hpp"
+#include "formats/shared/commit.hpp"
 
 namespace tenfold::test {
 

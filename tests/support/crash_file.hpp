@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "os/file.hpp"
+#include "os/fs/file.hpp"
 #include "support/crash_harness.hpp"
 
 namespace tenfold::test {

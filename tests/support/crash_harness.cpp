@@ -19,9 +19,9 @@
 
 #include <tenfold/error.hpp>
 
-#include "os/fault.hpp"
-#include "os/file.hpp"
-#include "os/lease.hpp"
+#include "os/fs/fault.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/lease.hpp"
 #include "os/process.hpp"
 #include "support/change_log.hpp"
 #include "support/model_disk.hpp"

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "os/directory.hpp"
-#include "os/file.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "support/crash_file.hpp"
 
 namespace tenfold::test {

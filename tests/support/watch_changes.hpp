@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "os/fault.hpp"
+#include "os/fs/fault.hpp"
 
 namespace tenfold::test {
 

@@ -10,32 +10,35 @@ import check_layers
 
 FORBIDDEN = [
     # file, include, part of the message
-    ("src/base/text.cpp", '"core/tensor.hpp"', "base/ may include base"),
+    ("src/base/text.cpp", '"core/tensor/cast.hpp"', "base/ may include base"),
     ("src/base/text.cpp", "<tenfold/tensor.hpp>", "no other public header"),
-    ("src/os/file.cpp", "<tenfold/tensor.hpp>", "no other public header"),
-    ("src/os/file.cpp", '"codecs/json.hpp"', "os/ may include os, base"),
-    ("src/codecs/zip.cpp", '"os/file.hpp"', "codecs/ may include codecs, base"),
-    ("src/codecs/zip.cpp", "<tenfold/dtype.hpp>", "no other public header"),
-    ("src/core/tensor.cpp", '"formats/format.hpp"', "core/ may include"),
-    ("src/formats/tdz.cpp", '"io/registry.hpp"', "formats/ may include"),
-    ("src/formats/tdz.cpp", '"formats/safetensors.hpp"', "format files never include each other"),
-    ("src/formats/tdz.cpp", '"formats/memmap_meta.hpp"', "format files never include each other"),
-    ("src/io/load.cpp", '"stores/dataset.hpp"', "io/ may include"),
-    ("src/stores/schema.cpp", '"ingest/table_writer.hpp"', "stores/ may include"),
-    ("src/core/tensor.cpp", '"buffer.hpp"', "write the path from src/"),
-    ("src/core/tensor.cpp", '"../os/file.hpp"', "without .."),
-    ("src/core/tensor.cpp", "<sys/mman.h>", "only src/os/ includes system headers"),
+    ("src/os/fs/file.cpp", "<tenfold/tensor.hpp>", "no other public header"),
+    ("src/os/fs/file.cpp", '"codecs/json/json.hpp"', "os/ may include os, base"),
+    ("src/codecs/zip/zip.cpp", '"os/fs/file.hpp"', "codecs/ may include codecs, base"),
+    ("src/codecs/zip/zip.cpp", "<tenfold/dtype.hpp>", "no other public header"),
+    ("src/core/tensor/cast.cpp", '"formats/format.hpp"', "core/ may include"),
+    ("src/formats/numpy/npz.cpp", '"io/registry.hpp"', "formats/ may include"),
+    ("src/formats/numpy/npz.cpp", '"formats/dcp/tree.hpp"', "may include formats/numpy/ and"),
+    ("src/formats/shared/commit.cpp", '"formats/dcp/tree.hpp"', "includes no format"),
+    ("src/io/load.cpp", '"dataset/table.hpp"', "io/ may include"),
+    ("src/dataset/schema.cpp", '"ingest/table/table_writer.hpp"', "dataset/ may include"),
+    ("src/dataset/schema.cpp", '"dict/state.hpp"', "dataset/ may include"),
+    ("src/sparse/sum.cpp", '"dict/state.hpp"', "sparse/ may include"),
+    ("src/io/load.cpp", '"scan/risk.hpp"', "io/ may include"),
+    ("src/core/tensor/cast.cpp", '"buffer.hpp"', "write the path from src/"),
+    ("src/core/tensor/cast.cpp", '"../os/fs/file.hpp"', "without .."),
+    ("src/core/tensor/cast.cpp", "<sys/mman.h>", "only src/os/ includes system headers"),
     ("src/io/load.cpp", "<fcntl.h>", "only src/os/ includes system headers"),
-    ("src/formats/npy.cpp", "<unistd.h>", "only src/os/ includes system headers"),
+    ("src/formats/numpy/npy.cpp", "<unistd.h>", "only src/os/ includes system headers"),
     ("python/src/module.cpp", "<dirent.h>", "only src/os/ includes system headers"),
     ("cli/main.cpp", "<pthread.h>", "only src/os/ includes system headers"),
-    ("src/core/tensor.cpp", "<nanobind/nanobind.h>", "only python/src may include it"),
-    ("src/core/tensor.cpp", "<Python.h>", "only python/src may include it"),
+    ("src/core/tensor/cast.cpp", "<nanobind/nanobind.h>", "only python/src may include it"),
+    ("src/core/tensor/cast.cpp", "<Python.h>", "only python/src may include it"),
     ("cli/convert.cpp", '"io/convert.hpp"', "sees include/tenfold/ only"),
     ("cli/convert.cpp", "<xxhash.h>", "only src may include it"),
-    ("examples/train.cpp", '"core/tensor.hpp"', "sees include/tenfold/ only"),
+    ("examples/train.cpp", '"core/tensor/cast.hpp"', "sees include/tenfold/ only"),
     ("examples/train.cpp", "<CLI/CLI.hpp>", "only cli may include it"),
-    ("include/tenfold/tensor.hpp", '"core/tensor.hpp"', "the standard library only"),
+    ("include/tenfold/tensor.hpp", '"core/tensor/cast.hpp"', "the standard library only"),
     ("include/tenfold/tensor.hpp", "<sys/stat.h>", "the standard library only"),
     ("include/tenfold/tensor.hpp", "<fmt/format.h>", "may include it"),
     ("include/tenfold/tensor.hpp", "<ATen/core/Tensor.h>", "may include it"),
@@ -44,23 +47,25 @@ FORBIDDEN = [
 
 ALLOWED = [
     ("src/base/text.cpp", "<tenfold/error.hpp>"),
-    ("src/base/checksum.cpp", "<xxhash.h>"),
-    ("src/os/file_posix.cpp", "<sys/mman.h>"),
-    ("src/os/mapping.hpp", "<tenfold/buffer.hpp>"),
-    ("src/os/file_posix.cpp", '"base/checked.hpp"'),
-    ("src/base/checksum.cpp", "<xxhash.h>"),
-    ("src/core/tensor.cpp", "<tenfold/tensor.hpp>"),
-    ("src/core/tensor.cpp", '"os/file.hpp"'),
-    ("src/formats/safetensors.cpp", '"formats/safetensors.hpp"'),
-    ("src/formats/safetensors.cpp", '"formats/format.hpp"'),
-    ("src/formats/tdz.cpp", '"formats/commit.hpp"'),
-    ("src/formats/memmap_folder.cpp", '"formats/memmap_meta.hpp"'),
-    ("src/io/registry.cpp", '"formats/tdz.hpp"'),
-    ("src/stores/dataset.cpp", '"io/registry.hpp"'),
-    ("src/ingest/table_writer.cpp", '"stores/table.hpp"'),
+    ("src/base/hash/checksum.cpp", "<xxhash.h>"),
+    ("src/os/fs/file.cpp", "<sys/mman.h>"),
+    ("src/os/memory/mapping.hpp", "<tenfold/buffer.hpp>"),
+    ("src/os/fs/file.cpp", '"base/checked.hpp"'),
+    ("src/base/hash/checksum.cpp", "<xxhash.h>"),
+    ("src/core/tensor/cast.cpp", "<tenfold/tensor.hpp>"),
+    ("src/core/tensor/cast.cpp", '"os/fs/file.hpp"'),
+    ("src/formats/safetensors/plan.cpp", '"formats/safetensors/tree.hpp"'),
+    ("src/formats/safetensors/plan.cpp", '"formats/format.hpp"'),
+    ("src/formats/numpy/npz.cpp", '"formats/shared/commit.hpp"'),
+    ("src/formats/folder/append/grow.cpp", '"formats/folder/meta/meta.hpp"'),
+    ("src/io/registry.cpp", '"formats/numpy/npz_source.hpp"'),
+    ("src/dataset/dataset.cpp", '"io/registry.hpp"'),
+    ("src/mapper/state_index.cpp", '"dict/builder.hpp"'),
+    ("src/verify/rows.cpp", '"dict/state.hpp"'),
+    ("src/ingest/table/table_writer.cpp", '"dataset/table.hpp"'),
     ("python/src/module.cpp", "<nanobind/nanobind.h>"),
     ("python/src/module.cpp", '"bindings.hpp"'),
-    ("python/src/module.cpp", '"core/tensor.hpp"'),
+    ("python/src/module.cpp", '"core/tensor/cast.hpp"'),
     ("cli/convert.cpp", '"cli.hpp"'),
     ("cli/convert.cpp", "<CLI/CLI.hpp>"),
     ("cli/convert.cpp", "<tenfold/tenfold.hpp>"),
@@ -94,13 +99,13 @@ class CheckLayers(unittest.TestCase):
                 self.assertEqual(problems_with(name, f"#include {target}\n"), [])
 
     def test_sees_through_odd_spacing(self):
-        problems = problems_with("src/core/tensor.cpp", "\n\n  #  include  <unistd.h>  // why\n")
-        expected = "src/core/tensor.cpp:3: unistd.h: only src/os/ includes system headers"
+        problems = problems_with("src/core/tensor/cast.cpp", "\n\n  #  include  <unistd.h>  // why\n")
+        expected = "src/core/tensor/cast.cpp:3: unistd.h: only src/os/ includes system headers"
         self.assertEqual(problems, [expected])
 
     def test_ignores_comments(self):
         text = "// #include <unistd.h>\n/* #include <unistd.h>\n#include <fcntl.h>\n*/\n"
-        self.assertEqual(problems_with("src/core/tensor.cpp", text), [])
+        self.assertEqual(problems_with("src/core/tensor/cast.cpp", text), [])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "stores/table_of.hpp"
+#include "dataset/table_of.hpp"
 
 namespace tenfold {
 namespace {

@@ -5,7 +5,7 @@
      "texts": uint8, "text_ends": int64: JSON texts one after the other,
      "mappers": [the trees of mappers among the values]}
 
-The engine opens it as well (src/stores/saved_mapper_hierarchy.cpp).
+The engine opens it as well (src/mapper/saved_mapper_hierarchy.cpp).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _ints = {int}
 
 
 def text_of(state: Any) -> str:
-    """The JSON of a state, as the engine writes it (src/stores/state_keys.cpp)."""
+    """The JSON of a state, as the engine writes it (src/mapper/state_keys.cpp)."""
     if type(state) is tuple and set(map(type, state)) == _ints:
         return str(list(state))
     return _encode(plain(state))

@@ -1,0 +1,30 @@
+#pragma once
+
+// The body of one Xxh3Kernel, included once by each file that is compiled for an instruction set.
+// Nothing but C headers may come in here: an inline function of the standard library compiled
+// with -mavx512f could be the copy that the linker keeps for the whole program.
+
+#ifndef XXH_INLINE_ALL
+#define XXH_INLINE_ALL
+#endif
+#include <xxhash.h>
+
+#include "base/hash/xxh3_kernel.hpp"
+
+namespace tenfold::base {
+namespace {
+
+std::uint64_t kernel_hash(const void* data, std::size_t size_bytes) {
+  return XXH3_64bits(data, size_bytes);
+}
+
+void kernel_update(void* state, const void* data, std::size_t size_bytes) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state), data, size_bytes);
+}
+
+std::uint64_t kernel_digest(const void* state) {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state));
+}
+
+}  // namespace
+}  // namespace tenfold::base

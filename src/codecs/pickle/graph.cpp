@@ -1,0 +1,164 @@
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codecs/pickle/state.hpp"
+
+namespace tenfold::codecs {
+
+namespace {
+
+/// The longest way from the root. An edge back to a node on the way there (something lies in
+/// itself) does not count.
+class Depth {
+ public:
+  Depth(const PickleGraph& graph, std::string_view where, const PickleLimits& limits)
+      : graph_(graph), where_(where), limits_(limits), height_(graph.nodes.size(), 0) {
+    for (const PickleChange& change : graph.changes) {
+      auto& values = changed_[change.object];
+      if (change.kind == PickleChange::Kind::set_item) values.push_back(change.key);
+      values.push_back(change.value);
+    }
+  }
+
+  void require() {
+    measure_in_order();
+    if (height_[graph_.root] == 0) walk();
+    require(graph_.root);
+  }
+
+ private:
+  using Ids = std::vector<std::uint32_t>;
+  struct Visit {
+    std::uint32_t id;
+    std::size_t next;     ///< of its items, then of `more`
+    std::uint32_t below;  ///< the highest of those seen
+    const Ids* more;
+  };
+
+  const Ids* changes_of(std::uint32_t id) const {
+    const PickleKind kind = graph_.nodes.kind(id);
+    const bool is_object =
+        kind == PickleKind::reduce || kind == PickleKind::newobj || kind == PickleKind::instance;
+    const auto found = is_object ? changed_.find(id) : changed_.end();
+    return found == changed_.end() ? nullptr : &found->second;
+  }
+
+  /// Most nodes were made of earlier ones and never changed: they need no walk.
+  void measure_in_order() {
+    for (std::uint32_t id = 0; id < graph_.nodes.size(); ++id) {
+      std::uint32_t most = 0;
+      bool is_known = changes_of(id) == nullptr;
+      for (const std::uint32_t child : graph_.nodes.items(id)) {
+        is_known = is_known && height_[child] != 0;
+        if (!is_known) break;
+        most = std::max(most, height_[child]);
+      }
+      if (is_known) height_[id] = most + 1;
+    }
+  }
+
+  Visit enter(std::uint32_t id) {
+    height_[id] = 1;
+    return {id, 0, 0, changes_of(id)};
+  }
+
+  /// Keeps its own stack: the depth is what is not known yet.
+  void walk() {
+    std::vector<Visit> path = {enter(graph_.root)};
+    while (!path.empty()) {
+      Visit& visit = path.back();
+      const std::span<const std::uint32_t> items = graph_.nodes.items(visit.id);
+      const std::size_t count = items.size() + (visit.more == nullptr ? 0 : visit.more->size());
+      if (visit.next == count) {
+        const std::uint32_t done = visit.id;
+        height_[done] = visit.below + 1;
+        require(done);
+        path.pop_back();
+        if (!path.empty()) path.back().below = std::max(path.back().below, height_[done]);
+        continue;
+      }
+      const std::uint32_t child =
+          visit.next < items.size() ? items[visit.next] : (*visit.more)[visit.next - items.size()];
+      ++visit.next;
+      if (height_[child] == 0) {
+        path.push_back(enter(child));
+      } else {
+        visit.below = std::max(visit.below, height_[child]);
+      }
+    }
+  }
+
+  void require(std::uint32_t id) const {
+    if (height_[id] <= limits_.max_depth) return;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: nesting is too deep: expected at most {} levels, found more at "
+                            "byte {}",
+                            where_, limits_.max_depth, graph_.at(id).offset));
+  }
+
+  const PickleGraph& graph_;
+  std::string_view where_;
+  const PickleLimits& limits_;
+  Ids height_;  ///< 0: not seen, else 1 for a node without items, and so on
+  std::unordered_map<std::uint32_t, Ids> changed_;
+};
+
+}  // namespace
+
+void require_pickle_depth(const PickleGraph& graph, std::string_view where,
+                          const PickleLimits& limits) {
+  Depth(graph, where, limits).require();
+}
+
+std::string_view describe(PickleKind kind) noexcept {
+  switch (kind) {
+    using enum PickleKind;
+    case none:
+      return "None";
+    case boolean:
+      return "a boolean";
+    case integer:
+    case big_integer:
+      return "an integer";
+    case number:
+      return "a float";
+    case text:
+      return "text";
+    case old_string:
+      return "a string of Python 2";
+    case PickleKind::bytes:
+      return "bytes";
+    case bytearray:
+      return "a bytearray";
+    case list:
+      return "a list";
+    case tuple:
+      return "a tuple";
+    case dict:
+      return "a dict";
+    case set:
+      return "a set";
+    case frozenset:
+      return "a frozenset";
+    case global:
+      return "a global";
+    case extension:
+      return "an extension code";
+    case reduce:
+      return "a call";
+    case newobj:
+    case instance:
+      return "an object";
+    case persistent:
+      return "a persistent id";
+  }
+  return "";
+}
+
+}  // namespace tenfold::codecs

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "codecs/pickle/pickle.hpp"
+#include "codecs/pickle/text.hpp"
+
+namespace tenfold::codecs {
+
+/// Throws Error(unsupported) if the longest way from the root has more than max_depth nodes.
+void require_pickle_depth(const PickleGraph& graph, std::string_view where,
+                          const PickleLimits& limits);
+
+/// What the machine has: the bytes, the stack with its marks, the memo and the nodes made so far.
+class PickleState {
+ public:
+  PickleState(std::string_view bytes, std::string_view where, const PickleLimits& limits)
+      : bytes_(bytes), where_(where), limits_(limits) {
+    // Of what torch.save writes: a node for every 13 bytes.
+    graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMostReserved}));
+    small_integers_.fill(kNone);
+  }
+
+ protected:
+  // What goes wrong.
+  [[noreturn]] void fail(ErrorCode code, std::string_view what, std::string_view expected,
+                         std::string_view found) const {
+    throw Error(code, fmt::format("{}: {}: expected {}, found {} at byte {}", where_, what,
+                                  expected, found, opcode_at_));
+  }
+  [[noreturn]] void corrupt(std::string_view what, std::string_view expected,
+                            std::string_view found) const {
+    fail(ErrorCode::corrupt, what, expected, found);
+  }
+  [[noreturn]] void unsupported(std::string_view what, std::string_view expected,
+                                std::string_view found) const {
+    fail(ErrorCode::unsupported, what, expected, found);
+  }
+
+  [[noreturn]] void refuse_cut(std::uint64_t size) const {
+    corrupt("it is cut", fmt::format("{} bytes more", size),
+            fmt::format("{}", bytes_.size() - at_));
+  }
+
+  // The bytes.
+  std::string_view take(std::uint64_t size) {
+    if (size > bytes_.size() - at_) [[unlikely]] {
+      refuse_cut(size);
+    }
+    const std::string_view text(bytes_.data() + at_, static_cast<std::size_t>(size));
+    at_ += text.size();
+    return text;
+  }
+  std::uint64_t unsigned_of(std::size_t size) {
+    const std::string_view text = take(size);
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      value |= std::uint64_t{static_cast<unsigned char>(text[i])} << (8 * i);
+    }
+    return value;
+  }
+  /// A size that Python reads as signed.
+  std::uint64_t size_of_int32() {
+    const std::uint64_t size = unsigned_of(4);
+    if (size > 0x7fffffff) corrupt("a size is negative", "a size from 0", "one below");
+    return size;
+  }
+  std::string_view line() {
+    const std::size_t end = bytes_.find('\n', at_);
+    if (end == std::string_view::npos) corrupt("a line has no end", "a newline", "none");
+    const std::string_view text = bytes_.substr(at_, end - at_);
+    at_ = end + 1;
+    return text;
+  }
+
+  // The nodes.
+  /// Pushes the node that is added next.
+  void push_next() {
+    if (graph_.nodes.size() >= limits_.max_nodes) {
+      unsupported("too many values", fmt::format("at most {}", limits_.max_nodes), "more");
+    }
+    stack_.push_back(static_cast<std::uint32_t>(graph_.nodes.size()));
+  }
+  void push_empty(PickleKind kind) { push_items(kind, {}); }
+  void push_items(PickleKind kind, std::span<const std::uint32_t> items) {
+    push_next();
+    graph_.nodes.add_items(kind, opcode_at_, items);
+  }
+  void push_new_integer(PickleKind kind, std::int64_t value) {
+    push_next();
+    graph_.nodes.add_integer(kind, opcode_at_, value);
+  }
+  void push_number(double value) {
+    push_next();
+    graph_.nodes.add_number(opcode_at_, value);
+  }
+  void push_text(PickleKind kind, std::string_view value) {
+    if (kind == PickleKind::text && !is_pickle_text(value)) {
+      corrupt("text is not UTF-8", "UTF-8", base::quote(value));
+    }
+    push_next();
+    graph_.nodes.add_text(kind, opcode_at_, value);
+  }
+  void push_owned(PickleKind kind, std::string value) {
+    push_next();
+    graph_.nodes.add_text(kind, opcode_at_, graph_.owned.emplace_back(std::move(value)));
+  }
+  void push_decoded(PickleKind kind, std::optional<std::string> value, std::string_view written) {
+    if (!value) corrupt("text is badly written", "Python's escapes", base::quote(written));
+    push_owned(kind, std::move(*value));
+  }
+  void push_integer(std::int64_t value) {
+    if (value < 0 || value >= static_cast<std::int64_t>(small_integers_.size())) {
+      push_new_integer(PickleKind::integer, value);
+      return;
+    }
+    push_known(small_integers_[static_cast<std::size_t>(value)], PickleKind::integer, value);
+  }
+  void push_integer(PickleInteger value) {
+    if (value.value) return push_integer(*value.value);
+    push_owned(PickleKind::big_integer, std::move(value.digits));
+  }
+  void push_constant(PickleKind kind, std::int64_t value) {
+    push_known(constants_[kind == PickleKind::none ? 2 : static_cast<std::size_t>(value)], kind,
+               value);
+  }
+  void push_known(std::uint32_t& known, PickleKind kind, std::int64_t value) {
+    if (known != kNone) return push(known);
+    push_new_integer(kind, value);
+    known = stack_.back();
+  }
+
+  // The stack. What lies below the innermost mark cannot be reached.
+  std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+  void push(std::uint32_t id) { stack_.push_back(id); }
+  void require(std::size_t count) const {
+    if (stack_.size() - floor() < count) {
+      corrupt("the stack is too short", fmt::format("{} values", count),
+              fmt::format("{}", stack_.size() - floor()));
+    }
+  }
+  std::uint32_t top() const {
+    require(1);
+    return stack_.back();
+  }
+  std::uint32_t pop() {
+    const std::uint32_t id = top();
+    stack_.pop_back();
+    return id;
+  }
+  /// What is popped stays readable until the next push.
+  std::span<const std::uint32_t> pop(std::size_t count) {
+    require(count);
+    const std::size_t left = stack_.size() - count;
+    stack_.resize(left);
+    return {stack_.data() + left, count};
+  }
+  std::span<const std::uint32_t> pop_to_mark() {
+    if (marks_.empty()) corrupt("no mark", "a MARK before", "none");
+    const auto ids = pop(stack_.size() - marks_.back());
+    marks_.pop_back();
+    return ids;
+  }
+  void push_mark() {
+    if (marks_.size() >= limits_.max_depth) {
+      unsupported("nesting is too deep", fmt::format("at most {} levels", limits_.max_depth),
+                  "more");
+    }
+    marks_.push_back(stack_.size());
+  }
+  /// A node whose items stay as they are / to which more may be appended.
+  void push_fixed(PickleKind kind, std::span<const std::uint32_t> items) {
+    push_items(kind, graph_.ids.fixed(items));
+  }
+  void push_growing(PickleKind kind, std::span<const std::uint32_t> items) {
+    push_items(kind, graph_.ids.appended({}, items));
+  }
+
+  // The memo. Slots come in order from nearly every pickler.
+  std::size_t memo_size() const { return memo_.size() + far_memo_.size(); }
+  void put(std::uint64_t slot) {
+    if (memo_size() >= limits_.max_nodes) {
+      unsupported("the memo is too large", fmt::format("at most {}", limits_.max_nodes), "more");
+    }
+    if (slot < memo_.size()) {
+      memo_[static_cast<std::size_t>(slot)] = top();
+    } else if (slot == memo_.size()) {
+      memo_.push_back(top());
+      far_memo_.erase(slot);
+    } else {
+      far_memo_.insert_or_assign(slot, top());
+    }
+  }
+  void get(std::uint64_t slot) {
+    if (slot < memo_.size()) return push(memo_[static_cast<std::size_t>(slot)]);
+    const auto found = far_memo_.find(slot);
+    if (found == far_memo_.end()) {
+      corrupt("the memo has no such slot", "one that was put", fmt::format("{}", slot));
+    }
+    push(found->second);
+  }
+  std::uint64_t slot_of_line() {
+    const std::string_view written = line();
+    const auto slot = pickle_decimal(written);
+    if (!slot || !slot->value || *slot->value < 0) {
+      corrupt("no memo slot", "a number from 0", base::quote(written));
+    }
+    return static_cast<std::uint64_t>(*slot->value);
+  }
+  bool is_object(std::uint32_t id) const {
+    const PickleKind kind = graph_.nodes.kind(id);
+    return kind == PickleKind::reduce || kind == PickleKind::newobj || kind == PickleKind::instance;
+  }
+  [[noreturn]] void wrong(std::string_view what, std::string_view expected,
+                          std::uint32_t found) const {
+    corrupt(what, expected, describe(graph_.nodes.kind(found)));
+  }
+
+  std::string_view bytes_;
+  std::string_view where_;
+  const PickleLimits& limits_;
+  std::size_t at_ = 0;
+  std::size_t opcode_at_ = 0;
+  PickleGraph graph_;
+  std::vector<std::uint32_t> stack_;
+  std::vector<std::size_t> marks_;
+  std::vector<std::uint32_t> memo_;
+  std::unordered_map<std::uint64_t, std::uint32_t> far_memo_;
+
+  static constexpr std::size_t kMostReserved = std::size_t{1} << 20U;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  std::array<std::uint32_t, 3> constants_ = {kNone, kNone, kNone};  ///< False, True, None
+  std::array<std::uint32_t, 256> small_integers_;
+};
+
+}  // namespace tenfold::codecs

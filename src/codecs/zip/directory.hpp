@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/zip/zip.hpp"
+
+// Within the codec: the reader of a directory, whose three parts are zip_end.cpp (the end records),
+// zip.cpp (the central headers) and zip_local.cpp (the local ones).
+
+namespace tenfold::codecs {
+
+/// Where the central headers lie.
+struct ZipEnd {
+  std::uint64_t entries = 0;
+  std::uint64_t directory_bytes = 0;
+  std::uint64_t directory_offset = 0;
+  std::uint64_t directory_end = 0;  ///< where the first end record starts
+  std::string comment;
+};
+
+using ZipNames = decltype(ZipDirectory::names);
+
+/// Reads the directory of one archive, from its end to its beginning.
+class ZipDirectoryReader {
+ public:
+  ZipDirectoryReader(const ZipInput& input, const ZipLimits& limits)
+      : input_(input), limits_(limits) {}
+
+  ZipDirectory read_central_headers();
+  void read_local_headers(ZipDirectory& directory);
+  void read_local_header(ZipEntry& entry, std::uint64_t limit);
+  bool has_entry(std::string_view name) const;
+
+ private:
+  [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
+    throw Error(code, input_.where + ": " + what);
+  }
+  [[noreturn]] void corrupt(const std::string& what) const { fail(ErrorCode::corrupt, what); }
+  [[noreturn]] void unsupported(const std::string& what) const {
+    fail(ErrorCode::unsupported, what);
+  }
+  static std::string subject(const ZipEntry& entry) {
+    return "entry " + base::quote(entry.name) + ": ";
+  }
+
+  std::string bytes_at(std::uint64_t offset, std::size_t size) const {
+    std::string bytes(size, '\0');
+    if (size > 0) input_.read(offset, std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  }
+
+  ZipEnd read_end() const;
+  void read_zip64_end(ZipEnd& end, std::uint64_t record_at) const;
+  std::string directory_text(const ZipEnd& end) const;
+  template <class Use>
+  void for_each_central(std::string_view text, std::uint64_t entries, const Use& use) const;
+  std::vector<ZipEntry> read_centrals(const ZipEnd& end) const;
+  ZipEntry parse_central(std::string_view header) const;
+  void apply_zip64(ZipEntry& entry, std::string_view extra, std::uint64_t disk) const;
+  std::optional<std::string_view> zip64_extra(const ZipEntry& entry, std::string_view extra) const;
+  void require_safe_name(const ZipEntry& entry) const;
+  ZipNames index_names(const std::vector<ZipEntry>& entries) const;
+  void refuse_bombs(const std::vector<ZipEntry>& entries) const;
+  std::string_view near_headers(std::uint64_t offset, std::size_t size);
+  void read_window(std::uint64_t offset, std::size_t size);
+  void read_local(ZipEntry& entry);
+  void compare_local_sizes(const ZipEntry& entry, std::string_view local) const;
+  std::uint64_t descriptor_bytes(const ZipEntry& entry, std::uint64_t next);
+  void require_end(const ZipEntry& entry, std::uint64_t next);
+
+  const ZipInput& input_;
+  const ZipLimits& limits_;
+
+  // Of local headers.
+  std::uint64_t limit_ = 0;       ///< the end of all entries
+  std::vector<ZipEntry*> order_;  ///< by header_offset
+  std::size_t next_ = 0;          ///< in `order_`: the first header beyond the window
+  std::uint64_t window_at_ = 0;
+  std::string_view window_;  ///< the part of window_memory_ that was read
+  std::unique_ptr<char[]> window_memory_;
+  std::size_t window_capacity_ = 0;
+};
+
+}  // namespace tenfold::codecs

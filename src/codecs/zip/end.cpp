@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/checked.hpp"
+#include "codecs/zip/directory.hpp"
+#include "codecs/zip/records.hpp"
+
+// The end of a zip archive: the end record and zip64's. They tell where the central headers lie.
+
+namespace tenfold::codecs {
+
+ZipEnd ZipDirectoryReader::read_end() const {
+  const std::uint64_t tail_bytes = std::min<std::uint64_t>(input_.size_bytes, kEndBytes + kFull16);
+  const std::uint64_t tail_at = input_.size_bytes - tail_bytes;
+  const std::string tail = bytes_at(tail_at, static_cast<std::size_t>(tail_bytes));
+  const std::size_t at = tail.size() < kEndBytes
+                             ? std::string::npos
+                             : tail.rfind("PK\x05\x06", tail.size() - kEndBytes);
+  if (at == std::string::npos) {
+    corrupt(
+        "end record: is missing: expected one at the end of the file, found none; the file may "
+        "be truncated");
+  }
+  const std::string_view record = std::string_view(tail).substr(at);
+  const std::uint64_t comment_bytes = little(record, 20, 2);
+  if (record.size() - kEndBytes != comment_bytes) {
+    corrupt(
+        fmt::format("end record: does not reach to the end of the file: expected a comment of "
+                    "{} bytes, found {}",
+                    comment_bytes, record.size() - kEndBytes));
+  }
+  ZipEnd end;
+  end.comment = record.substr(kEndBytes);
+  end.entries = little(record, 10, 2);
+  end.directory_bytes = little(record, 12, 4);
+  end.directory_offset = little(record, 16, 4);
+  end.directory_end = tail_at + at;
+  read_zip64_end(end, tail_at + at);
+  if (little(record, 4, 2) != 0 || little(record, 6, 2) != 0 ||
+      little(record, 8, 2) != little(record, 10, 2)) {
+    unsupported(fmt::format("end record: several disks: expected a whole archive, found disk {}",
+                            little(record, 4, 2)));
+  }
+  if (end.entries > limits_.max_entries || end.directory_bytes > limits_.max_directory_bytes) {
+    unsupported(fmt::format(
+        "directory: too large: expected at most {} entries in {} bytes, found "
+        "{} in {}",
+        limits_.max_entries, limits_.max_directory_bytes, end.entries, end.directory_bytes));
+  }
+  // Nothing may lie before the archive or between its parts: offsets then mean one thing only.
+  if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
+      end.directory_offset + end.directory_bytes != end.directory_end) {
+    corrupt(
+        fmt::format("directory: does not end where the end record starts: expected {} bytes "
+                    "up to byte {}, found them at byte {}",
+                    end.directory_bytes, end.directory_end, end.directory_offset));
+  }
+  return end;
+}
+
+void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) const {
+  const std::string locator = record_at < kZip64LocatorBytes
+                                  ? std::string()
+                                  : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
+  // Without one, 65,535 are 65,535; an offset that is none does not fit the file.
+  if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
+  const std::uint64_t at = little(locator, 8, 8);
+  if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {
+    unsupported(
+        fmt::format("zip64 locator: several disks: expected 1, found {}", little(locator, 16, 4)));
+  }
+  const std::uint64_t limit = record_at - kZip64LocatorBytes;
+  if (!base::range_fits(at, kZip64EndBytes, limit)) {
+    corrupt(
+        fmt::format("zip64 locator: points outside the file: expected an offset of at most "
+                    "{}, found {}",
+                    limit, at));
+  }
+  const std::string zip64 = bytes_at(at, kZip64EndBytes);
+  if (little(zip64, 0, 4) != kZip64EndSignature || little(zip64, 4, 8) != limit - at - 12) {
+    corrupt(
+        fmt::format("zip64 end record: not at byte {}: expected its signature and {} bytes, "
+                    "found others",
+                    at, limit - at));
+  }
+  if (little(zip64, 16, 4) != 0 || little(zip64, 20, 4) != 0 ||
+      little(zip64, 24, 8) != little(zip64, 32, 8)) {
+    unsupported("zip64 end record: several disks: expected a whole archive, found a part of one");
+  }
+  const auto agree = [&](const char* what, std::uint64_t& value, std::size_t field,
+                         std::uint64_t full) {
+    const std::uint64_t wide = little(zip64, field, 8);
+    if (value != full && value != wide) {
+      corrupt(
+          fmt::format("zip64 end record: {} is not that of the end record: expected {}, found "
+                      "{}",
+                      what, value, wide));
+    }
+    value = wide;
+  };
+  agree("the number of entries", end.entries, 32, kFull16);
+  agree("the size of the directory", end.directory_bytes, 40, kFull32);
+  agree("the offset of the directory", end.directory_offset, 48, kFull32);
+  end.directory_end = at;
+}
+
+}  // namespace tenfold::codecs

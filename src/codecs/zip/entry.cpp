@@ -1,0 +1,201 @@
+#include <libdeflate.h>
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "codecs/stream_decoder.hpp"
+#include "codecs/zip/crc.hpp"
+#include "codecs/zip/start.hpp"
+#include "codecs/zip/zip.hpp"
+
+// The bytes of one entry: read, inflated, compared with their CRC-32.
+
+namespace tenfold::codecs {
+namespace {
+
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
+
+[[noreturn]] void fail(const ZipInput& input, const ZipEntry& entry, const std::string& what) {
+  throw Error(ErrorCode::corrupt, input.where + ": entry " + base::quote(entry.name) + ": " + what);
+}
+
+void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::byte> deflated,
+             std::span<std::byte> into) {
+  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  if (machine == nullptr) throw std::bad_alloc();
+  // A null pointer would ask libdeflate for nothing at all.
+  std::byte none{};
+  std::size_t used = 0;
+  std::size_t made = 0;
+  const libdeflate_result result = libdeflate_deflate_decompress_ex(
+      machine.get(), deflated.data(), deflated.size(), into.empty() ? &none : into.data(),
+      into.size(), &used, &made);
+  if (result == LIBDEFLATE_INSUFFICIENT_SPACE) {
+    fail(input, entry,
+         fmt::format("it inflates to more than it says: expected {} bytes, found "
+                     "more",
+                     into.size()));
+  }
+  if (result != LIBDEFLATE_SUCCESS) {
+    fail(input, entry, "it cannot be inflated: expected deflated bytes, found others");
+  }
+  if (made != into.size()) {
+    fail(input, entry,
+         fmt::format("it inflates to less than it says: expected {} bytes, found {}", into.size(),
+                     made));
+  }
+  if (used != deflated.size()) {
+    fail(input, entry,
+         fmt::format("bytes follow its deflated ones: expected {} bytes, found {}", used,
+                     deflated.size()));
+  }
+}
+
+void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std::byte> into) {
+  if (entry.method == ZipMethod::deflated) {
+    std::vector<std::byte> deflated(static_cast<std::size_t>(entry.stored_bytes));
+    if (!deflated.empty()) input.read(entry.data_offset, deflated);
+    inflate(input, entry, deflated, into);
+  } else if (!into.empty()) {
+    input.read(entry.data_offset, into);
+  }
+}
+
+/// Inflates piece by piece: a small file can hold more than fits memory.
+void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
+  const auto decoder = deflate_decoder(input.where + ": entry " + base::quote(entry.name));
+  std::vector<std::byte> deflated(kChunkBytes);
+  std::vector<std::byte> inflated(kChunkBytes);
+  std::uint64_t num_read = 0;
+  std::uint64_t num_made = 0;
+  std::uint32_t found = 0;
+  std::span<const std::byte> waiting;
+  while (true) {
+    if (waiting.empty() && num_read < entry.stored_bytes) {
+      const auto size = static_cast<std::size_t>(
+          std::min<std::uint64_t>(entry.stored_bytes - num_read, kChunkBytes));
+      input.read(entry.data_offset + num_read, std::span(deflated).first(size));
+      num_read += size;
+      waiting = std::span(deflated).first(size);
+    }
+    const StreamDecoder::Step step = decoder->decode(waiting, inflated);
+    if (step.consumed == 0 && step.produced == 0) break;
+    waiting = waiting.subspan(step.consumed);
+    num_made += step.produced;
+    if (num_made > entry.size_bytes) break;
+    const auto piece = std::span(inflated).first(step.produced);
+    found = crc32(piece, found);
+    if (use) use(piece);
+  }
+  if (num_made != entry.size_bytes || !decoder->is_whole()) {
+    fail(input, entry,
+         fmt::format("it inflates to another size than it says: expected {} bytes, found {}",
+                     entry.size_bytes,
+                     num_made > entry.size_bytes ? "more" : std::to_string(num_made)));
+  }
+  require_crc32(input, entry, found);
+}
+
+}  // namespace
+
+ZipInput zip_input(std::string where, std::span<const std::byte> bytes) {
+  return {std::move(where), bytes.size(), [bytes](std::uint64_t offset, std::span<std::byte> into) {
+            std::memcpy(into.data(), bytes.data() + offset, into.size());
+          }};
+}
+
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  if (bytes.empty()) return before;
+  return libdeflate_crc32(before, bytes.data(), bytes.size());
+}
+
+std::vector<std::byte> read_zip_entry(const ZipInput& input, const ZipEntry& entry) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.size_bytes));
+  read_zip_entry(input, entry, bytes);
+  return bytes;
+}
+
+std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.size_bytes));
+  read_unchecked(input, entry, bytes);
+  return bytes;
+}
+
+void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std::byte> into) {
+  read_unchecked(input, entry, into);
+  require_crc32(input, entry, crc32(into));
+}
+
+std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntry& entry,
+                                            std::size_t max_bytes) {
+  const auto wanted = static_cast<std::size_t>(
+      std::min<std::uint64_t>(std::min(max_bytes, kMaxZipStartBytes), entry.size_bytes));
+  std::vector<std::byte> start(wanted);
+  if (entry.method == ZipMethod::stored) {
+    if (wanted > 0) input.read(entry.data_offset, start);
+    return start;
+  }
+  // libdeflate fills what it is given before it says that there is more, but a run that does not
+  // fit it leaves out: at most 65,535 bytes. Deflated bytes are no longer than what they hold and
+  // some bytes for each of its runs.
+  constexpr std::size_t kLongestRun = 65'535;
+  const std::size_t room = wanted + kLongestRun;
+  std::vector<std::byte> deflated(static_cast<std::size_t>(
+      std::min<std::uint64_t>(entry.stored_bytes, room + kLongestRun + 1024)));
+  if (!deflated.empty()) input.read(entry.data_offset, deflated);
+  std::vector<std::byte> inflated(
+      static_cast<std::size_t>(std::min<std::uint64_t>(room, entry.size_bytes)));
+  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  if (machine == nullptr) throw std::bad_alloc();
+  std::byte none{};
+  std::size_t made = 0;
+  const libdeflate_result result = libdeflate_deflate_decompress(
+      machine.get(), deflated.data(), deflated.size(), inflated.empty() ? &none : inflated.data(),
+      inflated.size(), &made);
+  const bool enough =
+      result == LIBDEFLATE_INSUFFICIENT_SPACE || (result == LIBDEFLATE_SUCCESS && made >= wanted);
+  if (!enough) fail(input, entry, "it cannot be inflated: expected deflated bytes, found others");
+  std::copy_n(inflated.begin(), wanted, start.begin());
+  return start;
+}
+
+void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t found) {
+  if (found == entry.crc32) return;
+  fail(input, entry,
+       fmt::format("its bytes are damaged: expected CRC-32 {:08x}, found {:08x}", entry.crc32,
+                   found));
+}
+
+void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
+  // Inflating all at once is twice as fast.
+  constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20U;
+  if (entry.method == ZipMethod::deflated) {
+    if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry, use);
+    const std::vector<std::byte> bytes = read_zip_entry(input, entry);
+    if (use) use(bytes);
+    return;
+  }
+  std::vector<std::byte> chunk(
+      static_cast<std::size_t>(std::min<std::uint64_t>(entry.stored_bytes, kChunkBytes)));
+  std::uint32_t found = 0;
+  for (std::uint64_t at = 0; at < entry.stored_bytes; at += chunk.size()) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(entry.stored_bytes - at, chunk.size()));
+    const std::span<std::byte> part(chunk.data(), size);
+    input.read(entry.data_offset + at, part);
+    found = crc32(part, found);
+    if (use) use(part);
+  }
+  require_crc32(input, entry, found);
+}
+
+}  // namespace tenfold::codecs

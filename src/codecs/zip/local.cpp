@@ -1,0 +1,181 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/checked.hpp"
+#include "codecs/zip/directory.hpp"
+#include "codecs/zip/records.hpp"
+
+// The local header before each entry's bytes, and the data descriptor after them.
+
+namespace tenfold::codecs {
+namespace {
+
+/// Headers that lie closer than this are read at once: small entries cost no call each, large ones
+/// are not read.
+constexpr std::uint64_t kMaxGapBytes = 4096;
+constexpr std::uint64_t kWindowBytes = 65536;
+/// Extra fields that come with most entries: zip64's, and filler up to a multiple of 64.
+constexpr std::uint64_t kUsualExtraBytes = 96;
+
+}  // namespace
+
+/// In the order of the file: what follows one entry and what precedes the next lie together.
+void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
+  limit_ = directory.offset;
+  order_.reserve(directory.entries.size());
+  for (ZipEntry& entry : directory.entries) order_.push_back(&entry);
+  const auto lies_before = [](const ZipEntry* a, const ZipEntry* b) {
+    return a->header_offset < b->header_offset;
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), lies_before)) {
+    std::stable_sort(order_.begin(), order_.end(), lies_before);
+  }
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    read_local(*order_[i]);
+    require_end(*order_[i], i + 1 < order_.size() ? order_[i + 1]->header_offset : limit_);
+  }
+}
+
+void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit) {
+  limit_ = limit;
+  order_ = {&entry};
+  read_local(entry);
+}
+
+/// The bytes [offset, offset + size), which end within the limit. Valid until the next call.
+std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
+  const bool inside =
+      offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());
+  if (!inside) {
+    std::uint64_t end = std::min(offset + size + kUsualExtraBytes, limit_);
+    for (; next_ < order_.size(); ++next_) {
+      const ZipEntry& entry = *order_[next_];
+      if (entry.header_offset > end + kMaxGapBytes || end - offset > kWindowBytes) break;
+      const std::uint64_t header_bytes = kLocalBytes + entry.name.size();
+      if (!base::range_fits(entry.header_offset, header_bytes, limit_)) break;
+      end = std::max(end, entry.header_offset + header_bytes);
+    }
+    read_window(offset, static_cast<std::size_t>(end - offset));
+  }
+  return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
+}
+
+/// Into memory that is used again and not zeroed before: most of a file of small entries comes by.
+void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
+  if (size > window_capacity_) {
+    window_capacity_ = std::max<std::size_t>(size, kWindowBytes + kMaxGapBytes);
+    window_memory_ = std::make_unique_for_overwrite<char[]>(window_capacity_);
+  }
+  window_ = {};
+  if (size > 0) input_.read(offset, std::as_writable_bytes(std::span(window_memory_.get(), size)));
+  window_ = {window_memory_.get(), size};
+  window_at_ = offset;
+}
+
+void ZipDirectoryReader::read_local(ZipEntry& entry) {
+  if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
+    corrupt(subject(entry) + fmt::format("its header lies outside the file's entries: expected an "
+                                         "offset below {}, found {}",
+                                         limit_, entry.header_offset));
+  }
+  // The name is nearly always that of the directory: one read for both.
+  const std::uint64_t wanted =
+      std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
+  const std::string_view local =
+      near_headers(entry.header_offset, static_cast<std::size_t>(wanted));
+  if (little(local, 0, 4) != kLocalSignature) {
+    corrupt(subject(entry) + fmt::format("no local header at byte {}: expected its signature, "
+                                         "found {}",
+                                         entry.header_offset, base::quote(local.substr(0, 4))));
+  }
+  const std::uint64_t name_bytes = little(local, 26, 2);
+  const std::uint64_t extra_bytes = little(local, 28, 2);
+  if (name_bytes != entry.name.size() || local.substr(kLocalBytes) != entry.name) {
+    corrupt(
+        subject(entry) +
+        fmt::format("its local header names another: expected the directory's name, found {}",
+                    base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes)))));
+  }
+  const std::uint64_t told = little(local, 6, 2);
+  const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
+  std::uint64_t telling = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
+  // Of a name in ASCII the flag says nothing; another one's bytes would be two names.
+  if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; })) telling |= kUtf8Flag;
+  if (little(local, 8, 2) != method || ((told ^ entry.flags) & telling) != 0) {
+    corrupt(subject(entry) +
+            fmt::format("its local header has another method: expected method {} with flags {:#06x}"
+                        ", found {} with {:#06x}",
+                        method, entry.flags, little(local, 8, 2), told));
+  }
+  entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
+  if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {
+    corrupt(subject(entry) + fmt::format("reaches past the file's entries: expected an end of at "
+                                         "most {}, found {} bytes at byte {}",
+                                         limit_, entry.stored_bytes, entry.data_offset));
+  }
+  const bool wide = little(local, 18, 4) == kFull32 || little(local, 22, 4) == kFull32;
+  entry.local_crc32 = static_cast<std::uint32_t>(little(local, 14, 4));
+  compare_local_sizes(
+      entry, wide ? near_headers(entry.header_offset,
+                                 static_cast<std::size_t>(entry.data_offset - entry.header_offset))
+                  : local);
+}
+
+void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_view local) const {
+  const std::string_view extra = local.substr(kLocalBytes + entry.name.size());
+  std::uint64_t stored = little(local, 18, 4);
+  std::uint64_t size = little(local, 22, 4);
+  if (const auto zip64 = zip64_extra(entry, extra)) {
+    std::string_view rest = *zip64;
+    for (std::uint64_t* value : {&size, &stored}) {
+      if (*value != kFull32 || rest.size() < 8) continue;
+      *value = little(rest, 0, 8);
+      rest.remove_prefix(8);
+    }
+  }
+  // Before a data descriptor the writer knew neither and wrote zeros, or it went back and did.
+  const bool later = (entry.flags & kDescriptorFlag) != 0;
+  const auto agree = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
+    if (found == expected || (later && found == 0)) return;
+    corrupt(subject(entry) + fmt::format("its local header has another {}: expected {}, found {}",
+                                         what, expected, found));
+  };
+  if (limits_.same_crc32s) agree("CRC-32", entry.crc32, entry.local_crc32);
+  agree("stored size", entry.stored_bytes, stored);
+  agree("size", entry.size_bytes, size);
+}
+
+/// The size of the descriptor after the entry's bytes: with or without a signature, with sizes of
+/// 32 or 64 bits; the format does not say which.
+std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
+  const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
+  const std::string_view text =
+      near_headers(offset, static_cast<std::size_t>(std::min<std::uint64_t>(24, next - offset)));
+  for (const std::size_t head : {std::size_t{4}, std::size_t{0}}) {
+    for (const std::size_t width : {std::size_t{8}, std::size_t{4}}) {
+      const std::size_t size = head + 4 + 2 * width;
+      if (text.size() < size) continue;
+      if (head != 0 && little(text, 0, 4) != kDescriptorSignature) continue;
+      if (little(text, head, 4) == entry.crc32 &&
+          little(text, head + 4, width) == entry.stored_bytes &&
+          little(text, head + 4 + width, width) == entry.size_bytes) {
+        return size;
+      }
+    }
+  }
+  corrupt(subject(entry) + fmt::format("no data descriptor at byte {}: expected CRC-32 and sizes "
+                                       "of the directory, found {}",
+                                       offset, base::quote(text)));
+}
+
+void ZipDirectoryReader::require_end(const ZipEntry& entry, std::uint64_t next) {
+  std::uint64_t end = entry.data_offset + entry.stored_bytes;
+  if (end <= next && (entry.flags & kDescriptorFlag) != 0) end += descriptor_bytes(entry, next);
+  if (end <= next) return;
+  corrupt(subject(entry) + fmt::format("overlaps the entry after it: expected an end of at "
+                                       "most {}, found {}",
+                                       next, end));
+}
+
+}  // namespace tenfold::codecs

@@ -1,0 +1,309 @@
+#include "codecs/zip/zip.hpp"
+
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "base/checked.hpp"
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "codecs/zip/directory.hpp"
+#include "codecs/zip/records.hpp"
+
+// The directory of a zip archive: the central headers, and what is refused for all entries
+// together. zip_end.cpp reads what comes after, zip_local.cpp what comes before, zip_entry.cpp the
+// entries.
+
+namespace tenfold::codecs {
+namespace {
+
+/// Names come from files: without a seed, a hostile file could make them all collide.
+std::uint64_t hash_of(std::string_view name) {
+  return base::xxh3_seeded(std::as_bytes(std::span(name)), base::hash_seed());
+}
+
+/// What the table keeps of a hash: the bits that do not tell the slot.
+std::uint32_t tag_of(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
+std::string_view method_name(std::uint64_t method) noexcept {
+  switch (method) {
+    case 9:
+      return " (deflate64)";
+    case 12:
+      return " (bzip2)";
+    case 14:
+      return " (lzma)";
+    case 93:
+      return " (zstandard)";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+ZipDirectory ZipDirectoryReader::read_central_headers() {
+  ZipEnd end = read_end();
+  ZipDirectory directory;
+  directory.entries = read_centrals(end);
+  directory.offset = end.directory_offset;
+  directory.names = index_names(directory.entries);
+  refuse_bombs(directory.entries);
+  directory.comment = std::move(end.comment);
+  return directory;
+}
+
+std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
+  // A header takes 46 bytes at least, so the count cannot ask for more memory than the file has.
+  if (end.entries > end.directory_bytes / kCentralBytes) {
+    corrupt(fmt::format("directory: too short for its entries: expected {} of them, found {} bytes",
+                        end.entries, end.directory_bytes));
+  }
+  return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
+}
+
+/// Calls `use` with each central header of the directory, in order.
+template <class Use>
+void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t entries,
+                                          const Use& use) const {
+  std::string_view rest = text;
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    if (rest.size() < kCentralBytes || little(rest, 0, 4) != kCentralSignature) {
+      corrupt(
+          fmt::format("directory: entry {} is no central header: expected its signature, found "
+                      "{}",
+                      i, base::quote(rest.substr(0, 4))));
+    }
+    const std::uint64_t size =
+        kCentralBytes + little(rest, 28, 2) + little(rest, 30, 2) + little(rest, 32, 2);
+    if (size > rest.size()) {
+      corrupt(fmt::format("directory: entry {} is cut: expected {} bytes, found {}", i, size,
+                          rest.size()));
+    }
+    use(rest.substr(0, static_cast<std::size_t>(size)));
+    rest.remove_prefix(static_cast<std::size_t>(size));
+  }
+  if (!rest.empty()) {
+    corrupt(
+        fmt::format("directory: bytes after its last entry: expected {} entries, found {} "
+                    "bytes more",
+                    entries, rest.size()));
+  }
+}
+
+std::vector<ZipEntry> ZipDirectoryReader::read_centrals(const ZipEnd& end) const {
+  const std::string text = directory_text(end);
+  std::vector<ZipEntry> entries;
+  entries.reserve(static_cast<std::size_t>(end.entries));
+  for_each_central(text, end.entries, [&](std::string_view header) {
+    entries.push_back(parse_central(header));
+    entries.back().central_offset =
+        end.directory_offset + static_cast<std::uint64_t>(header.data() - text.data());
+  });
+  return entries;
+}
+
+bool ZipDirectoryReader::has_entry(std::string_view name) const {
+  const ZipEnd end = read_end();
+  const std::string text = directory_text(end);
+  bool found = false;
+  for_each_central(text, end.entries, [&](std::string_view header) {
+    found |= header.substr(kCentralBytes, static_cast<std::size_t>(little(header, 28, 2))) == name;
+  });
+  return found;
+}
+
+ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
+  ZipEntry entry;
+  const auto name_bytes = static_cast<std::size_t>(little(header, 28, 2));
+  entry.name = header.substr(kCentralBytes, name_bytes);
+  require_safe_name(entry);
+  entry.flags = static_cast<std::uint16_t>(little(header, 8, 2));
+  const std::uint64_t method = little(header, 10, 2);
+  entry.crc32 = static_cast<std::uint32_t>(little(header, 16, 4));
+  entry.stored_bytes = little(header, 20, 4);
+  entry.size_bytes = little(header, 24, 4);
+  entry.header_offset = little(header, 42, 4);
+  apply_zip64(
+      entry,
+      header.substr(kCentralBytes + name_bytes, static_cast<std::size_t>(little(header, 30, 2))),
+      little(header, 34, 2));
+  if ((entry.flags & kEncryptedFlags) != 0) {
+    unsupported(subject(entry) + "is encrypted: expected plain bytes, found a cipher");
+  }
+  if ((entry.flags & kPatchFlag) != 0) {
+    unsupported(subject(entry) + "is a patch: expected plain bytes, found a difference");
+  }
+  if (method != 0 && method != 8) {
+    unsupported(subject(entry) +
+                fmt::format("unknown compression method: expected 0 (stored) or 8 (deflated), "
+                            "found {}{}",
+                            method, method_name(method)));
+  }
+  entry.has_descriptor = (entry.flags & kDescriptorFlag) != 0;
+  entry.method = method == 0 ? ZipMethod::stored : ZipMethod::deflated;
+  if (entry.method == ZipMethod::stored && entry.stored_bytes != entry.size_bytes) {
+    corrupt(subject(entry) + fmt::format("is stored in another size than its own: expected {} "
+                                         "bytes, found {}",
+                                         entry.size_bytes, entry.stored_bytes));
+  }
+  if (entry.name.ends_with('/') && entry.size_bytes != 0) {
+    corrupt(subject(entry) +
+            fmt::format("a folder has bytes: expected 0, found {}", entry.size_bytes));
+  }
+  return entry;
+}
+
+std::optional<std::string_view> ZipDirectoryReader::zip64_extra(const ZipEntry& entry,
+                                                                std::string_view extra) const {
+  std::optional<std::string_view> found;
+  while (extra.size() >= 4) {
+    const std::uint64_t id = little(extra, 0, 2);
+    const auto size = static_cast<std::size_t>(little(extra, 2, 2));
+    if (size > extra.size() - 4) {
+      corrupt(subject(entry) + fmt::format("an extra field is cut: expected {} bytes, found {}",
+                                           size, extra.size() - 4));
+    }
+    if (id == kZip64Extra) {
+      if (found)
+        corrupt(subject(entry) + "its zip64 field is there twice: expected one, found two");
+      found = extra.substr(4, size);
+    }
+    extra.remove_prefix(4 + size);
+  }
+  return found;
+}
+
+void ZipDirectoryReader::apply_zip64(ZipEntry& entry, std::string_view extra,
+                                     std::uint64_t disk) const {
+  const std::optional<std::string_view> zip64 = zip64_extra(entry, extra);
+  std::string_view rest = zip64.value_or(std::string_view());
+  const auto widen = [&](std::uint64_t& value) {
+    if (value != kFull32 || !zip64) return;
+    if (rest.size() < 8) {
+      corrupt(subject(entry) +
+              fmt::format("its zip64 field is too short: expected 8 bytes more, found {}",
+                          rest.size()));
+    }
+    value = little(rest, 0, 8);
+    rest.remove_prefix(8);
+  };
+  widen(entry.size_bytes);
+  widen(entry.stored_bytes);
+  widen(entry.header_offset);
+  if (disk == kFull16 && rest.size() >= 4) disk = little(rest, 0, 4);
+  if (disk != 0) {
+    unsupported(subject(entry) +
+                fmt::format("lies on another disk: expected disk 0, found {}", disk));
+  }
+}
+
+void ZipDirectoryReader::require_safe_name(const ZipEntry& entry) const {
+  const std::optional<std::string_view> fault = zip_name_fault(entry.name);
+  if (!fault) return;
+  unsupported(subject(entry) + fmt::format("its name {}: expected a relative path in UTF-8, "
+                                           "found {}",
+                                           *fault, base::quote(entry.name)));
+}
+
+/// Refuses a name that is there twice.
+ZipNames ZipDirectoryReader::index_names(const std::vector<ZipEntry>& entries) const {
+  ZipNames names(std::bit_ceil(2 * entries.size() + 1), {0, ZipDirectory::kNone});
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    const ZipEntry& entry = entries[i];
+    const std::uint64_t hash = hash_of(entry.name);
+    const std::uint32_t tag = tag_of(hash);
+    std::size_t slot = hash & (names.size() - 1);
+    for (; names[slot].second != ZipDirectory::kNone; slot = (slot + 1) & (names.size() - 1)) {
+      if (names[slot].first == tag && entries[names[slot].second].name == entry.name) {
+        corrupt(subject(entry) + "its name is there twice: expected it once, found two");
+      }
+    }
+    names[slot] = {tag, i};
+  }
+  return names;
+}
+
+void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) const {
+  std::uint64_t total_bytes = 0;
+  for (const ZipEntry& entry : entries) {
+    if (entry.method != ZipMethod::deflated) continue;
+    const auto most = base::checked_mul(entry.stored_bytes, limits_.max_ratio);
+    if (most && entry.size_bytes > *most) {
+      unsupported(subject(entry) + fmt::format("inflates too much: expected at most {} bytes for "
+                                               "each of {}, found {}",
+                                               limits_.max_ratio, entry.stored_bytes,
+                                               entry.size_bytes));
+    }
+    const auto sum = base::checked_add(total_bytes, entry.size_bytes);
+    if (!sum || *sum > limits_.max_inflated_bytes) {
+      unsupported(subject(entry) +
+                  fmt::format("the archive inflates to too much: expected at most {} bytes, found "
+                              "{} after {} of others",
+                              limits_.max_inflated_bytes, entry.size_bytes, total_bytes));
+    }
+    total_bytes = *sum;
+  }
+}
+
+std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept {
+  if (name.empty()) return "is empty";
+  if (!base::is_utf8(name)) return "is not UTF-8";
+  if (name.find('\0') != std::string_view::npos) return "has a zero byte";
+  if (name.find('\\') != std::string_view::npos) return "has a backslash";
+  if (name.size() > 2 && name[1] == ':' && name[2] == '/') return "has a drive";
+  while (!name.empty()) {
+    const std::size_t slash = std::min(name.find('/'), name.size());
+    const std::string_view part = name.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return "leaves the archive";
+    name.remove_prefix(std::min(slash + 1, name.size()));
+  }
+  return std::nullopt;
+}
+
+const ZipEntry* ZipDirectory::find(std::string_view name) const {
+  if (names.empty()) return nullptr;
+  const std::uint64_t hash = hash_of(name);
+  for (std::size_t slot = hash & (names.size() - 1); names[slot].second != kNone;
+       slot = (slot + 1) & (names.size() - 1)) {
+    const ZipEntry& entry = entries[names[slot].second];
+    if (names[slot].first == tag_of(hash) && entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits) {
+  ZipDirectoryReader reader(input, limits);
+  ZipDirectory directory = reader.read_central_headers();
+  reader.read_local_headers(directory);
+  return directory;
+}
+
+ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits) {
+  return ZipDirectoryReader(input, limits).read_central_headers();
+}
+
+void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
+                            ZipDirectory& directory) {
+  ZipDirectoryReader(input, limits).read_local_headers(directory);
+}
+
+ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry) {
+  const ZipLimits limits;
+  ZipDirectoryReader(input, limits).read_local_header(entry, directory.offset);
+  return entry;
+}
+
+bool zip_has_entry(const ZipInput& input, std::string_view name) {
+  const ZipLimits limits;
+  return ZipDirectoryReader(input, limits).has_entry(name);
+}
+
+}  // namespace tenfold::codecs

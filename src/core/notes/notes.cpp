@@ -1,0 +1,347 @@
+#include "core/notes/notes.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.hpp"
+#include "core/tensor/special.hpp"
+#include "core/tree/aliases.hpp"
+#include "core/tree/depth.hpp"
+#include "core/tree/sparse.hpp"
+#include "core/tree/typed_keys.hpp"
+
+namespace tenfold {
+namespace {
+
+/// True for an integer as Python's str(int) writes it.
+bool is_int_key(std::string_view key) noexcept {
+  if (key.starts_with('-')) {
+    key.remove_prefix(1);
+    if (key == "0") return false;
+  }
+  if (key.empty() || (key.front() == '0' && key.size() > 1)) return false;
+  return std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_position_key(std::string_view key, std::size_t position) {
+  return key == std::to_string(position);
+}
+
+/// True if the format itself says that a node is of this kind.
+bool is_native(NodeKind kind) noexcept {
+  return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
+         kind == NodeKind::lazy_stack;
+}
+
+Notes::NodeNote note_of(const NodeInfo& info) {
+  Notes::NodeNote note;
+  note.kind = info.kind;
+  note.int_keys = info.int_keys;
+  note.typed_keys = info.typed_keys;
+  note.layout = info.layout;
+  note.dense_shape = info.dense_shape;
+  note.is_coalesced = info.is_coalesced;
+  note.module_versions = info.module_versions;
+  return note;
+}
+
+/// Walks a tree in for_each_leaf order.
+class Collector {
+ public:
+  explicit Collector(bool of_leaves) : of_leaves_(of_leaves) {}
+
+  void node(const TensorDict& tree, const std::string& path) {
+    const Depth depth(depth_);
+    const NodeInfo& info = tree.info();
+    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(info));
+    tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf != nullptr && !of_leaves_) return;
+      // An empty key at the root is "%", so a child's path is never that of the root.
+      const std::string child = note_path_child(path, key);
+      if (leaf != nullptr) {
+        this->leaf(*leaf, child);
+      } else if (const auto* value = std::get_if<NonTensor>(&item)) {
+        collect_value_note(child, value->value, notes_);
+      } else {
+        node(std::get<TensorDict>(item), child);
+      }
+    });
+  }
+
+  Notes take() { return std::move(notes_); }
+
+ private:
+  void leaf(const Leaf& leaf, const std::string& path) {
+    if (leaf.is_unbatched()) notes_.unbatched.push_back(path);
+    const std::size_t first = finder_.add(leaf);
+    if (first != paths_.size()) notes_.aliases.emplace(path, paths_[first]);
+    paths_.push_back(path);
+  }
+
+  const bool of_leaves_;
+  std::size_t depth_ = 0;
+  Notes notes_;
+  AliasFinder finder_;
+  std::vector<std::string> paths_;
+};
+
+/// Calls `visit(pointer, value)` for `value` and everything in it, with its JSON pointer. A Counter
+/// and the object that it is have the same.
+template <class AnyValue, class Visit>
+void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
+  visit(std::as_const(pointer), value);
+  const std::size_t size = pointer.size();
+  const auto items = [&](auto& list) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      pointer.append("/").append(std::to_string(i));
+      for_each_value(list[i], pointer, visit);
+      pointer.resize(size);
+    }
+  };
+  if (auto* list = std::get_if<Value::List>(&value.data())) items(list->items);
+  if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) items(tuple->items);
+  if (auto* special = std::get_if<Value::Special>(&value.data())) {
+    if (special->type == Value::Special::Type::counter) {
+      for_each_value(special->items.front(), pointer, visit);
+    } else {
+      items(special->items);
+    }
+  }
+  if (auto* object = std::get_if<Value::Object>(&value.data())) {
+    for (auto& [key, member] : object->members) {
+      pointer.push_back('/');
+      for (const char c : key) {
+        if (c == '~') {
+          pointer.append("~0");
+        } else if (c == '/') {
+          pointer.append("~1");
+        } else {
+          pointer.push_back(c);
+        }
+      }
+      for_each_value(member, pointer, visit);
+      pointer.resize(size);
+    }
+  }
+}
+
+/// What a value note asks of one place in the value.
+struct Marks {
+  bool tuple = false;
+  bool int_keys = false;
+  bool ordered = false;
+  const TypedKeys* typed_keys = nullptr;
+  std::optional<Value::Special::Type> type;
+
+  bool of_object() const { return int_keys || ordered || typed_keys != nullptr; }
+};
+
+bool has_all(const Value::Object& object, const TypedKeys& keys) {
+  std::vector<std::string> texts;
+  texts.reserve(object.members.size());
+  for (const auto& [text, member] : object.members) texts.push_back(text);
+  return are_all_among(keys, texts);
+}
+
+bool marks_fit(const Marks& marks, const Value& value) {
+  if (marks.type && *marks.type != Value::Special::Type::counter) {
+    return !marks.tuple && !marks.of_object() && special_from_json(*marks.type, value).has_value();
+  }
+  if (marks.tuple && marks.type) return false;
+  if (marks.tuple) return value.is<Value::List>() && !marks.of_object();
+  const auto* object = value.get_if<Value::Object>();
+  if (object == nullptr) return false;
+  if (marks.typed_keys != nullptr) return !marks.int_keys && has_all(*object, *marks.typed_keys);
+  return !marks.int_keys ||
+         std::all_of(object->members.begin(), object->members.end(),
+                     [](const auto& member) { return is_int_key(member.first); });
+}
+
+void apply_marks(const Marks& marks, Value& value) {
+  if (marks.tuple) {
+    value = Value::Tuple{std::move(std::get<Value::List>(value.data()).items)};
+    return;
+  }
+  if (auto* object = std::get_if<Value::Object>(&value.data())) {
+    object->int_keys |= marks.int_keys;
+    object->ordered |= marks.ordered;
+    if (marks.typed_keys != nullptr) object->typed_keys = *marks.typed_keys;
+  }
+  if (marks.type) value = *special_from_json(*marks.type, value);
+}
+
+/// Applies the marks from the leaves up: a special value is a copy of what it was made of.
+/// False if they make what Python cannot have.
+bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    apply_marks(*place->first, *place->second);
+    const auto* special = place->second->get_if<Value::Special>();
+    if (special != nullptr && !is_sound(*special)) return false;
+  }
+  return true;
+}
+
+void warn_stale_node(std::string_view path, NodeKind noted, std::string_view expected,
+                     std::string_view found) {
+  warn("notes: node " + base::quote(path) + ": kind " + base::quote(name(noted)) +
+       " is ignored: expected " + std::string(expected) + ", found " + std::string(found) +
+       "; another tool may have changed the tree");
+}
+
+/// True if the keys are what a node of that kind has.
+bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
+  if (note.kind == NodeKind::list || note.kind == NodeKind::tuple) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!is_position_key(keys[i], i)) return false;
+    }
+  }
+  if (note.kind == NodeKind::sparse && !are_sparse_parts(keys, note.layout)) return false;
+  if (!are_all_among(note.typed_keys, keys)) return false;
+  return !note.int_keys ||
+         std::all_of(keys.begin(), keys.end(), [](const auto& key) { return is_int_key(key); });
+}
+
+std::string_view wanted_keys(const Notes::NodeNote& note) {
+  return note.int_keys                   ? "keys that are integers"
+         : !note.typed_keys.empty()      ? "the keys that it names"
+         : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
+                                         : "keys \"0\", \"1\", ...";
+}
+
+}  // namespace
+
+bool Notes::empty() const {
+  return nodes.empty() && values.empty() && aliases.empty() && leaves.empty() && files.empty() &&
+         unbatched.empty() && !schema.has_value() && metadata.empty();
+}
+
+std::string note_path_child(std::string_view parent, std::string_view key) {
+  std::string path(parent);
+  if (!path.empty()) path.push_back('/');
+  if (key.empty()) path.push_back('%');
+  for (const char c : key) {
+    if (c == '%') {
+      path.append("%25");
+    } else if (c == '/') {
+      path.append("%2F");
+    } else {
+      path.push_back(c);
+    }
+  }
+  return path;
+}
+
+std::string note_path(const KeyPath& path) {
+  std::string text;
+  for (const std::string& key : path) text = note_path_child(text, key);
+  return text;
+}
+
+std::optional<KeyPath> keys_of_note_path(std::string_view path) {
+  KeyPath keys;
+  while (!path.empty()) {
+    const std::size_t slash = path.find('/');
+    std::string_view part = path.substr(0, slash);
+    if (part.empty() || slash == path.size() - 1) return std::nullopt;
+    path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
+    std::string& key = keys.emplace_back();
+    if (part == "%") continue;
+    while (!part.empty()) {
+      const std::size_t literal = std::min(part.find('%'), part.size());
+      key.append(part.substr(0, literal));
+      part.remove_prefix(literal);
+      if (part.empty()) break;
+      if (!part.starts_with("%25") && !part.starts_with("%2F")) return std::nullopt;
+      key.push_back(part.starts_with("%25") ? '%' : '/');
+      part.remove_prefix(3);
+    }
+  }
+  return keys;
+}
+
+Notes collect_notes(const TensorDict& tree, bool of_leaves) {
+  Collector collector(of_leaves);
+  collector.node(tree, "");
+  return collector.take();
+}
+
+void collect_value_note(std::string_view path, const Value& value, Notes& notes) {
+  Notes::ValueNote note;
+  std::string pointer;
+  for_each_value(value, pointer, [&note](const std::string& at, const Value& part) {
+    if (part.is<Value::Tuple>()) note.tuples.push_back(at);
+    if (const auto* special = part.get_if<Value::Special>()) note.types.emplace(at, special->type);
+    if (const auto* object = part.get_if<Value::Object>()) {
+      if (object->int_keys) note.int_keys.push_back(at);
+      if (!object->typed_keys.empty()) note.typed_keys.emplace(at, object->typed_keys);
+      if (object->ordered) note.ordered.push_back(at);
+    }
+  });
+  if (!note.empty()) notes.values.insert_or_assign(std::string(path), std::move(note));
+}
+
+void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) {
+  const auto found = notes.nodes.find(path);
+  if (found == notes.nodes.end()) return;
+  const Notes::NodeNote& note = found->second;
+  if (info.kind != NodeKind::tensordict && info.kind != note.kind) {
+    warn_stale_node(path, note.kind, "a tensordict node",
+                    "one of kind " + base::quote(name(info.kind)));
+    return;
+  }
+  info.kind = note.kind;
+  info.int_keys = note.int_keys;
+  info.typed_keys = note.typed_keys;
+  info.layout = note.layout;
+  info.dense_shape = note.dense_shape;
+  info.is_coalesced = note.is_coalesced;
+  info.module_versions = note.module_versions;
+}
+
+void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
+                     NodeInfo& info) {
+  const auto found = notes.nodes.find(path);
+  if (found == notes.nodes.end()) return;
+  if (!keys_fit(found->second, keys)) {
+    warn_stale_node(path, found->second.kind, wanted_keys(found->second), "others");
+    return;
+  }
+  apply_node_note(notes, path, info);
+}
+
+bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
+  const auto found = notes.values.find(path);
+  if (found == notes.values.end()) return true;
+  std::unordered_map<std::string_view, Marks> marks;
+  for (const std::string& pointer : found->second.tuples) marks[pointer].tuple = true;
+  for (const std::string& pointer : found->second.int_keys) marks[pointer].int_keys = true;
+  for (const std::string& pointer : found->second.ordered) marks[pointer].ordered = true;
+  for (const auto& [pointer, type] : found->second.types) marks[pointer].type = type;
+  for (const auto& [pointer, keys] : found->second.typed_keys) marks[pointer].typed_keys = &keys;
+
+  // All or nothing: what fits is found first, and changed in a copy.
+  Value changed = value;
+  std::vector<std::pair<const Marks*, Value*>> places;
+  bool fits = true;
+  std::string pointer;
+  for_each_value(changed, pointer, [&](const std::string& at, Value& part) {
+    const auto mark = marks.find(at);
+    if (mark == marks.end()) return;
+    fits = fits && marks_fit(mark->second, part);
+    places.emplace_back(&mark->second, &part);
+  });
+  if (!fits || places.size() != marks.size() || !apply_all(places)) {
+    warn("notes: value " + base::quote(path) +
+         ": marks of tuples, keys, ordered dicts and types are ignored: expected them to fit the "
+         "value, found another value; another tool may have changed the tree");
+    return false;
+  }
+  value = std::move(changed);
+  return true;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,458 @@
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tree/sparse.hpp"
+#include "core/tree/typed_keys.hpp"
+#include "core/value/value_json.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+
+using Object = Value::Object;
+
+/// Reads the members of one document, naming each in its messages.
+class NotesReader {
+ public:
+  explicit NotesReader(std::string_view where) : where_(where) {}
+
+  Notes read(const Value& document) const {
+    const Object& root = object(document, "notes");
+    check_version(root);
+    Notes notes;
+    for (const auto& [name, value] : root.members) member(name, value, notes);
+    check_aliases(notes);
+    return notes;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& part, const std::string& what) const {
+    throw Error(ErrorCode::corrupt, std::string(where_) + ": " + part + ": " + what);
+  }
+
+  [[noreturn]] void fail_type(const std::string& part, std::string_view expected,
+                              const Value& found) const {
+    fail(part, "wrong type: expected " + std::string(expected) + ", found " +
+                   std::string(found.type_name()));
+  }
+
+  const Object& object(const Value& value, const std::string& part) const {
+    if (const auto* found = value.get_if<Object>()) return *found;
+    fail_type(part, "dict", value);
+  }
+
+  const std::vector<Value>& list(const Value& value, const std::string& part) const {
+    if (const auto* found = value.get_if<Value::List>()) return found->items;
+    fail_type(part, "list", value);
+  }
+
+  const std::string& text(const Value& value, const std::string& part) const {
+    if (const auto* found = value.get_if<std::string>()) return *found;
+    fail_type(part, "str", value);
+  }
+
+  /// "node \"a/b\"", after a check of the path.
+  std::string part_of(const char* what, const std::string& path) const {
+    std::string part = std::string(what) + " " + base::quote(path);
+    if (!keys_of_note_path(path).has_value()) {
+      fail(part,
+           "not a path: expected keys joined by \"/\" with \"%\" and \"/\" as %25 and %2F, "
+           "found " +
+               base::quote(path));
+    }
+    return part;
+  }
+
+  void check_version(const Object& root) const {
+    const Value* version = root.find("version");
+    if (version == nullptr) fail("version", "is missing: expected 1, found no member");
+    const auto* number = version->get_if<std::int64_t>();
+    if (number == nullptr) fail_type("version", "int", *version);
+    if (*number < 1) fail("version", "out of range: expected 1, found " + std::to_string(*number));
+    if (*number > kVersion) {
+      throw Error(ErrorCode::unsupported,
+                  std::string(where_) + ": version: is not known: expected at most " +
+                      std::to_string(kVersion) + ", found " + std::to_string(*number) +
+                      "; a newer tenfold wrote it");
+    }
+  }
+
+  void member(const std::string& name, const Value& value, Notes& notes) const {
+    if (name == "version") return;
+    if (name == "nodes")
+      return for_each(value, name, [&](const auto& path, const Value& note) {
+        notes.nodes.emplace(path, node_note(path, note));
+      });
+    if (name == "values")
+      return for_each(value, name, [&](const auto& path, const Value& note) {
+        notes.values.emplace(path, value_note(path, note));
+      });
+    if (name == "aliases")
+      return for_each(value, name, [&](const auto& path, const Value& note) {
+        notes.aliases.emplace(path, alias(path, note));
+      });
+    if (name == "leaves")
+      return for_each(value, name, [&](const auto& path, const Value& note) {
+        notes.leaves.emplace(path, leaf_note(path, note));
+      });
+    if (name == "files")
+      return for_each(value, name, [&](const auto& path, const Value& note) {
+        notes.files.emplace(path, file_name(path, note));
+      });
+    if (name == "unbatched") {
+      for (const Value& path : list(value, name)) {
+        notes.unbatched.push_back(text(path, name));
+        part_of("unbatched leaf", notes.unbatched.back());
+      }
+      return;
+    }
+    if (name == "schema") {
+      notes.schema = value;
+      return;
+    }
+    if (name == "metadata") {
+      read_metadata(value, notes);
+      return;
+    }
+    warn(std::string(where_) + ": member " + base::quote(name) +
+         ": is ignored: expected a member of the notes, found an unknown one; a newer tenfold may "
+         "have written it");
+  }
+
+  template <class Use>
+  void for_each(const Value& value, const std::string& name, const Use& use) const {
+    for (const auto& [path, note] : object(value, name).members) use(path, note);
+  }
+
+  void read_metadata(const Value& value, Notes& notes) const {
+    for_each(value, "metadata", [&](const std::string& key, const Value& said) {
+      notes.metadata.emplace(key, text(said, part_of("metadata", key)));
+    });
+  }
+
+  Notes::NodeNote node_note(const std::string& path, const Value& value) const {
+    const std::string part = part_of("node", path);
+    Notes::NodeNote note;
+    const Object& members = object(value, part);
+    const Value* kind = members.find("kind");
+    if (kind == nullptr) fail(part, "kind is missing: expected its name, found no member");
+    const auto found = node_kind_from_name(text(*kind, part));
+    if (!found.has_value()) {
+      fail(part,
+           "unknown kind: expected one of \"dict\", \"ordered_dict\", \"list\", \"tuple\", "
+           "found " +
+               base::quote(text(*kind, part)));
+    }
+    note.kind = *found;
+    if (const Value* int_keys = members.find("int_keys")) {
+      const bool* flag = int_keys->get_if<bool>();
+      if (flag == nullptr) fail_type(part, "bool", *int_keys);
+      note.int_keys = *flag;
+    }
+    if (const Value* keys = members.find("keys")) note.typed_keys = typed_keys(part, *keys);
+    if (note.kind == NodeKind::sparse) read_sparse(part, members, note);
+    if (const Value* versions = members.find("versions")) {
+      object(*versions, part);
+      note.module_versions = *versions;
+    }
+    const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
+    if (note.int_keys && !note.typed_keys.empty()) {
+      fail(part, "int_keys does not go with keys: expected one of them, found both");
+    }
+    if ((note.int_keys || !note.typed_keys.empty()) && !is_dict) {
+      fail(part, std::string(note.int_keys ? "int_keys does" : "keys do") +
+                     " not go with this kind: expected \"dict\" or \"ordered_dict\", "
+                     "found " +
+                     base::quote(name(note.kind)));
+    }
+    return note;
+  }
+
+  /// {"0.5": 0.5, "(1, 'a')": [1, "a"]}
+  TypedKeys typed_keys(const std::string& part, const Value& value) const {
+    TypedKeys keys;
+    for (const auto& [text, key] : object(value, part).members) {
+      keys.emplace_back(text, with_tuples(key));
+    }
+    std::ranges::sort(keys, {}, [](const auto& entry) { return std::string_view(entry.first); });
+    if (!are_sound(keys)) {
+      fail(part,
+           "keys: expected different ones, each under its text, that are null, bool, int, float or "
+           "an array of these, found " +
+               tenfold::to_json(value));
+    }
+    return keys;
+  }
+
+  static Value with_tuples(const Value& value) {
+    const auto* list = value.get_if<Value::List>();
+    if (list == nullptr) return value;
+    Value::Tuple tuple;
+    for (const Value& item : list->items) tuple.items.push_back(with_tuples(item));
+    return {std::move(tuple)};
+  }
+
+  void read_sparse(const std::string& part, const Object& members, Notes::NodeNote& note) const {
+    const Value* layout = members.find("layout");
+    const Value* shape = members.find("shape");
+    if (layout == nullptr || shape == nullptr) {
+      fail(part, std::string(layout == nullptr ? "layout" : "shape") +
+                     " is missing: expected layout and shape, found no member");
+    }
+    note.layout = text(*layout, part);
+    if (sparse_parts(note.layout).empty()) {
+      fail(part, "unknown layout: expected \"sparse_coo\", \"sparse_csr\", ..., found " +
+                     base::quote(note.layout));
+    }
+    if (note.layout == kJagged) {
+      note.dense_shape = ragged_shape(part, *shape);
+    } else {
+      note.dense_shape = shape_of(part, DType::uint8, *shape);
+    }
+    if (const Value* coalesced = members.find("coalesced")) {
+      const bool* flag = coalesced->get_if<bool>();
+      if (flag == nullptr) fail_type(part, "bool", *coalesced);
+      note.is_coalesced = *flag;
+    }
+  }
+
+  /// With -1 for a dimension whose lengths differ; require_sound_sparse() says more.
+  Shape ragged_shape(const std::string& part, const Value& value) const {
+    Shape lengths;
+    for (const Value& item : list(value, part)) {
+      const auto* length = item.get_if<std::int64_t>();
+      if (length == nullptr || *length < -1) {
+        fail(part,
+             "bad shape: expected lengths of at least 0, or -1, found " + tenfold::to_json(item));
+      }
+      lengths.push_back(*length);
+    }
+    return lengths;
+  }
+
+  Notes::ValueNote value_note(const std::string& path, const Value& value) const {
+    const std::string part = part_of("value", path);
+    Notes::ValueNote note;
+    const Object& members = object(value, part);
+    if (const Value* types = members.find("types")) {
+      for (const auto& [pointer, said] : object(*types, part).members) {
+        const auto type = special_type_from_name(text(said, part));
+        // A newer tenfold may know more of them.
+        if (!type) warn_unknown_type(part, text(said, part));
+        if (type) note.types.emplace(pointer, *type);
+      }
+    }
+    if (const Value* keys = members.find("keys")) {
+      for (const auto& [pointer, said] : object(*keys, part).members) {
+        note.typed_keys.emplace(pointer, typed_keys(part, said));
+      }
+    }
+    for (const auto& [name, into] :
+         {std::pair{"tuples", &note.tuples}, std::pair{"int_keys", &note.int_keys},
+          std::pair{"ordered", &note.ordered}}) {
+      const Value* pointers = members.find(name);
+      if (pointers == nullptr) continue;
+      for (const Value& pointer : list(*pointers, part)) {
+        into->push_back(text(pointer, part));
+      }
+    }
+    return note;
+  }
+
+  void warn_unknown_type(const std::string& part, const std::string& type) const {
+    warn(std::string(where_) + ": " + part + ": type " + base::quote(type) +
+         ": is ignored: expected one that is known, found another; a newer tenfold may have "
+         "written it");
+  }
+
+  std::string alias(const std::string& path, const Value& value) const {
+    const std::string part = part_of("alias", path);
+    part_of("alias target", text(value, part));
+    return text(value, part);
+  }
+
+  /// A reader opens what it names, so it must be one plain component of a path.
+  std::string file_name(const std::string& path, const Value& value) const {
+    const std::string part = part_of("file of", path);
+    const std::string& file = text(value, part);
+    constexpr std::size_t kMaxBytes = 255;
+    if (file.empty() || file.size() > kMaxBytes || file == "." || file == ".." ||
+        file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
+      fail(part, "not a file name: expected one path component of 1 to 255 bytes, found " +
+                     base::quote(file));
+    }
+    return file;
+  }
+
+  Notes::LeafNote leaf_note(const std::string& path, const Value& value) const {
+    const std::string part = part_of("leaf", path);
+    const Object& members = object(value, part);
+    const Value* dtype = members.find("dtype");
+    const Value* shape = members.find("shape");
+    if (dtype == nullptr || shape == nullptr) {
+      fail(part, std::string(dtype == nullptr ? "dtype" : "shape") +
+                     " is missing: expected dtype and shape, found no member");
+    }
+    const auto found = dtype_from_name(text(*dtype, part));
+    if (!found.has_value()) {
+      fail(part,
+           "unknown dtype: expected a dtype of torch, found " + base::quote(text(*dtype, part)));
+    }
+    return {*found, shape_of(part, *found, *shape)};
+  }
+
+  Shape shape_of(const std::string& part, DType dtype, const Value& value) const {
+    Shape shape;
+    std::uint64_t size_bytes = itemsize(dtype);
+    bool fits = true;
+    bool has_zero = false;
+    for (const Value& item : list(value, part)) {
+      const auto* length = item.get_if<std::int64_t>();
+      if (length == nullptr || *length < 0) {
+        fail(part, "bad shape: expected lengths of at least 0 that fit 63 bits, found " +
+                       tenfold::to_json(item));
+      }
+      shape.push_back(*length);
+      has_zero = has_zero || *length == 0;
+      const auto product = base::checked_mul(size_bytes, static_cast<std::uint64_t>(*length));
+      fits = fits && product.has_value();
+      size_bytes = product.value_or(0);
+    }
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (!has_zero && (!fits || size_bytes > kMax)) {
+      fail(part,
+           "shape is too large: expected fewer than 2^63 bytes, found " + base::list_text(shape));
+    }
+    return shape;
+  }
+
+  void check_aliases(const Notes& notes) const {
+    for (const auto& [path, target] : notes.aliases) {
+      if (notes.aliases.contains(target)) {
+        fail("alias " + base::quote(path),
+             "does not name the leaf that holds the bytes: expected no alias, found " +
+                 base::quote(target));
+      }
+    }
+  }
+
+  std::string_view where_;
+};
+
+void write_texts(codecs::JsonWriter& writer, std::string_view key,
+                 const std::vector<std::string>& texts) {
+  if (texts.empty()) return;
+  writer.key(key);
+  writer.begin_array();
+  for (const std::string& text : texts) writer.string(text);
+  writer.end_array();
+}
+
+/// A member whose value is an object of path -> whatever `write` writes; nothing if empty.
+template <class Map, class Write>
+void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
+               const Write& write) {
+  if (map.empty()) return;
+  writer.key(key);
+  writer.begin_object();
+  for (const auto& [path, note] : map) {
+    writer.key(path);
+    write(note);
+  }
+  writer.end_object();
+}
+
+void write_keys(codecs::JsonWriter& writer, const TypedKeys& keys) {
+  writer.begin_object();
+  for (const auto& [text, key] : keys) {
+    writer.key(text);
+    write_json(key, writer);
+  }
+  writer.end_object();
+}
+
+void write_shape(codecs::JsonWriter& writer, const Shape& shape) {
+  writer.key("shape");
+  writer.begin_array();
+  for (const std::int64_t length : shape) writer.integer(length);
+  writer.end_array();
+}
+
+void write_sparse(codecs::JsonWriter& writer, const Notes::NodeNote& note) {
+  writer.key("layout");
+  writer.string(note.layout);
+  write_shape(writer, note.dense_shape);
+  if (!note.is_coalesced) return;
+  writer.key("coalesced");
+  writer.boolean(true);
+}
+
+}  // namespace
+
+std::string Notes::to_json() const {
+  codecs::JsonWriter writer(codecs::JsonStyle::python);
+  writer.begin_object();
+  writer.key("version");
+  writer.integer(kVersion);
+  write_map(writer, "nodes", nodes, [&](const NodeNote& note) {
+    writer.begin_object();
+    writer.key("kind");
+    writer.string(name(note.kind));
+    if (note.int_keys) {
+      writer.key("int_keys");
+      writer.boolean(true);
+    }
+    if (!note.typed_keys.empty()) {
+      writer.key("keys");
+      write_keys(writer, note.typed_keys);
+    }
+    if (note.kind == NodeKind::sparse) write_sparse(writer, note);
+    if (note.module_versions) {
+      writer.key("versions");
+      write_json(*note.module_versions, writer);
+    }
+    writer.end_object();
+  });
+  write_map(writer, "values", values, [&](const ValueNote& note) {
+    writer.begin_object();
+    write_texts(writer, "tuples", note.tuples);
+    write_texts(writer, "int_keys", note.int_keys);
+    write_texts(writer, "ordered", note.ordered);
+    write_map(writer, "types", note.types,
+              [&](const Value::Special::Type type) { writer.string(name(type)); });
+    write_map(writer, "keys", note.typed_keys,
+              [&](const TypedKeys& keys) { write_keys(writer, keys); });
+    writer.end_object();
+  });
+  write_map(writer, "aliases", aliases, [&](const std::string& target) { writer.string(target); });
+  write_map(writer, "leaves", leaves, [&](const LeafNote& note) {
+    writer.begin_object();
+    writer.key("dtype");
+    writer.string(name(note.dtype));
+    write_shape(writer, note.shape);
+    writer.end_object();
+  });
+  write_map(writer, "files", files, [&](const std::string& file) { writer.string(file); });
+  write_texts(writer, "unbatched", unbatched);
+  if (schema.has_value()) {
+    writer.key("schema");
+    write_json(*schema, writer);
+  }
+  write_map(writer, "metadata", metadata, [&](const std::string& text) { writer.string(text); });
+  writer.end_object();
+  return writer.take();
+}
+
+Notes Notes::from_json(std::string_view text, std::string_view where) {
+  return NotesReader(where).read(tenfold::from_json(text, where));
+}
+
+}  // namespace tenfold

@@ -1,0 +1,261 @@
+#include "core/tensor/cast.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include <tenfold/error.hpp>
+
+#include "core/tensor/small_float.hpp"
+
+namespace tenfold {
+namespace {
+
+// Narrow floats go through float, as in torch, so that only the eleven types that the processor
+// knows are converted pairwise. Pieces of this many elements stay in the first-level cache.
+constexpr std::size_t kPieceElements = 1024;
+
+template <class T>
+T load(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::byte* at, T value) noexcept {
+  std::memcpy(at, &value, sizeof(T));
+}
+
+/// A stored bool: any byte but 0 is true (a `bool` object must not hold other bytes).
+enum class StoredBool : std::uint8_t {};
+
+/// What the processor's conversion gives: the lowest number for NaN and what does not fit.
+template <class Int, class Float>
+Int truncated(Float value) noexcept {
+  constexpr auto kLimit = static_cast<Float>(std::uint64_t{1} << (sizeof(Int) * 8 - 1));
+  // Compared as the next power of two, which every float type holds exactly. Between -limit - 1
+  // and -limit a float64 still truncates to the lowest number, so nothing is lost there.
+  const bool fits = value >= -kLimit && value < kLimit;
+  return fits ? static_cast<Int>(value) : std::numeric_limits<Int>::min();
+}
+
+template <class To, class From>
+To convert(From value) noexcept {
+  if constexpr (std::is_same_v<From, StoredBool>) {
+    const bool truth = value != StoredBool{0};
+    if constexpr (std::is_same_v<To, StoredBool>) {
+      return static_cast<StoredBool>(truth ? 1 : 0);
+    } else {
+      return static_cast<To>(truth ? 1 : 0);
+    }
+  } else if constexpr (std::is_same_v<To, StoredBool>) {
+    return static_cast<StoredBool>(value != From{0} ? 1 : 0);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if constexpr (std::is_same_v<To, std::uint64_t>) {
+      constexpr auto kHalf = static_cast<From>(std::uint64_t{1} << 63);
+      const bool upper = value >= kHalf;
+      const auto rest =
+          static_cast<std::uint64_t>(truncated<std::int64_t>(upper ? value - kHalf : value));
+      return upper ? rest ^ (std::uint64_t{1} << 63) : rest;
+    } else if constexpr (std::is_same_v<To, std::uint32_t> || std::is_same_v<To, std::uint8_t>) {
+      return static_cast<To>(truncated<std::int64_t>(value));
+    } else if constexpr (sizeof(To) < 4) {
+      return static_cast<To>(truncated<std::int32_t>(value));
+    } else {
+      return truncated<To>(value);
+    }
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count);
+
+template <class From, class To>
+void convert_all(const std::byte* from, std::byte* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    store(to + i * sizeof(To), convert<To>(load<From>(from + i * sizeof(From))));
+  }
+}
+
+template <class Small>
+void widen_all(const std::byte* from, std::byte* to, std::size_t count) {
+  using Bits = typename Small::Bits;
+  for (std::size_t i = 0; i < count; ++i) {
+    store(to + i * sizeof(float), Small::to_float(load<Bits>(from + i * sizeof(Bits))));
+  }
+}
+
+template <class Small>
+void narrow_all(const std::byte* from, std::byte* to, std::size_t count) {
+  using Bits = typename Small::Bits;
+  for (std::size_t i = 0; i < count; ++i) {
+    store(to + i * sizeof(Bits), Small::from_float(load<float>(from + i * sizeof(float))));
+  }
+}
+
+template <class From, class... To>
+constexpr std::array<Convert, sizeof...(To)> row_of() {
+  return {&convert_all<From, To>...};
+}
+
+template <class... T>
+struct Natives {
+  static constexpr std::array<std::array<Convert, sizeof...(T)>, sizeof...(T)> kTable = {
+      row_of<T, T...>()...};
+};
+using Table = Natives<StoredBool, std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t,
+                      std::int8_t, std::int16_t, std::int32_t, std::int64_t, float, double>;
+
+constexpr int kFloat32 = 9;
+
+/// Where a dtype stands in Table; a narrow float stands where float32 does.
+struct Real {
+  int native = kFloat32;
+  Convert widen = nullptr;   ///< to float, of a narrow float
+  Convert narrow = nullptr;  ///< from float
+};
+
+template <class Small>
+constexpr Real small() {
+  return {kFloat32, &widen_all<Small>, &narrow_all<Small>};
+}
+
+Real real_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::bool_:
+      return {0};
+    case DType::uint8:
+      return {1};
+    case DType::uint16:
+      return {2};
+    case DType::uint32:
+      return {3};
+    case DType::uint64:
+      return {4};
+    case DType::int8:
+      return {5};
+    case DType::int16:
+      return {6};
+    case DType::int32:
+      return {7};
+    case DType::int64:
+      return {8};
+    case DType::float32:
+      return {kFloat32};
+    case DType::float64:
+      return {10};
+    case DType::float16:
+      return small<small_float::Float16>();
+    case DType::bfloat16:
+      return small<small_float::Bfloat16>();
+    case DType::float8_e4m3fn:
+      return small<small_float::Float8E4m3fn>();
+    case DType::float8_e4m3fnuz:
+      return small<small_float::Float8E4m3fnuz>();
+    case DType::float8_e5m2:
+      return small<small_float::Float8E5m2>();
+    case DType::float8_e5m2fnuz:
+      return small<small_float::Float8E5m2fnuz>();
+    case DType::float8_e8m0fnu:
+      return small<small_float::Float8E8m0fnu>();
+    case DType::complex32:
+    case DType::complex64:
+    case DType::complex128:
+    case DType::float4_e2m1fn_x2:
+      return {-1};
+  }
+  return {-1};
+}
+
+/// The dtype of the real and the imaginary part.
+DType part_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::complex32:
+      return DType::float16;
+    case DType::complex64:
+      return DType::float32;
+    default:
+      return DType::float64;
+  }
+}
+
+void cast_piece(DType from, const std::byte* source, DType to, std::byte* target,
+                std::size_t count) {
+  const Real in = real_of(from);
+  const Real out = real_of(to);
+  std::array<float, kPieceElements> wide;
+  std::array<float, kPieceElements> narrow;
+  const std::byte* native = source;
+  if (in.widen != nullptr) {
+    in.widen(source, reinterpret_cast<std::byte*>(wide.data()), count);
+    native = reinterpret_cast<const std::byte*>(wide.data());
+  }
+  const Convert convert_native =
+      Table::kTable[static_cast<std::size_t>(in.native)][static_cast<std::size_t>(out.native)];
+  if (out.narrow == nullptr) {
+    convert_native(native, target, count);
+    return;
+  }
+  if (in.native != kFloat32) {
+    convert_native(native, reinterpret_cast<std::byte*>(narrow.data()), count);
+    native = reinterpret_cast<const std::byte*>(narrow.data());
+  }
+  out.narrow(native, target, count);
+}
+
+void cast_reals(DType from, const std::byte* source, DType to, std::byte* target,
+                std::size_t count) {
+  for (std::size_t done = 0; done < count; done += kPieceElements) {
+    cast_piece(from, source + done * itemsize(from), to, target + done * itemsize(to),
+               std::min(kPieceElements, count - done));
+  }
+}
+
+void cast_real_to_complex(DType from, const std::byte* source, DType to, std::byte* target,
+                          std::size_t count) {
+  const DType part = part_of(to);
+  const std::size_t part_bytes = itemsize(part);
+  std::array<std::byte, kPieceElements * sizeof(double)> parts;
+  std::memset(target, 0, count * 2 * part_bytes);
+  for (std::size_t done = 0; done < count; done += kPieceElements) {
+    const std::size_t piece = std::min(kPieceElements, count - done);
+    cast_reals(from, source + done * itemsize(from), part, parts.data(), piece);
+    for (std::size_t i = 0; i < piece; ++i) {
+      std::memcpy(target + (done + i) * 2 * part_bytes, parts.data() + i * part_bytes, part_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+bool can_cast(DType from, DType to) noexcept {
+  if (from == to) return true;
+  if (from == DType::float4_e2m1fn_x2 || to == DType::float4_e2m1fn_x2) return false;
+  return is_complex(to) || !is_complex(from);
+}
+
+void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
+                   std::size_t count) {
+  if (!can_cast(from, to)) {
+    throw Error(ErrorCode::unsupported, "dtype: no conversion from " + std::string(name(from)) +
+                                            " to " + std::string(name(to)));
+  }
+  if (count == 0) return;
+  if (from == to) {
+    std::memcpy(target, source, count * itemsize(from));
+  } else if (is_complex(from)) {
+    cast_reals(part_of(from), source, part_of(to), target, count * 2);
+  } else if (is_complex(to)) {
+    cast_real_to_complex(from, source, to, target, count);
+  } else {
+    cast_reals(from, source, to, target, count);
+  }
+}
+
+}  // namespace tenfold

@@ -1,0 +1,76 @@
+#include "core/tensor/leaf_bytes.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "core/tensor/strided_copy.hpp"
+
+namespace tenfold {
+
+void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
+                    std::span<std::byte> scratch,
+                    const std::function<void(std::span<const std::byte>)>& use) {
+  const std::uint64_t item_bytes = itemsize(leaf.dtype());
+  if (end < begin || begin % item_bytes != 0 || end % item_bytes != 0 ||
+      !base::range_fits(begin, end - begin, leaf.nbytes()) || scratch.size() < item_bytes) {
+    throw Error(ErrorCode::invalid_argument,
+                "tensor: bytes [" + std::to_string(begin) + ", " + std::to_string(end) +
+                    "): expected whole elements within " + std::to_string(leaf.nbytes()) +
+                    " bytes, and room for one element");
+  }
+  const std::uint64_t piece_bytes = scratch.size() / item_bytes * item_bytes;
+  const Tensor* tensor = nullptr;
+  Tensor in_memory;
+  if (leaf.in_memory()) {
+    in_memory = leaf.tensor();
+    tensor = &in_memory;
+  }
+  const bool direct = tensor != nullptr && tensor->is_contiguous();
+  for (std::uint64_t at = begin; at < end;) {
+    const std::size_t size = std::min(piece_bytes, end - at);
+    if (direct) {
+      use({tensor->raw_data() + at, size});
+    } else {
+      if (tensor != nullptr) {
+        copy_to_contiguous(*tensor, static_cast<std::int64_t>(at / item_bytes),
+                           static_cast<std::int64_t>((at + size) / item_bytes), scratch.data());
+      } else {
+        leaf.source()->read(leaf, at, scratch.first(size));
+      }
+      use(scratch.first(size));
+    }
+    at += size;
+  }
+}
+
+std::size_t SharedBytesHash::operator()(const SharedBytes& key) const noexcept {
+  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word :
+       {key.device, key.inode, key.part, key.offset_bytes, key.size_bytes}) {
+    hash = (std::rotl(hash, 23) ^ word) * kOdd;
+  }
+  for (const SharedBytes& piece : key.pieces) hash = (std::rotl(hash, 23) ^ (*this)(piece)) * kOdd;
+  return static_cast<std::size_t>(hash);
+}
+
+SharedBytes shared_bytes(const Leaf& leaf) {
+  // Two nested tensors may share their values and still differ in their sizes.
+  if (leaf.is_nested()) return {};
+  if (!leaf.in_memory()) {
+    if (std::ranges::find(leaf.shape(), 0) != leaf.shape().end()) return {};
+    return leaf.source()->identity(leaf);
+  }
+  const Tensor tensor = leaf.tensor();
+  if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
+  SharedBytes shared{.device = LeafSource::kThisProcess, .size_bytes = tensor.nbytes()};
+  shared.offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  return shared;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,104 @@
+#include "core/tensor/special.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/base64.hpp"
+#include "core/tensor/torch_names.hpp"
+
+namespace tenfold {
+
+using Special = Value::Special;
+
+namespace {
+
+using enum Special::Type;
+
+bool all(const std::vector<Value>& items, bool (*holds)(const Value&) noexcept) {
+  return std::all_of(items.begin(), items.end(), holds);
+}
+
+bool is_number(const Value& value) noexcept { return value.is<double>(); }
+bool is_length(const Value& value) noexcept {
+  const auto* length = value.get_if<std::int64_t>();
+  return length != nullptr && *length >= 0;
+}
+
+}  // namespace
+
+std::optional<Special> special_from_json(Special::Type type, const Value& plain) {
+  Special special;
+  special.type = type;
+  const auto* text = plain.get_if<std::string>();
+  const auto* list = plain.get_if<Value::List>();
+  switch (type) {
+    case Special::Type::bytes:
+    case bytearray: {
+      auto decoded = text == nullptr ? std::nullopt : base::from_base64(*text);
+      if (!decoded) return std::nullopt;
+      special.text = *std::move(decoded);
+      return special;
+    }
+    case device:
+    case layout:
+      if (text == nullptr) return std::nullopt;
+      if (type == device ? !is_torch_device(*text) : !is_torch_layout(*text)) return std::nullopt;
+      special.text = *text;
+      return special;
+    case dtype:
+    case qscheme:
+      if (text == nullptr) return std::nullopt;
+      special.text = *text;
+      return special;
+    case counter:
+      if (!plain.is<Value::Object>()) return std::nullopt;
+      special.items.push_back(plain);
+      return special;
+    case Special::Type::complex:
+    case set:
+    case frozenset:
+    case size:
+      if (list == nullptr) return std::nullopt;
+      special.items = list->items;
+      return special;
+  }
+  return std::nullopt;
+}
+
+bool is_hashable(const Value& value) noexcept {
+  if (const auto* tuple = value.get_if<Value::Tuple>()) return all(tuple->items, is_hashable);
+  if (const auto* special = value.get_if<Special>()) {
+    return special->type != bytearray && special->type != set && special->type != counter;
+  }
+  return !value.is<Value::List>() && !value.is<Value::Object>();
+}
+
+bool has_special(const Value& value) {
+  const auto any = [](const std::vector<Value>& items) {
+    return std::any_of(items.begin(), items.end(), has_special);
+  };
+  if (const auto* list = value.get_if<Value::List>()) return any(list->items);
+  if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
+  if (const auto* object = value.get_if<Value::Object>()) {
+    return std::any_of(object->members.begin(), object->members.end(),
+                       [](const auto& member) { return has_special(member.second); });
+  }
+  return value.is<Special>();
+}
+
+bool is_sound(const Special& special) noexcept {
+  switch (special.type) {
+    case Special::Type::complex:
+      return special.items.size() == 2 && all(special.items, is_number);
+    case set:
+    case frozenset:
+      return all(special.items, is_hashable);
+    case size:
+      return all(special.items, is_length);
+    default:
+      return true;
+  }
+}
+
+}  // namespace tenfold

@@ -1,0 +1,12 @@
+#include "core/tree/aliases.hpp"
+
+namespace tenfold {
+
+std::size_t AliasFinder::add(const Leaf& leaf) {
+  const std::size_t own = count_++;
+  const SharedBytes key = shared_bytes(leaf);
+  if (key == SharedBytes{}) return own;
+  return first_.try_emplace(key, own).first->second;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <tenfold/error.hpp>
+
+#include "core/tree/node.hpp"
+
+namespace tenfold {
+
+/// One level of a walk through a tree: counted as long as it lives. Throws Error(invalid_argument)
+/// below kMaxDepth levels, so that a tree that contains itself ends no stack.
+class Depth {
+ public:
+  explicit Depth(std::size_t& levels) : levels_(levels) {
+    if (levels_ > kMaxDepth) {
+      throw Error(ErrorCode::invalid_argument,
+                  "nested too deep: expected at most " + std::to_string(kMaxDepth) +
+                      " levels, found more; a node may contain itself");
+    }
+    ++levels_;
+  }
+  ~Depth() { --levels_; }
+  Depth(const Depth&) = delete;
+  Depth& operator=(const Depth&) = delete;
+
+ private:
+  std::size_t& levels_;
+};
+
+}  // namespace tenfold

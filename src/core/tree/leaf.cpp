@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/leaf.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
+#include "core/tree/leaf_source.hpp"
+
+namespace tenfold {
+namespace {
+
+/// The elements of all components. `where` starts the message.
+std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const std::string& where) {
+  if (sizes.dtype() != DType::int64 || sizes.ndim() != 2) {
+    throw Error(code, where +
+                          ": sizes of a nested tensor: expected int64 of two dimensions, found " +
+                          std::string(name(sizes.dtype())) + " " + base::list_text(sizes.shape()));
+  }
+  const Tensor rows = sizes.contiguous();
+  const auto width = static_cast<std::size_t>(rows.shape()[1]);
+  const std::int64_t* row = rows.data<std::int64_t>();
+  std::uint64_t total = 0;
+  for (std::int64_t i = 0; i < rows.shape()[0]; ++i, row += width) {
+    const Shape shape(row, row + width);
+    try {
+      const auto sum = base::checked_add(total, static_cast<std::uint64_t>(numel_of(shape)));
+      // Once more, so that the sum is a length that a tensor may have.
+      total = static_cast<std::uint64_t>(
+          numel_of({static_cast<std::int64_t>(sum.value_or(~std::uint64_t{0}))}));
+    } catch (const Error& error) {
+      throw Error(code, where + ": component " + std::to_string(i) + ": " + error.what());
+    }
+  }
+  return static_cast<std::int64_t>(total);
+}
+
+/// As Leaf::read, of a strided tensor in memory: the range may begin or end within an element.
+void read_strided(const Tensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> into) {
+  const std::uint64_t item_bytes = tensor.itemsize();
+  while (!into.empty()) {
+    const auto element = static_cast<std::int64_t>(offset_bytes / item_bytes);
+    const std::uint64_t within = offset_bytes % item_bytes;
+    std::size_t taken = 0;
+    if (within == 0 && into.size() >= item_bytes) {
+      const std::size_t count = into.size() / item_bytes;
+      copy_to_contiguous(tensor, element, element + static_cast<std::int64_t>(count), into.data());
+      taken = count * item_bytes;
+    } else {
+      std::array<std::byte, 16> one{};
+      copy_to_contiguous(tensor, element, element + 1, one.data());
+      taken = std::min<std::size_t>(into.size(), item_bytes - within);
+      std::memcpy(into.data(), one.data() + within, taken);
+    }
+    into = into.subspan(taken);
+    offset_bytes += taken;
+  }
+}
+
+}  // namespace
+
+Leaf::Leaf(Tensor tensor) : tensor_(std::move(tensor)) {}
+
+Leaf::Leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source, std::uint64_t position)
+    : dtype_(dtype), shape_(std::move(shape)), source_(std::move(source)), position_(position) {}
+
+Leaf Leaf::nested(Tensor values, Tensor sizes) {
+  if (values.ndim() != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                "nested tensor: values: expected one dimension, found shape " +
+                    base::list_text(values.shape()));
+  }
+  const std::int64_t expected =
+      numel_of_components(sizes, ErrorCode::invalid_argument, "nested tensor");
+  if (expected != values.numel()) {
+    throw Error(ErrorCode::invalid_argument,
+                "nested tensor: values do not fit the sizes: expected " + std::to_string(expected) +
+                    " elements, found " + std::to_string(values.numel()));
+  }
+  Leaf leaf(std::move(values));
+  leaf.nested_ = true;
+  leaf.shape_ = sizes.shape();
+  leaf.sizes_ = std::make_shared<const Tensor>(sizes.contiguous());
+  return leaf;
+}
+
+std::uint64_t Leaf::nbytes() const {
+  if (tensor_.has_value()) return tensor_->nbytes();
+  if (!nested_) return nbytes_of(dtype_, shape_);
+  return nbytes_of(dtype_,
+                   {numel_of_components(sizes(), ErrorCode::corrupt, source_->where(*this))});
+}
+
+Tensor Leaf::tensor() const {
+  if (tensor_.has_value()) return *tensor_;
+  if (in_storage_) {
+    LeafSource::Part part = source_->map_storage(*this);
+    return {dtype_, shape_, contiguous_strides(shape_), std::move(part.storage), part.offset_bytes};
+  }
+  if (!nested_) return {dtype_, shape_, source_->map(*this)};
+  const std::int64_t numel =
+      numel_of_components(sizes(), ErrorCode::corrupt, source_->where(*this));
+  return {dtype_, {numel}, source_->map(*this)};
+}
+
+void Leaf::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+  const std::uint64_t size_bytes = nbytes();
+  if (!base::range_fits(offset_bytes, into.size(), size_bytes)) {
+    throw Error(ErrorCode::invalid_argument,
+                "tensor: read of " + std::to_string(into.size()) + " bytes at offset " +
+                    std::to_string(offset_bytes) + " does not fit: expected an end within " +
+                    std::to_string(size_bytes) + " bytes");
+  }
+  if (into.empty()) return;
+  if (!tensor_.has_value()) {
+    source_->read(*this, offset_bytes, into);
+  } else if (tensor_->is_contiguous()) {
+    std::memcpy(into.data(), tensor_->raw_data() + offset_bytes, into.size());
+  } else {
+    read_strided(*tensor_, offset_bytes, into);
+  }
+}
+
+Tensor Leaf::sizes() const {
+  if (!nested_) {
+    throw Error(ErrorCode::invalid_argument,
+                (source_ ? source_->where(*this) : std::string("tensor")) +
+                    ": not a nested tensor: it has no component sizes");
+  }
+  return sizes_ ? *sizes_ : source_->nested_sizes(*this);
+}
+
+}  // namespace tenfold

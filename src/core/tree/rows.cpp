@@ -1,0 +1,198 @@
+// TensorDict::select_row and narrow_rows: rows of the first batch dimension, through a whole tree.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+
+namespace tenfold {
+namespace {
+
+using Item = TensorDict::Item;
+
+/// What is asked of each entry: one row, whose dimension goes, or the rows [begin, end).
+struct Rows {
+  bool single;
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t count;  ///< rows there are
+};
+
+[[noreturn]] void fail(const TensorDict& node, const KeyPath& path, const std::string& what) {
+  std::string text = node.where().empty() ? "" : node.where() + ": ";
+  if (!path.empty()) text += "entry " + base::quote(dotted(path)) + ": ";
+  throw Error(ErrorCode::invalid_argument, text + what);
+}
+
+/// Rows that a node says it has: nothing if it has no batch dimension of its own.
+std::optional<std::int64_t> num_rows(const TensorDict& node, std::size_t depth = 0) {
+  if (node.kind() == NodeKind::lazy_stack) {
+    if (node.info().stack_dim == 0) return static_cast<std::int64_t>(node.size());
+    if (node.empty() || depth > kMaxDepth) return std::nullopt;
+    const Item first = node.node()->item(0);
+    const auto* element = std::get_if<TensorDict>(&first);
+    return element == nullptr ? std::nullopt : num_rows(*element, depth + 1);
+  }
+  if (node.batch_size().empty()) return std::nullopt;
+  return node.batch_size()[0];
+}
+
+Tensor rows_of(const Tensor& tensor, const Rows& rows) {
+  return rows.single ? tensor.select(rows.begin) : tensor.narrow(rows.begin, rows.end);
+}
+
+/// Component `row` of a nested tensor becomes a tensor; a range of them stays nested.
+Leaf rows_of_nested(const Leaf& leaf, const Rows& rows) {
+  const Tensor values = leaf.tensor();
+  const Tensor sizes = leaf.sizes().contiguous();
+  const auto width = static_cast<std::size_t>(sizes.shape()[1]);
+  const std::int64_t* row = sizes.data<std::int64_t>();
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  Shape shape;
+  for (std::int64_t i = 0; i < rows.end; ++i, row += width) {
+    shape.assign(row, row + width);
+    if (i < rows.begin) begin += numel_of(shape);
+    end += numel_of(shape);
+  }
+  if (!rows.single) return Leaf::nested(values.narrow(begin, end), rows_of(sizes, rows));
+  const Tensor component = values.narrow(begin, end).contiguous();
+  return Tensor(component.dtype(), shape, contiguous_strides(shape), component.buffer(),
+                component.offset_bytes());
+}
+
+Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf, const Rows& rows) {
+  if (leaf.is_unbatched()) return leaf;
+  if (leaf.shape().empty() || leaf.shape()[0] != rows.count) {
+    fail(root, path,
+         "cannot take rows: expected a first dimension of " + std::to_string(rows.count) +
+             ", found shape " + base::list_text(leaf.shape()));
+  }
+  if (leaf.is_nested()) return rows_of_nested(leaf, rows);
+  return Leaf(rows_of(leaf.tensor(), rows));
+}
+
+/// The items of a NonTensorStack along dimension 0; other JSON values belong to every row.
+Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
+                   const Rows& rows, std::size_t batch_dims) {
+  const auto* list = json.value.get_if<Value::List>();
+  if (!json.is_stack || json.stack_dim != 0 || list == nullptr) return json;
+  if (static_cast<std::int64_t>(list->items.size()) != rows.count) {
+    fail(root, path,
+         "cannot take rows: expected " + std::to_string(rows.count) + " items, found " +
+             std::to_string(list->items.size()));
+  }
+  if (rows.single) {
+    const Value& item = list->items[static_cast<std::size_t>(rows.begin)];
+    // Where batch dimensions remain, the items of this row are a stack again.
+    const bool is_stack = batch_dims > 1 && item.is<Value::List>();
+    return NonTensor{item, is_stack, 0};
+  }
+  const auto first = list->items.begin();
+  return NonTensor{Value::List{{first + rows.begin, first + rows.end}}, true, 0};
+}
+
+Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,
+                  std::size_t batch_dims);
+
+Item rows_of_item(const TensorDict& root, KeyPath& path, const Item& item, const Rows& rows,
+                  std::size_t batch_dims) {
+  if (const auto* leaf = std::get_if<Leaf>(&item)) return rows_of_leaf(root, path, *leaf, rows);
+  if (const auto* json = std::get_if<NonTensor>(&item)) {
+    return rows_of_value(root, path, *json, rows, batch_dims);
+  }
+  return rows_of_node(root, path, std::get<TensorDict>(item), rows, batch_dims);
+}
+
+/// A lazy stack along dimension 0: its elements are the rows.
+Item rows_of_stack(const TensorDict& stack, const Rows& rows) {
+  if (rows.single) return stack.node()->item(static_cast<std::size_t>(rows.begin));
+  TensorDict part(stack.info());
+  part.node()->where = stack.where();
+  part.node()->keep = stack.node()->keep;
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    part.set(std::to_string(i - rows.begin), stack.node()->item(static_cast<std::size_t>(i)));
+  }
+  return part;
+}
+
+NodeInfo info_of_rows(const NodeInfo& info, const Rows& rows) {
+  NodeInfo changed = info;
+  if (info.kind == NodeKind::lazy_stack) {
+    if (rows.single) --changed.stack_dim;
+    return changed;
+  }
+  if (info.batch_size.empty()) return changed;
+  if (!rows.single) {
+    changed.batch_size[0] = rows.end - rows.begin;
+    return changed;
+  }
+  changed.batch_size.erase(changed.batch_size.begin());
+  if (!changed.names.empty()) changed.names.erase(changed.names.begin());
+  return changed;
+}
+
+Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,
+                  std::size_t batch_dims) {
+  if (path.size() > kMaxDepth) fail(root, {}, "nested too deep; a node may contain itself");
+  const std::int64_t found = num_rows(node).value_or(rows.count);
+  if (found != rows.count) {
+    fail(root, path,
+         "cannot take rows: expected " + std::to_string(rows.count) + " rows, found " +
+             std::to_string(found));
+  }
+  if (node.kind() == NodeKind::lazy_stack && node.info().stack_dim == 0) {
+    return rows_of_stack(node, rows);
+  }
+  if (!node.batch_size().empty()) batch_dims = node.batch_size().size();
+  TensorDict result(info_of_rows(node.info(), rows));
+  result.node()->where = node.where();
+  result.node()->keep = node.node()->keep;
+  result.node()->entries.reserve(node.size());
+  node.for_each([&](const std::string& key, const Item& item) {
+    path.push_back(key);
+    result.set(key, rows_of_item(root, path, item, rows, batch_dims));
+    path.pop_back();
+  });
+  return result;
+}
+
+TensorDict rows_of_tree(const TensorDict& tree, bool single, std::int64_t begin, std::int64_t end) {
+  const std::optional<std::int64_t> count = num_rows(tree);
+  if (!count) fail(tree, {}, "a node of batch_size [] has no rows");
+  if (begin < 0 || end < begin || end > *count) {
+    fail(tree, {},
+         single
+             ? "row " + std::to_string(begin) +
+                   " is out of range: expected at least 0 and less than " + std::to_string(*count)
+             : "rows [" + std::to_string(begin) + ", " + std::to_string(end) +
+                   ") are out of range: expected a range within [0, " + std::to_string(*count) +
+                   ")");
+  }
+  KeyPath path;
+  const Item item = rows_of_node(tree, path, tree, {single, begin, end, *count}, 1);
+  const auto* node = std::get_if<TensorDict>(&item);
+  if (node == nullptr) fail(tree, {}, "its rows are not nodes");
+  return *node;
+}
+
+}  // namespace
+
+TensorDict TensorDict::select_row(std::int64_t index) const {
+  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max() - 1;
+  return rows_of_tree(*this, true, index, std::min(index, kLast) + 1);
+}
+
+TensorDict TensorDict::narrow_rows(std::int64_t begin, std::int64_t end) const {
+  return rows_of_tree(*this, false, begin, end);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,282 @@
+#include "core/tree/sparse.hpp"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+
+namespace tenfold {
+namespace {
+
+using Parts = std::array<std::string_view, 3>;
+constexpr Parts kCoo = {"indices", "values", ""};
+constexpr Parts kOfJagged = {"values", "offsets", "lengths"};
+constexpr Parts kByRow = {"crow_indices", "col_indices", "values"};
+constexpr Parts kByColumn = {"ccol_indices", "row_indices", "values"};
+
+bool is_block(std::string_view layout) { return layout == "sparse_bsr" || layout == "sparse_bsc"; }
+bool is_by_row(std::string_view layout) { return layout == "sparse_csr" || layout == "sparse_bsr"; }
+
+/// Integers of int32 or int64.
+class Indices {
+ public:
+  explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {
+    if (tensor_.dtype() == DType::int32) {
+      narrow_ = tensor_.data<std::int32_t>();
+    } else {
+      wide_ = tensor_.data<std::int64_t>();
+    }
+  }
+  std::int64_t at(std::int64_t i) const noexcept {
+    return wide_ != nullptr ? wide_[i] : narrow_[i];
+  }
+
+ private:
+  Tensor tensor_;
+  const std::int32_t* narrow_ = nullptr;
+  const std::int64_t* wide_ = nullptr;
+};
+
+class Checker {
+ public:
+  Checker(const TensorDict& node, const std::string& where)
+      : node_(node), info_(node.info()), where_(where) {}
+
+  void check() const {
+    if (info_.layout == kJagged) return check_jagged();
+    for (const std::int64_t length : info_.dense_shape) {
+      if (length < 0) fail("shape", "lengths from 0", base::list_text(info_.dense_shape));
+    }
+    if (info_.layout == "sparse_coo") return check_coo();
+    check_compressed();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view part, const std::string& expected,
+                         const std::string& found) const {
+    throw Error(ErrorCode::corrupt, where_ + (info_.layout == kJagged ? ": jagged" : ": sparse") +
+                                        " tensor: " + std::string(part) + ": expected " + expected +
+                                        ", found " + found);
+  }
+
+  Tensor tensor(std::string_view part) const {
+    if (node_.contains(part)) {
+      const TensorDict::Item item = node_.get(part);
+      if (const auto* leaf = std::get_if<Leaf>(&item)) return leaf->tensor();
+    }
+    fail(part, "a tensor", "none");
+  }
+
+  Tensor indices(std::string_view part) const {
+    Tensor tensor = this->tensor(part);
+    if (tensor.dtype() != DType::int64 && tensor.dtype() != DType::int32) {
+      fail(part, "int64 or int32", std::string(name(tensor.dtype())));
+    }
+    return tensor;
+  }
+
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+
+  /// indices [d, n], values [n, ...], d of the dense lengths sparse.
+  void check_coo() const {
+    const Tensor indices = this->indices("indices");
+    const Tensor values = tensor("values");
+    const Shape& shape = info_.dense_shape;
+    if (indices.ndim() != 2) fail("indices", "two dimensions", base::list_text(indices.shape()));
+    const std::int64_t depth = indices.shape()[0];
+    const std::int64_t count = indices.shape()[1];
+    Shape expected = {count};
+    if (depth <= static_cast<std::int64_t>(shape.size())) {
+      expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    }
+    if (depth > static_cast<std::int64_t>(shape.size()) || values.shape() != expected) {
+      fail("values", "shape " + base::list_text(expected), base::list_text(values.shape()));
+    }
+    const Indices at(indices);
+    for (std::int64_t d = 0; d < depth; ++d) {
+      const std::int64_t length = shape[static_cast<std::size_t>(d)];
+      for (std::int64_t i = 0; i < count; ++i) {
+        require_index("indices", at.at(d * count + i), length);
+      }
+    }
+    if (info_.is_coalesced) require_rising(at, depth, count);
+  }
+
+  /// Coalesced: each coordinate once, by the first dimension, then the second, ...
+  void require_rising(const Indices& at, std::int64_t depth, std::int64_t count) const {
+    for (std::int64_t i = 1; i < count; ++i) {
+      std::int64_t d = 0;
+      while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
+      if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
+      fail("indices", "coordinates that rise, as it is coalesced", "others at entry " + number(i));
+    }
+  }
+
+  /// offsets [rows + 1] into the lengths of values that differ, rising or with lengths [rows].
+  void check_jagged() const {
+    const Tensor values = tensor("values");
+    const Tensor offsets = indices("offsets");
+    const Shape& shape = info_.dense_shape;
+    const auto ragged = std::find(shape.begin(), shape.end(), -1);
+    const bool has_ragged =
+        ragged != shape.end() && ragged != shape.begin() &&
+        std::count_if(shape.begin(), shape.end(), [](auto n) { return n < 0; }) == 1;
+    if (!has_ragged) fail("shape", "-1 for one dimension after the first", base::list_text(shape));
+    const auto dim = static_cast<std::size_t>(ragged - shape.begin()) - 1;  // of values
+    Shape expected(shape.begin() + 1, shape.end());
+    if (values.shape().size() == expected.size()) expected[dim] = values.shape()[dim];
+    if (values.shape() != expected) {
+      fail("values", "dimensions of " + base::list_text(shape), base::list_text(values.shape()));
+    }
+    const std::int64_t rows = shape.front();
+    if (offsets.ndim() != 1 || offsets.shape()[0] - 1 != rows) {
+      fail("offsets", "one more than " + number(rows) + " rows", base::list_text(offsets.shape()));
+    }
+    const std::int64_t most = expected[dim];
+    const Indices at(offsets);
+    const bool rises = !node_.contains("lengths");
+    for (std::int64_t i = 0; i <= rows; ++i) {
+      if (at.at(i) < 0 || at.at(i) > most || (rises && i > 0 && at.at(i) < at.at(i - 1))) {
+        fail("offsets", "numbers from 0 to " + number(most) + (rises ? " that do not fall" : ""),
+             number(at.at(i)));
+      }
+    }
+    if (!rises) check_lengths(at, rows, most);
+  }
+
+  void check_lengths(const Indices& offsets, std::int64_t rows, std::int64_t most) const {
+    const Tensor lengths = indices("lengths");
+    if (lengths.shape() != Shape{rows}) {
+      fail("lengths", number(rows) + " of them", base::list_text(lengths.shape()));
+    }
+    const Indices at(lengths);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (at.at(i) < 0 || at.at(i) > most - offsets.at(i)) {
+        fail("lengths", "0 to " + number(most - offsets.at(i)), number(at.at(i)));
+      }
+    }
+  }
+
+  void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
+    if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
+  }
+
+  /// Batches of: compressed [rows + 1] from 0 to n, not falling; plain [n], rising within a row.
+  void check_compressed() const {
+    const bool by_row = is_by_row(info_.layout);
+    const Parts& parts = by_row ? kByRow : kByColumn;
+    const Tensor compressed = indices(parts[0]);
+    const Tensor plain = indices(parts[1]);
+    const Tensor values = tensor(parts[2]);
+    const Shape& shape = info_.dense_shape;
+    const std::size_t block_dims = is_block(info_.layout) ? 2 : 0;
+    const std::size_t batch_dims = compressed.shape().empty() ? 0 : compressed.shape().size() - 1;
+    const bool fits =
+        plain.shape().size() == batch_dims + 1 && shape.size() >= batch_dims + 2 &&
+        compressed.shape().size() == batch_dims + 1 &&
+        values.shape().size() + 1 == shape.size() + block_dims &&
+        std::equal(
+            shape.begin() + static_cast<std::ptrdiff_t>(batch_dims) + 2, shape.end(),
+            values.shape().begin() + static_cast<std::ptrdiff_t>(batch_dims + 1 + block_dims));
+    if (!fits) fail("shape", "dimensions that fit the parts", base::list_text(shape));
+    const std::int64_t count = plain.shape().back();
+    const std::int64_t row_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 1];
+    const std::int64_t column_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 2];
+    if (row_block < 1 || column_block < 1 || shape[batch_dims] % row_block != 0 ||
+        shape[batch_dims + 1] % column_block != 0) {
+      fail("values", "blocks that divide the shape", base::list_text(values.shape()));
+    }
+    const std::int64_t rows = shape[batch_dims] / row_block;
+    const std::int64_t columns = shape[batch_dims + 1] / column_block;
+    std::int64_t batches = 1;
+    for (std::size_t i = 0; i < batch_dims; ++i) {
+      const std::int64_t length = shape[i];
+      if (compressed.shape()[i] != length || plain.shape()[i] != length ||
+          values.shape()[i] != length) {
+        fail("shape", "the same batches in all parts", base::list_text(shape));
+      }
+      batches *= length;
+    }
+    const std::int64_t lines = by_row ? rows : columns;
+    // Not lines + 1: a shape can be as long as a number is.
+    if (compressed.shape().back() - 1 != lines) {
+      fail(parts[0], "one entry more than " + number(lines) + " lines",
+           number(compressed.shape().back()));
+    }
+    if (values.shape()[batch_dims] != count) {
+      fail(parts[2], number(count) + " of them", number(values.shape()[batch_dims]));
+    }
+    const Indices ends(compressed);
+    const Indices places(plain);
+    for (std::int64_t b = 0; b < batches; ++b) {
+      check_lines(parts, ends, b * (lines + 1), places, b * count, lines, count,
+                  by_row ? columns : rows);
+    }
+  }
+
+  void check_lines(const Parts& parts, const Indices& ends, std::int64_t first_end,
+                   const Indices& places, std::int64_t first_place, std::int64_t lines,
+                   std::int64_t count, std::int64_t length) const {
+    if (ends.at(first_end) != 0) fail(parts[0], "0 first", number(ends.at(first_end)));
+    if (ends.at(first_end + lines) != count) {
+      fail(parts[0], number(count) + " last", number(ends.at(first_end + lines)));
+    }
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const std::int64_t begin = ends.at(first_end + line);
+      const std::int64_t end = ends.at(first_end + line + 1);
+      if (end < begin || end > count) {
+        fail(parts[0], "numbers that do not fall, up to " + number(count), number(end));
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t index = places.at(first_place + i);
+        require_index(parts[1], index, length);
+        if (i > begin && index <= places.at(first_place + i - 1)) {
+          fail(parts[1], "numbers that rise within a line", number(index));
+        }
+      }
+    }
+  }
+
+  const TensorDict& node_;
+  const NodeInfo& info_;
+  const std::string& where_;
+};
+
+}  // namespace
+
+std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept {
+  if (layout == "sparse_coo") return std::span(kCoo).first(2);
+  if (layout == "sparse_csr" || layout == "sparse_bsr") return kByRow;
+  if (layout == "sparse_csc" || layout == "sparse_bsc") return kByColumn;
+  if (layout == kJagged) return std::span(kOfJagged).first(2);
+  return {};
+}
+
+bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout) {
+  const auto parts = sparse_parts(layout);
+  const auto has = [&](std::string_view part) {
+    return std::find(keys.begin(), keys.end(), part) != keys.end();
+  };
+  const std::size_t optional = layout == kJagged && has(kOfJagged[2]) ? 1 : 0;
+  return keys.size() == parts.size() + optional && std::all_of(parts.begin(), parts.end(), has);
+}
+
+void sort_sparse_parts(Node& node) {
+  const auto parts = sparse_parts(node.info.layout);
+  const auto rank = [&](const Node::Entry& entry) {
+    return std::find(parts.begin(), parts.end(), entry.key) - parts.begin();
+  };
+  if (std::ranges::is_sorted(node.entries, {}, rank)) return;
+  std::ranges::sort(node.entries, {}, rank);
+  node.index.clear();
+}
+
+void require_sound_sparse(const TensorDict& node, const std::string& where) {
+  Checker(node, where).check();
+}
+
+}  // namespace tenfold

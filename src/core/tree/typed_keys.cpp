@@ -1,0 +1,118 @@
+#include "core/tree/typed_keys.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <unordered_set>
+#include <utility>
+
+namespace tenfold {
+namespace {
+
+/// As Python's repr() where nothing has to be escaped but quotes and backslashes.
+std::string quoted_text(const std::string& text) {
+  std::string made = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') made += '\\';
+    made += c;
+  }
+  return made + "'";
+}
+
+std::string tuple_text(const Value::Tuple& tuple, std::string (*text_of)(const Value&)) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < tuple.items.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += text_of(tuple.items[i]);
+  }
+  return text + (tuple.items.size() == 1 ? ",)" : ")");
+}
+
+std::string part_text(const Value& part) {
+  if (const auto* text = part.get_if<std::string>()) return quoted_text(*text);
+  return key_text(part);
+}
+
+/// One text for all keys that are equal in Python. NaN equals nothing, but its text is one key's.
+std::string equality_text(const Value& key) {
+  if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
+  if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);
+  if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, equality_text);
+  constexpr double kMostExact = 9007199254740992.0;  // above, the text of a float says enough
+  const auto* number = key.get_if<double>();
+  if (number == nullptr || std::abs(*number) > kMostExact || *number != std::trunc(*number)) {
+    return key_text(key);
+  }
+  return std::to_string(static_cast<std::int64_t>(*number));
+}
+
+}  // namespace
+
+bool is_typed_key(const Value& key) noexcept {
+  if (const auto* tuple = key.get_if<Value::Tuple>()) {
+    return std::all_of(tuple->items.begin(), tuple->items.end(), [](const Value& part) {
+      return part.is<std::string>() || is_typed_key(part);
+    });
+  }
+  return key.is_null() || key.is<bool>() || key.is<std::int64_t>() || key.is<Value::BigInt>() ||
+         key.is<double>();
+}
+
+bool has_nan(const Value& key) noexcept {
+  if (const auto* tuple = key.get_if<Value::Tuple>()) {
+    return std::any_of(tuple->items.begin(), tuple->items.end(), has_nan);
+  }
+  const auto* number = key.get_if<double>();
+  return number != nullptr && std::isnan(*number);
+}
+
+std::string key_text(const Value& key) {
+  if (key.is_null()) return "None";
+  if (const auto* flag = key.get_if<bool>()) return *flag ? "True" : "False";
+  if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, part_text);
+  if (const auto* number = key.get_if<double>(); number != nullptr && !std::isfinite(*number)) {
+    return std::isnan(*number) ? "nan" : *number > 0 ? "inf" : "-inf";
+  }
+  return to_json(key);
+}
+
+Value int_key(std::string_view digits) {
+  std::int64_t small = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stopped, error] = std::from_chars(digits.data(), end, small);
+  if (error == std::errc() && stopped == end) return {small};
+  return {Value::BigInt{std::string(digits)}};
+}
+
+const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept {
+  const auto found = std::ranges::lower_bound(
+      keys, text, {}, [](const auto& entry) -> std::string_view { return entry.first; });
+  return found != keys.end() && found->first == text ? &found->second : nullptr;
+}
+
+bool are_sound(const TypedKeys& keys) {
+  std::unordered_set<std::string> seen;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto& [text, key] = keys[i];
+    if (!is_typed_key(key) || key_text(key) != text) return false;
+    if (i > 0 && keys[i - 1].first >= text) return false;
+    if (!seen.insert(equality_text(key)).second) return false;
+  }
+  return true;
+}
+
+bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts) {
+  const std::unordered_set<std::string_view> known(texts.begin(), texts.end());
+  return std::ranges::all_of(keys, [&](const auto& entry) { return known.contains(entry.first); });
+}
+
+void KeyTypes::add(std::string text, Value key) {
+  kinds_.push_back(Kind::other);
+  others_.emplace_back(std::move(text), std::move(key));
+}
+
+void KeyTypes::sort(TypedKeys& keys) {
+  std::ranges::sort(keys, {}, [](const auto& entry) -> const std::string& { return entry.first; });
+}
+
+}  // namespace tenfold

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/value.hpp>
+
+#include "codecs/json/json.hpp"
+
+namespace tenfold {
+
+/// The text of a value in one of Python's layouts. A tuple is written as an array, a
+/// Special as its comment says.
+/// Throws Error(invalid_argument) if a string is not UTF-8.
+std::string to_json(const Value& value, codecs::JsonStyle style);
+
+/// Writes a value as the next item of a document.
+void write_json(const Value& value, codecs::JsonWriter& writer);
+
+/// Collects the events of one JSON document (or of one item of a document) as a Value. Duplicate
+/// keys are Error(corrupt), naming `where` and the key.
+class ValueBuilder final : public codecs::JsonHandler {
+ public:
+  explicit ValueBuilder(std::string_view where) : where_(where) {}
+
+  /// True once a whole value has arrived.
+  bool done() const noexcept { return done_; }
+  /// The value; the builder is then ready for another one.
+  Value take();
+
+  void null() override { add(Value()); }
+  void boolean(bool value) override { add(value); }
+  void integer(std::int64_t value) override { add(value); }
+  void big_integer(std::string_view digits) override { add(Value::BigInt{std::string(digits)}); }
+  void number(double value) override { add(value); }
+  void string(std::string_view value) override { add(value); }
+  void begin_object() override { open_.emplace_back(Value::Object{}); }
+  void key(std::string_view value) override { keys_.emplace_back(value); }
+  void end_object() override;
+  void begin_array() override { open_.emplace_back(Value::List{}); }
+  void end_array() override { close(); }
+
+ private:
+  void add(Value value);
+  void close();
+
+  std::string_view where_;
+  std::vector<Value> open_;        ///< containers that have not ended, outermost first
+  std::vector<std::string> keys_;  ///< of members whose value has not ended, outermost first
+  Value root_;
+  bool done_ = false;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,139 @@
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "dataset/leaf_names.hpp"
+#include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/inventory.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/folder/plan.hpp"
+#include "formats/folder/writer.hpp"
+#include "formats/shared/commit.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Zeros that are never in memory: files are made as holes.
+class Zeros final : public LeafSource {
+ public:
+  Buffer map(const Leaf& leaf) override {
+    return Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
+  }
+  void read(const Leaf&, std::uint64_t, std::span<std::byte> into) override {
+    std::fill(into.begin(), into.end(), std::byte{0});
+  }
+  std::string where(const Leaf&) const override { return "zeros"; }
+};
+
+[[noreturn]] void refuse(const Path& path, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, path.string() + ": " + what);
+}
+
+Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
+                   const std::shared_ptr<Zeros>& zeros) {
+  Shape shape = inner;
+  shape.insert(shape.begin(), num_rows);
+  static_cast<void>(nbytes_of(dtype, shape));  // throws if they are too many
+  return {dtype, std::move(shape), zeros, 0};
+}
+
+TensorDict tree_of(const Schema& schema, std::int64_t num_rows) {
+  NodeInfo info;
+  info.batch_size = {num_rows};
+  info.schema = schema.to_value();
+  TensorDict tree(info);
+  const auto zeros = std::make_shared<Zeros>();
+  const auto add = [&](const KeyPath& key, DType dtype, const Shape& inner, bool unbatched) {
+    Leaf leaf = rows_of_zeros(dtype, inner, unbatched ? 0 : num_rows, zeros);
+    leaf.mark_unbatched(unbatched);
+    tree.set(key[0], TensorDict::Item(std::move(leaf)));
+  };
+  for (const Column& column : schema.columns()) {
+    add(column.leaf, column.dtype, column.shape, column.has_ends());
+    if (column.has_ends()) add(column.end_leaf, DType::int64, {}, false);
+    if (!column.item_end_leaf.empty()) add(column.item_end_leaf, DType::int64, {}, true);
+    if (column.nullable) add(column.valid_leaf, DType::bool_, {}, false);
+  }
+  return tree;
+}
+
+Schema stored_schema(const Path& path, const Schema& schema) {
+  if (schema.size() == 0) refuse(path, "schema: expected at least one column, found none");
+  std::vector<Column> columns = schema.columns();
+  name_leaves(columns);
+  return Schema(std::move(columns));
+}
+
+void check(const Path& path, const Schema& schema, const CreateOptions& options) {
+  const auto at_least_0 = [&](const char* name, std::int64_t value) {
+    if (value < 0) {
+      refuse(path, std::string(name) + ": expected 0 or more, found " + std::to_string(value));
+    }
+  };
+  at_least_0("num_rows", options.num_rows);
+  at_least_0("capacity", options.capacity);
+  if (options.num_rows > 0 && options.capacity > 0) {
+    refuse(path, "num_rows and capacity: expected one of them, found both; a ring begins empty");
+  }
+  if (options.capacity > 0) {
+    for (const Column& column : schema.columns()) {
+      if (!column.has_ends()) continue;
+      throw Error(ErrorCode::unsupported,
+                  path.string() + ": column " + base::quote(column.name()) +
+                      ": the slots of a ring have one size: expected rows of equal size, found " +
+                      std::string(column.is_text() ? "text" : "a ragged column"));
+    }
+  }
+  if (os::exists(path)) {
+    throw Error::io(EEXIST, path.string(),
+                    path.string() +
+                        ": expected nothing there, found a file or folder; open it "
+                        "with mode \"r+\" to add rows, or remove it");
+  }
+}
+
+/// The files of a ring have their size from the start.
+void extend_files(os::Directory& folder, const memmap_folder::Plan& full) {
+  for (const memmap_folder::Plan::File& file : full.files) {
+    if (!file.is_leaf || file.size_bytes == 0) continue;
+    os::File made = os::File::create_at(folder, file.name);
+    made.truncate(file.size_bytes);
+    made.sync();
+    made.close_written();
+  }
+}
+
+}  // namespace
+
+Dataset create(const Path& path, const Schema& schema, const CreateOptions& options) {
+  check(path, schema, options);
+  const Schema stored = stored_schema(path, schema);
+  const memmap_folder::Plan plan = memmap_folder::plan_tree(tree_of(stored, options.num_rows));
+  {
+    // Rows that are written in place are vouched for by nobody; through maps, too, which cannot
+    // report a full disk.
+    const WriteRequest request{.durable = true,
+                               .checksums = options.num_rows == 0 && options.capacity == 0,
+                               .zeros = true,
+                               .reserve = true};
+    FolderReplacement replacement(path, memmap_folder::written_bytes(plan, request),
+                                  memmap_folder::foreign_in);
+    memmap_folder::write_plan(plan, replacement.folder(), request);
+    if (options.capacity > 0) {
+      extend_files(replacement.folder(),
+                   memmap_folder::plan_tree(tree_of(stored, options.capacity)));
+      memmap_folder::create_ring_page(replacement.folder(),
+                                      static_cast<std::uint64_t>(options.capacity));
+    }
+    replacement.publish(true);
+  }
+  return Dataset(path, Mode::write_through);
+}
+
+}  // namespace tenfold

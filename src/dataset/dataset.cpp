@@ -1,0 +1,400 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "dataset/dataset_state.hpp"
+#include "dataset/growth.hpp"
+#include "dataset/loader/mix_pattern.hpp"
+#include "dataset/ring_guard.hpp"
+
+namespace tenfold {
+namespace {
+
+[[noreturn]] void fail_dataset(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "data set: " + what);
+}
+
+std::vector<const StoredColumn*> stored_columns(const Table& table) {
+  std::vector<const StoredColumn*> columns;
+  for (std::size_t i = 0; i < table.schema().size(); ++i) columns.push_back(&table.stored(i));
+  return columns;
+}
+
+/// What rows of both must have in common; where they are stored may differ.
+bool alike(const Column& a, const Column& b) {
+  return a.path == b.path && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape &&
+         a.ragged == b.ragged && a.nullable == b.nullable && a.unit == b.unit;
+}
+
+std::string describe(const Column& column) {
+  std::string text(column.dtype_name());
+  if (!column.is_text()) text += " " + base::list_text(column.shape);
+  if (column.ragged) text += ", ragged";
+  if (column.nullable) text += ", nullable";
+  return text;
+}
+
+/// The columns of `from`, in the order of those of `schema`.
+std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from) {
+  std::vector<std::size_t> indices;
+  for (const Column& column : schema.columns()) {
+    const Column* found = from.find(column.path);
+    if (found == nullptr || found->path != column.path || !alike(column, *found)) {
+      fail_dataset("concat: column " + base::quote(column.name()) + ": expected " +
+                   describe(column) + " in every part, found " +
+                   (found == nullptr ? "none" : describe(*found)));
+    }
+    indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
+  }
+  for (const Column& column : from.columns()) {
+    if (schema.find(column.path) == nullptr) {
+      fail_dataset("concat: column " + base::quote(column.name()) +
+                   ": expected it in every part, found " +
+                   "it in some; select() the columns they share");
+    }
+  }
+  return indices;
+}
+
+/// The tables of all, numbered through, and the order of each moved behind those before.
+struct Joined {
+  std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
+  std::vector<RowOrderPtr> orders;
+};
+
+/// An order over rows that begin at `first_row` now.
+class MovedOrder final : public RowOrder {
+ public:
+  MovedOrder(RowOrderPtr base, std::int64_t first_row)
+      : base_(std::move(base)), first_row_(first_row) {}
+  std::int64_t size() const noexcept override { return base_->size(); }
+  void map(std::span<std::int64_t> positions) const override {
+    base_->map(positions);
+    for (std::int64_t& position : positions) position += first_row_;
+  }
+  std::optional<std::int64_t> contiguous_from() const override {
+    const auto first = base_->contiguous_from();
+    if (!first) return std::nullopt;
+    return *first + first_row_;
+  }
+
+ private:
+  RowOrderPtr base_;
+  std::int64_t first_row_;
+};
+
+/// True if both show the same columns of the same table.
+bool is_same_part(const DatasetPart& a, const DatasetPart& b) {
+  return a.table == b.table && a.columns == b.columns;
+}
+
+RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
+  return rows == 0 ? order : std::make_shared<MovedOrder>(order, rows);
+}
+
+Joined join(std::span<const Dataset> sources) {
+  if (sources.empty()) fail_dataset("concat: expected at least one data set, found none");
+  Joined joined;
+  joined.state->schema = sources[0].schema();
+  std::int64_t first_row = 0;
+  for (const Dataset& source : sources) {
+    const auto indices = matching_columns(joined.state->schema, source.schema());
+    const auto state = source.state();
+    std::vector<DatasetPart> parts;
+    for (const DatasetPart& part : state->parts) {
+      DatasetPart placed{part.table, first_row + part.first_row, {}};
+      for (const std::size_t index : indices) placed.columns.push_back(part.columns[index]);
+      parts.push_back(std::move(placed));
+    }
+    // Views of the same tables stay views of the same: their rows are gathered as fast as before,
+    // and data sets that are joined again and again do not double their parts each time.
+    std::vector<DatasetPart>& all = joined.state->parts;
+    const auto known =
+        std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
+    if (known != all.end()) {
+      joined.orders.push_back(moved(state->order, known->first_row - state->parts[0].first_row));
+      continue;
+    }
+    joined.orders.push_back(moved(state->order, first_row));
+    first_row = parts.back().first_row + parts.back().table->num_rows();
+    all.insert(all.end(), parts.begin(), parts.end());
+  }
+  return joined;
+}
+
+/// The nullable column whose validity is meant by "<column>.valid", or null.
+const Column* column_of_validity(const Schema& schema, std::string_view name) {
+  constexpr std::string_view kSuffix = ".valid";
+  if (!name.ends_with(kSuffix)) return nullptr;
+  const Column* column = schema.find(name.substr(0, name.size() - kSuffix.size()));
+  return column != nullptr && column->nullable ? column : nullptr;
+}
+
+/// It as a column of bools.
+Column validity_column(const Column& column) {
+  Column valid;
+  valid.path = column.path;
+  valid.path.back() += ".valid";
+  valid.dtype = DType::bool_;
+  valid.leaf = column.valid_leaf;
+  return valid;
+}
+
+Dataset with_order(const DatasetState& state, RowOrderPtr order) {
+  auto made = std::make_shared<DatasetState>(state);
+  made->order = std::move(order);
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+}
+
+void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {
+  for (const std::int64_t position : positions) {
+    if (position >= 0 && position < size) continue;
+    fail_dataset("row: expected an index in [0, " + std::to_string(size) + "), found " +
+                 std::to_string(position));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const DatasetState> state_of(TensorDict tree,
+                                             const std::optional<os::FileIdentity>& origin) {
+  auto state = std::make_shared<DatasetState>();
+  auto table = std::make_shared<const Table>(std::move(tree));
+  state->schema = table->schema();
+  state->order =
+      table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
+  state->parts.push_back({table, 0, stored_columns(*table)});
+  state->origin = origin;
+  return state;
+}
+
+Dataset::Dataset(const Path& path, Mode mode) : growth_(std::make_shared<Growth>(path, mode)) {
+  state_ = growth_->state();
+}
+
+Dataset::Dataset(TensorDict tree) : state_(state_of(std::move(tree))) {}
+
+std::shared_ptr<const DatasetState> Dataset::state() const {
+  return growth_ ? growth_->state() : state_;
+}
+
+std::int64_t Dataset::size() const { return growth_ ? growth_->size() : state_->order->size(); }
+
+const Schema& Dataset::schema() const noexcept { return state_->schema; }
+
+const TensorDict& Dataset::tree() const noexcept { return state_->parts[0].table->tree(); }
+
+Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions& options) const {
+  const auto state = this->state();
+  check_positions(positions, state->order->size());
+  std::vector<std::int64_t> rows(positions.begin(), positions.end());
+  state->order->map(rows);
+  return gather(*state, rows, options);
+}
+
+Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& options) const {
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  if (begin < 0 || begin > end || end > size) {
+    fail_dataset("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
+                 std::to_string(begin) + ", " + std::to_string(end) + ")");
+  }
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  state->order->map(rows);
+  return gather(*state, rows, options);
+}
+
+Tensor Dataset::column(std::string_view name) const {
+  const Dataset selected = select({std::string(name)});
+  if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
+    fail_dataset(
+        "column " + base::quote(name) +
+        ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
+        "found " +
+        describe(selected.schema().columns()[0]) + "; take its rows()");
+  }
+  const DatasetState& state = *selected.state_;
+  const auto first = state.order->contiguous_from();
+  // Of a ring a copy: what is mapped may be written over at any time.
+  if (first && state.parts.size() == 1 && !state.parts[0].table->ring()) {
+    // Whoever gets it may write through it.
+    if (growth_) growth_->will_write_in_place();
+    return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
+  }
+  BatchOptions options;
+  options.num_threads = 0;
+  return selected.rows(0, selected.size(), options).columns()[0].values;
+}
+
+Dataset Dataset::range(std::int64_t begin, std::int64_t end) const {
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  begin = std::clamp<std::int64_t>(begin, 0, size);
+  end = std::clamp<std::int64_t>(end, begin, size);
+  return with_order(*state, sub_order(state->order, begin, end - begin));
+}
+
+Dataset Dataset::select(const std::vector<std::string>& names) const {
+  const auto state = this->state();
+  auto made = std::make_shared<DatasetState>(*state);
+  std::vector<Column> columns;
+  for (DatasetPart& part : made->parts) part.columns.clear();
+  for (const std::string& name : names) {
+    const std::size_t before = columns.size();
+    const Column* exact = schema().find(name);
+    for (std::size_t i = 0; i < schema().size(); ++i) {
+      const Column& column = schema().columns()[i];
+      const bool inside = column.path.size() > 1 &&
+                          (column.path[0] == name || column.name().starts_with(name + "."));
+      if (exact != nullptr ? exact != &column : !inside) continue;
+      columns.push_back(column);
+      for (std::size_t k = 0; k < made->parts.size(); ++k) {
+        made->parts[k].columns.push_back(state->parts[k].columns[i]);
+      }
+    }
+    if (columns.size() > before) continue;
+    if (const Column* of = column_of_validity(schema(), name)) {
+      columns.push_back(validity_column(*of));
+      const auto i = static_cast<std::size_t>(of - schema().columns().data());
+      for (std::size_t k = 0; k < made->parts.size(); ++k) {
+        made->parts[k].columns.push_back(state->parts[k].columns[i]->validity.get());
+      }
+      continue;
+    }
+    std::string known;
+    for (const Column& column : schema().columns()) {
+      known += (known.empty() ? "" : ", ") + base::quote(column.name());
+    }
+    throw Error(ErrorCode::key_not_found, "data set: no column " + base::quote(name) +
+                                              ": expected one of " + known + ", found " +
+                                              base::quote(name));
+  }
+  made->schema = Schema(std::move(columns));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+}
+
+Dataset Dataset::take(Tensor positions) const {
+  if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
+    fail_dataset("take: expected int64 positions of one dimension, found " +
+                 std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
+  }
+  const Tensor kept = positions.contiguous();
+  const auto rows = kept.span<std::int64_t>();
+  const auto state = this->state();
+  check_positions(rows, state->order->size());
+  return with_order(*state, taken_order(state->order, rows));
+}
+
+Dataset Dataset::filter(const Tensor& mask) const {
+  const auto state = this->state();
+  const std::int64_t size = state->order->size();
+  if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
+    fail_dataset("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
+                 std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
+  }
+  const Tensor flags = mask.contiguous();
+  std::vector<std::int64_t> positions;
+  const auto* bytes = flags.raw_data();
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (bytes[i] != std::byte{0}) positions.push_back(i);
+  }
+  return with_order(*state, taken_order(state->order, positions));
+}
+
+std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
+                                    std::optional<std::uint64_t> seed) const {
+  const Dataset whole(state());
+  const std::int64_t size = whole.size();
+  std::int64_t total = 0;
+  for (const std::int64_t part : sizes) {
+    if (part < 0 || part > size - total) {
+      total = -1;
+      break;
+    }
+    total += part;
+  }
+  if (total != size) {
+    fail_dataset("split: expected sizes that sum to " + std::to_string(size) + ", found " +
+                 base::list_text(sizes));
+  }
+  std::vector<Dataset> parts;
+  std::int64_t begin = 0;
+  const Permutation permutation(size, seed.value_or(0));
+  for (const std::int64_t part : sizes) {
+    parts.push_back(seed ? with_order(*whole.state_,
+                                      permuted_order(whole.state_->order, permutation, begin, part))
+                         : whole.range(begin, begin + part));
+    begin += part;
+  }
+  return parts;
+}
+
+Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    fail_dataset("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) +
+                 " of " + std::to_string(world_size));
+  }
+  const Dataset whole(state());
+  // The first size() % world_size parts have one row more.
+  const std::int64_t least = whole.size() / world_size;
+  const std::int64_t longer = whole.size() % world_size;
+  const std::int64_t begin = rank * least + std::min(rank, longer);
+  return whole.range(begin, begin + least + (rank < longer ? 1 : 0));
+}
+
+Dataset Dataset::concat(std::span<const Dataset> parts) {
+  Joined joined = join(parts);
+  joined.state->order = joined_order(std::move(joined.orders));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
+}
+
+Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> weights) {
+  if (weights.size() != sources.size()) {
+    fail_dataset("mix: expected a weight for each of " + std::to_string(sources.size()) +
+                 " data sets, found " + std::to_string(weights.size()));
+  }
+  Joined joined = join(sources);
+  joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
+  return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
+}
+
+Growth& Dataset::growth(const char* what) const {
+  if (growth_) return *growth_;
+  throw Error(ErrorCode::unsupported,
+              std::string("data set: ") + what +
+                  ": expected a data set that was opened from a path, found a view or one in "
+                  "memory; use the data set it was made of");
+}
+
+std::int64_t Dataset::append(const Batch& rows) { return growth("append").append(rows); }
+
+std::int64_t Dataset::append(const TensorDict& rows) {
+  const Dataset table(rows);
+  return append(table.rows(0, table.size()));
+}
+
+void Dataset::update(std::span<const std::int64_t> positions, const Batch& rows) {
+  growth("rows in place").update(positions, rows);
+}
+
+void Dataset::flush() { growth("flush").flush(); }
+
+void Dataset::close() {
+  if (growth_) growth_->close();
+}
+
+void Dataset::refresh() { growth("refresh").refresh(); }
+
+std::int64_t Dataset::capacity() const { return growth_ ? growth_->capacity() : 0; }
+
+std::int64_t Dataset::cursor() const { return growth_ ? growth_->cursor() : size(); }
+
+}  // namespace tenfold

@@ -1,0 +1,262 @@
+#include "dataset/gather_rows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/prefetch.hpp"
+#include "dataset/copy_lines.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Memory answers after about 100 ns, in which a core copies a few KiB.
+constexpr std::size_t kAheadBytes = 4096;
+constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
+/// So much is not in the second cache any more when it is read, and would drive out of the third
+/// what is to be read next.
+constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
+/// Of the widest column: two blocks and what is copied fit into the second cache of any processor.
+constexpr std::size_t kBlockBytes = 32 << 10U;
+constexpr std::size_t kMaxBlockRows = 128;
+constexpr std::size_t kMinBlockRows = 8;
+/// What is in the second cache already is brought into the first so far ahead.
+constexpr std::size_t kNearBytes = 2048;
+
+/// Which rows, and of which parts (empty: of the only one).
+struct ChosenRows {
+  std::span<const std::uint32_t> parts;
+  std::span<const std::int64_t> rows;
+
+  const std::byte* address(const RowCopy& column, std::size_t i) const noexcept {
+    const RowSource& source = column.sources[parts.empty() ? 0 : parts[i]];
+    return source.base + static_cast<std::uint64_t>(rows[i]) * source.stride_bytes;
+  }
+};
+
+/// Rows of a length that an instruction or two copy.
+bool is_one_word(std::size_t row_bytes) {
+  return row_bytes <= kCacheLineBytes && std::has_single_bit(row_bytes);
+}
+
+/// Some rows of one column.
+class RowBlock {
+ public:
+  /// The rows [begin, begin + count) of those chosen. Where they lie is worked out here, once, and
+  /// not in the loops that ask and copy: so rows of several parts come as fast as those of one.
+  void set(const RowCopy& column, const ChosenRows& chosen, std::size_t begin, std::size_t count) {
+    row_bytes_ = static_cast<std::size_t>(column.row_bytes);
+    last_byte_ = is_one_word(row_bytes_) ? 0 : row_bytes_ - 1;
+    count_ = count;
+    out_ = column.out + begin * row_bytes_;
+    const std::int64_t* rows = chosen.rows.data() + begin;
+    if (chosen.parts.empty()) {
+      const RowSource source = column.sources[0];
+      for (std::size_t i = 0; i < count; ++i) {
+        addresses_[i] = source.base + static_cast<std::uint64_t>(rows[i]) * source.stride_bytes;
+      }
+      return;
+    }
+    const RowSource* sources = column.sources.data();
+    const std::uint32_t* parts = chosen.parts.data() + begin;
+    for (std::size_t i = 0; i < count; ++i) {
+      const RowSource& source = sources[parts[i]];
+      addresses_[i] = source.base + static_cast<std::uint64_t>(rows[i]) * source.stride_bytes;
+    }
+  }
+  void clear() noexcept { count_ = 0; }
+  bool is_empty() const noexcept { return count_ == 0; }
+
+  /// Into the second cache, which has many more requests under way at a time than the first: a
+  /// third faster.
+  void ask_for_all() const noexcept {
+    for (std::size_t i = 0; i < count_; ++i) ask_for(i);
+  }
+
+  /// Copies the rows, and asks for as many of the next block, which is no longer.
+  void copy_asking_for(const RowBlock& next) const {
+    switch (row_bytes_) {
+      case 1:
+        return copy_words<1>(next);
+      case 2:
+        return copy_words<2>(next);
+      case 4:
+        return copy_words<4>(next);
+      case 8:
+        return copy_words<8>(next);
+      case 16:
+        return copy_words<16>(next);
+      case 32:
+        return copy_words<32>(next);
+      case 64:
+        return copy_words<64>(next);
+      default:
+        break;
+    }
+    std::byte* const out = out_;
+    const std::size_t row_bytes = row_bytes_;
+    if (row_bytes < kCacheLineBytes) {
+      return each_asking_for(next, [=, this](std::size_t i) {
+        std::memcpy(out + i * row_bytes, addresses_[i], row_bytes);
+      });
+    }
+    const std::size_t near = std::max<std::size_t>(kNearBytes / row_bytes, 1);
+    const CopyLines copy_lines = line_copiers().from_cache;
+    each_asking_for(next, [=, this](std::size_t i) {
+      const std::byte* coming = addresses_[std::min(i + near, count_ - 1)];
+      copy_lines(coming, addresses_[i], row_bytes, out + i * row_bytes);
+    });
+  }
+
+ private:
+  void ask_for(std::size_t i) const noexcept {
+    const std::byte* row = addresses_[i];
+    for (std::size_t at = 0; at < last_byte_; at += kCacheLineBytes) {
+      base::prefetch(row + at);
+    }
+    base::prefetch(row + last_byte_);
+  }
+
+  template <class CopyRow>
+  void each_asking_for(const RowBlock& next, const CopyRow& copy_row) const {
+    const std::size_t count = count_;
+    const std::size_t asked = next.count_;
+    for (std::size_t i = 0; i < asked; ++i) {
+      next.ask_for(i);
+      copy_row(i);
+    }
+    for (std::size_t i = asked; i < count; ++i) copy_row(i);
+  }
+
+  template <std::size_t kRowBytes>
+  void copy_words(const RowBlock& next) const {
+    std::byte* const out = out_;
+    each_asking_for(next, [=, this](std::size_t i) {
+      std::memcpy(out + i * kRowBytes, addresses_[i], kRowBytes);
+    });
+  }
+
+  std::array<const std::byte*, kMaxBlockRows> addresses_;
+  std::size_t row_bytes_ = 0;
+  /// The last one that has to be asked for: a word lies in one line, nearly always.
+  std::size_t last_byte_ = 0;
+  std::size_t count_ = 0;
+  std::byte* out_ = nullptr;
+};
+
+/// Rows of more than kAheadBytes, two at a time: each waits for other places of memory. With each
+/// line that is copied one is asked for, so much further on in what will be copied: so a few are
+/// always under way, and never more than the processor can have. Asking for whole rows at a time
+/// was three times slower.
+void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
+  const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
+  const std::size_t count = chosen.rows.size();
+  const LineCopiers& copiers = line_copiers();
+  const bool has_whole_lines = row_bytes % kCacheLineBytes == 0 &&
+                               reinterpret_cast<std::uintptr_t>(column.out) % kCacheLineBytes == 0;
+  const bool streams = has_whole_lines && row_bytes * count >= kStreamedBytes;
+  const CopyTwoLines copy_two = streams ? copiers.two_past_caches : copiers.two_from_memory;
+  const auto two_from = [&](std::size_t i) -> TwoPlaces {
+    return {chosen.address(column, std::min(i, count - 1)),
+            chosen.address(column, std::min(i + 1, count - 1))};
+  };
+  TwoPlaces from = two_from(0);
+  for (std::size_t at = 0; at < kAheadOfEachBytes; at += kCacheLineBytes) {
+    base::prefetch(from.first + at);
+    base::prefetch(from.second + at);
+  }
+  const std::size_t within = (row_bytes - kAheadOfEachBytes) / kCacheLineBytes * kCacheLineBytes;
+  std::byte* out = column.out;
+  for (std::size_t i = 0; i + 1 < count; i += 2, out += 2 * row_bytes) {
+    const TwoPlaces coming = two_from(i + 2);
+    copy_two({from.first + kAheadOfEachBytes, from.second + kAheadOfEachBytes}, from, within, out,
+             row_bytes);
+    copy_two(coming, {from.first + within, from.second + within}, row_bytes - within, out + within,
+             row_bytes);
+    from = coming;
+  }
+  if (count % 2 == 1) copiers.from_memory(from.first, from.first, row_bytes, out);
+  if (streams) end_streaming();
+}
+
+/// The blocks of the columns whose rows are not wide: the first rows of each column, then the ones
+/// after them.
+class Blocks {
+ public:
+  Blocks(std::span<const RowCopy> columns, const ChosenRows& chosen)
+      : columns_(columns), chosen_(chosen) {
+    std::size_t widest = 1;
+    for (const RowCopy& column : columns) {
+      if (is_narrow(column)) widest = std::max(widest, static_cast<std::size_t>(column.row_bytes));
+      any_ = any_ || is_narrow(column);
+    }
+    block_rows_ = std::clamp(kBlockBytes / widest, kMinBlockRows, kMaxBlockRows);
+  }
+
+  /// The next one, empty after the last.
+  void take_next(RowBlock& block) {
+    for (; any_ && begin_ < chosen_.rows.size(); begin_ += block_rows_, column_ = 0) {
+      while (column_ < columns_.size()) {
+        const RowCopy& column = columns_[column_++];
+        if (!is_narrow(column)) continue;
+        block.set(column, chosen_, begin_, std::min(block_rows_, chosen_.rows.size() - begin_));
+        return;
+      }
+    }
+    block.clear();
+  }
+
+ private:
+  static bool is_narrow(const RowCopy& column) noexcept {
+    return column.row_bytes > 0 && column.row_bytes <= kAheadBytes;
+  }
+
+  std::span<const RowCopy> columns_;
+  const ChosenRows& chosen_;
+  std::size_t block_rows_ = 0;
+  std::size_t column_ = 0;
+  std::size_t begin_ = 0;
+  bool any_ = false;
+};
+
+}  // namespace
+
+void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
+                     std::byte* out) {
+  if (size_bytes >= kCacheLineBytes) {
+    return line_copiers().from_memory(coming, from, size_bytes, out);
+  }
+  base::prefetch<base::kFirstCache>(coming);
+  std::memcpy(out, from, size_bytes);
+}
+
+void gather_rows(std::span<const RowCopy> columns, std::span<const std::uint32_t> parts,
+                 std::span<const std::int64_t> rows) {
+  if (rows.empty()) return;
+  const ChosenRows chosen{parts, rows};
+  Blocks blocks(columns, chosen);
+  std::array<RowBlock, 2> two;
+  RowBlock* now = &two[0];
+  RowBlock* next = &two[1];
+  blocks.take_next(*now);
+  now->ask_for_all();
+  while (!now->is_empty()) {
+    blocks.take_next(*next);
+    now->copy_asking_for(*next);
+    std::swap(now, next);
+  }
+  for (const RowCopy& column : columns) {
+    if (column.row_bytes > kAheadBytes) gather_wide(column, chosen);
+  }
+}
+
+void gather_rows(const RowSource& source, std::uint64_t row_bytes,
+                 std::span<const std::int64_t> rows, std::byte* out) {
+  const RowCopy column{std::span(&source, 1), row_bytes, out};
+  gather_rows(std::span(&column, 1), {}, rows);
+}
+
+}  // namespace tenfold

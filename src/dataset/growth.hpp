@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+
+#include "dataset/dataset_state.hpp"
+#include "dataset/row_bytes.hpp"
+#include "formats/folder/append/growing.hpp"
+#include "formats/folder/lock.hpp"
+
+namespace tenfold {
+
+/// What was opened from a path: its rows, which become more when this process or, after refresh(),
+/// another one appends.
+///
+/// Thread safety: all members may be called from any thread; each append is one.
+class Growth {
+ public:
+  Growth(const Path& path, Mode mode);
+
+  std::shared_ptr<const DatasetState> state();
+  std::int64_t size();
+  std::int64_t append(const Batch& rows);
+  void update(std::span<const std::int64_t> positions, const Batch& rows);
+  void flush();
+  void close();
+  void refresh();
+  std::int64_t capacity();
+  std::int64_t cursor();
+  /// Somebody gets memory that the file shows: from now on no checksum vouches for tensors.
+  void will_write_in_place();
+
+ private:
+  using Lock = std::lock_guard<std::mutex>;
+
+  std::shared_ptr<const DatasetState> open_state() const;
+  const std::shared_ptr<const DatasetState>& current();
+  std::int64_t known_size();
+  void forget() noexcept;
+  void require_writable(const char* what) const;
+  void require_folder() const;
+  void start();
+  void mark_in_place();
+  /// What is added goes behind the rows; `is_exact` says that nothing else lies there.
+  std::vector<memmap_folder::GrowingLeaf> leaves_of(const DatasetState& state, bool is_exact);
+
+  const Path path_;
+  const Mode mode_;
+  memmap_folder::WriteThroughLock lock_;       ///< of a folder, until close()
+  std::mutex mutex_;                           ///< guards what follows
+  std::shared_ptr<const DatasetState> state_;  ///< null: rows were added since
+  std::int64_t size_ = -1;                     ///< below 0: that of the next state_
+  Schema schema_;                              ///< stays the same
+  std::vector<LeafRole> roles_;
+  std::unique_ptr<memmap_folder::GrowingFolder> writer_;
+  bool in_place_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,49 @@
+#include "dataset/leaf_names.hpp"
+
+#include <set>
+#include <string>
+
+#include "formats/folder/meta/meta.hpp"
+
+namespace tenfold {
+namespace {
+
+class LeafNames {
+ public:
+  explicit LeafNames(const std::vector<Column>& columns) {
+    for (const Column& column : columns) columns_.insert(column.name());
+  }
+
+  /// `is_column`: who looks at the folder without the schema looks for values first.
+  void claim(KeyPath& leaf, bool is_column) {
+    if (leaf.empty()) return;
+    const std::string wanted = leaf.back();
+    for (int number = 0;; ++number) {
+      leaf = {number == 0 ? wanted : wanted + "." + std::to_string(number)};
+      if (memmap_folder::is_reserved_key(leaf[0])) continue;
+      if ((!is_column || number > 0) && columns_.contains(leaf[0])) continue;
+      if (taken_.insert(leaf[0]).second) return;
+    }
+  }
+
+ private:
+  std::set<std::string> columns_;
+  std::set<std::string> taken_;
+};
+
+}  // namespace
+
+void name_leaves(std::vector<Column>& columns) {
+  LeafNames names(columns);
+  for (Column& column : columns) {
+    name_leaves(column);
+    names.claim(column.leaf, true);
+  }
+  for (Column& column : columns) {
+    names.claim(column.end_leaf, false);
+    names.claim(column.item_end_leaf, false);
+    names.claim(column.valid_leaf, false);
+  }
+}
+
+}  // namespace tenfold

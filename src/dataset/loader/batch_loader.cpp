@@ -1,0 +1,227 @@
+#include <atomic>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/error.hpp>
+
+#include "dataset/loader/batch_stream.hpp"
+#include "os/thread/fork_safe_lock.hpp"
+
+namespace tenfold {
+namespace {
+
+[[noreturn]] void fail_loader(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
+}
+
+/// Each pass advances the epoch; after the last one comes the first, so that every state can be
+/// loaded.
+constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
+/// Rows times ranks must not be too many.
+constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
+
+void check(const BatchLoaderOptions& options) {
+  const auto positive = [](const char* name, std::int64_t value) {
+    if (value < 1)
+      fail_loader(std::string(name) + ": expected at least 1, found " + std::to_string(value));
+  };
+  positive("batch_size", options.batch_size);
+  if (options.world_size < 1 || options.world_size > kMaxWorldSize) {
+    fail_loader("world_size: expected 1 to " + std::to_string(kMaxWorldSize) + ", found " +
+                std::to_string(options.world_size));
+  }
+  if (options.rank < 0 || options.rank >= options.world_size) {
+    fail_loader("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
+                std::to_string(options.rank));
+  }
+  if (options.prefetch < 0) {
+    fail_loader("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
+  }
+  if (options.shuffle_block < 0) {
+    fail_loader("shuffle_block: expected 0 or more, found " +
+                std::to_string(options.shuffle_block));
+  }
+}
+
+std::int64_t member(const Value::Object& object, const char* key) {
+  const Value* value = object.find(key);
+  const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
+  if (number == nullptr || *number < 0) {
+    fail_loader(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
+                (value == nullptr ? "none" : to_json(*value)));
+  }
+  return *number;
+}
+
+/// Up to 2^64 - 1, which JSON's int64 does not hold.
+std::uint64_t seed_of(const Value::Object& object) {
+  const Value* value = object.find("seed");
+  const auto* large = value == nullptr ? nullptr : value->get_if<Value::BigInt>();
+  if (large == nullptr) return static_cast<std::uint64_t>(member(object, "seed"));
+  std::uint64_t seed = 0;
+  const char* end = large->digits.data() + large->digits.size();
+  const auto [rest, error] = std::from_chars(large->digits.data(), end, seed);
+  if (error != std::errc() || rest != end) {
+    fail_loader("state: member \"seed\": expected 0 to 2^64 - 1, found " + large->digits);
+  }
+  return seed;
+}
+
+void check_epoch(const std::string& what, std::int64_t epoch) {
+  if (epoch >= 0 && epoch <= kMaxEpoch) return;
+  fail_loader(what + ": expected 0 to " + std::to_string(kMaxEpoch) + ", found " +
+              std::to_string(epoch));
+}
+
+}  // namespace
+
+struct BatchLoader::State {
+  State(Dataset rows, BatchLoaderOptions wanted)
+      : dataset(std::move(rows)), options(std::move(wanted)) {}
+
+  Dataset dataset;
+  BatchLoaderOptions options;
+  std::atomic<std::int64_t> epoch{0};
+  os::ForkSafeLock lock;      ///< guards what follows
+  std::int64_t position = 0;  ///< of the newest stream
+  bool resume = false;        ///< the next start goes on at `position`
+  std::weak_ptr<BatchStream> newest;
+  LoaderStats stats;
+  std::shared_ptr<SuppliedMemory> supplied = std::make_shared<SuppliedMemory>();
+
+  EpochOrder order() const {
+    const auto epoch_number = static_cast<std::uint64_t>(epoch.load());
+    if (!options.shuffle) return EpochOrder::sequential(dataset.size());
+    if (options.shuffle_block == 0) {
+      return EpochOrder::shuffled(dataset.size(), options.seed, epoch_number);
+    }
+    return EpochOrder::shuffled_in_blocks(dataset.size(), options.seed, epoch_number,
+                                          options.shuffle_block);
+  }
+};
+
+/// Where the loader stands, which threads that share an iterator change.
+class BatchLoader::StateLock {
+ public:
+  explicit StateLock(State& state) : state_(state) {
+    if (state_.lock.lock()) return;
+    throw Error(ErrorCode::unsupported,
+                "batch loader: another thread was changing it when the process forked: expected a "
+                "loader of this process, found one of another; make a new one");
+  }
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+  ~StateLock() { state_.lock.unlock(); }
+
+ private:
+  State& state_;
+};
+
+BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
+  check(options);
+  // The rows there are now: what is appended later is the next loader's.
+  dataset = Dataset(dataset.state());
+  if (!options.columns.empty()) dataset = dataset.select(options.columns);
+  state_ = std::make_unique<State>(std::move(dataset), std::move(options));
+  if (!state_->options.use_supplied_memory) return;
+  auto rows = std::make_shared<DatasetState>(*state_->dataset.state());
+  rows->pool = BufferPool(state_->supplied);
+  state_->dataset = Dataset(std::shared_ptr<const DatasetState>(std::move(rows)));
+}
+
+BatchLoader::~BatchLoader() = default;
+BatchLoader::BatchLoader(BatchLoader&&) noexcept = default;
+BatchLoader& BatchLoader::operator=(BatchLoader&&) noexcept = default;
+
+const BatchLoaderOptions& BatchLoader::options() const noexcept { return state_->options; }
+
+std::int64_t BatchLoader::size() const noexcept {
+  const std::int64_t rows = state_->dataset.size();
+  const std::int64_t batch = state_->options.batch_size;
+  return rows / batch + (!state_->options.drop_last && rows % batch != 0 ? 1 : 0);
+}
+
+std::int64_t BatchLoader::epoch() const noexcept { return state_->epoch; }
+
+void BatchLoader::set_epoch(std::int64_t epoch) {
+  check_epoch("epoch", epoch);
+  const StateLock lock(*state_);
+  state_->epoch = epoch;
+  state_->position = 0;
+  state_->resume = false;
+  state_->newest.reset();
+}
+
+std::string BatchLoader::state_dict() const {
+  const StateLock lock(*state_);
+  return "{\"seed\":" + std::to_string(state_->options.seed) +
+         ",\"epoch\":" + std::to_string(state_->epoch) +
+         ",\"position\":" + std::to_string(state_->position) + "}";
+}
+
+void BatchLoader::load_state_dict(std::string_view json) {
+  Value value;
+  try {
+    value = from_json(json, "state");
+  } catch (const Error& error) {
+    fail_loader(error.what());
+  }
+  const auto* object = value.get_if<Value::Object>();
+  if (object == nullptr) fail_loader("state: expected a dict, found " + to_json(value));
+  const std::uint64_t seed = seed_of(*object);
+  const std::int64_t epoch = member(*object, "epoch");
+  check_epoch("state: epoch", epoch);
+  const std::int64_t position = member(*object, "position");
+  if (position > state_->dataset.size()) {
+    fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
+                " rows of the data set, found " + std::to_string(position));
+  }
+  const StateLock lock(*state_);
+  state_->options.seed = seed;
+  state_->epoch = epoch;
+  state_->position = position;
+  state_->resume = true;
+  state_->newest.reset();
+}
+
+LoaderStats BatchLoader::stats() const {
+  const StateLock lock(*state_);
+  return state_->stats;
+}
+
+void BatchLoader::supply(Buffer memory) { state_->supplied->supply(std::move(memory)); }
+
+std::vector<std::size_t> BatchLoader::sizes_taken() { return state_->supplied->asked(); }
+
+std::shared_ptr<BatchStream> BatchLoader::start() {
+  const StateLock lock(*state_);
+  if (!state_->resume) state_->position = 0;
+  state_->resume = false;
+  auto stream = std::make_shared<BatchStream>(state_->dataset, state_->options, state_->order(),
+                                              state_->position);
+  state_->newest = stream;
+  state_->stats = stream->stats();
+  return stream;
+}
+
+std::optional<Batch> BatchLoader::next(BatchStream& stream) {
+  const BatchStream::Turn turn(stream);
+  std::optional<Batch> batch = stream.next();
+  const StateLock lock(*state_);
+  // An older stream goes on, and says nothing of where the loader stands.
+  if (state_->newest.lock().get() != &stream) return batch;
+  state_->stats = stream.stats();
+  state_->position = stream.position();
+  if (stream.is_at_end()) {
+    state_->epoch = state_->epoch == kMaxEpoch ? 0 : state_->epoch + 1;
+    state_->position = 0;
+    state_->newest.reset();
+  }
+  return batch;
+}
+
+}  // namespace tenfold

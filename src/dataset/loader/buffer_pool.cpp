@@ -1,0 +1,111 @@
+#include "dataset/loader/buffer_pool.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/checked.hpp"
+#include "os/memory/pages.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Up to here a block comes from the heap: pages of its own would cost more than what they hold
+/// whenever a program keeps its batches, and the pool has none that came back.
+constexpr std::size_t kMostHeapBytes = std::size_t{64} << 10U;
+/// More than a loader holds at a time: those before go first.
+constexpr std::size_t kMaxFreeLarge = 16;
+constexpr std::size_t kMaxFreeSmall = 64;
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::align_val_t kHeapAlignment{64};
+
+struct Block {
+  std::shared_ptr<std::byte> memory;
+  std::size_t size_bytes = 0;
+};
+
+std::shared_ptr<std::byte> allocate_on_heap(std::size_t size_bytes) {
+  return {static_cast<std::byte*>(::operator new(size_bytes, kHeapAlignment)),
+          [](std::byte* memory) { ::operator delete(memory, kHeapAlignment); }};
+}
+
+}  // namespace
+
+struct BufferPool::Blocks {
+  std::mutex mutex;
+  /// Apart, so that many small ones do not drive out a large one, whose pages are dear.
+  std::vector<Block> free_small, free_large;
+
+  static bool is_small(std::size_t size_bytes) { return size_bytes <= kMostHeapBytes; }
+
+  /// A process that was forked while another thread held the mutex finds it locked for ever: so
+  /// nobody waits for it for long, and does without.
+  std::unique_lock<std::mutex> lock_soon() {
+    std::unique_lock lock(mutex, std::try_to_lock);
+    for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
+      std::this_thread::yield();
+      static_cast<void>(lock.try_lock());
+    }
+    return lock;
+  }
+
+  Block take(std::size_t size_bytes) {
+    if (const auto lock = lock_soon()) {
+      std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
+      // The last that came back is the warmest. One that is much too large stays for its kind.
+      const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
+        return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
+      });
+      if (found != free.rend()) {
+        Block taken = std::move(*found);
+        free.erase(std::next(found).base());
+        return taken;
+      }
+    }
+    return {is_small(size_bytes) ? allocate_on_heap(size_bytes) : os::allocate_pages(size_bytes),
+            size_bytes};
+  }
+
+  void give_back(Block block) {
+    Block dropped;
+    const auto lock = lock_soon();
+    if (!lock) return;
+    const bool small = is_small(block.size_bytes);
+    std::vector<Block>& free = small ? free_small : free_large;
+    if (free.size() == (small ? kMaxFreeSmall : kMaxFreeLarge)) {
+      dropped = std::move(free.front());
+      free.erase(free.begin());
+    }
+    free.push_back(std::move(block));
+  }
+};
+
+BufferPool::BufferPool(std::shared_ptr<SuppliedMemory> supplied)
+    : blocks_(std::make_shared<Blocks>()), supplied_(std::move(supplied)) {}
+
+Buffer BufferPool::take(std::size_t size_bytes) const {
+  if (size_bytes == 0) return {};
+  if (supplied_) {
+    if (auto block = supplied_->take(size_bytes)) return *block;
+  }
+  const auto rounded = static_cast<std::size_t>(base::align_up(size_bytes, kPageBytes));
+  Block block = blocks_->take(rounded);
+  std::byte* begin = block.memory.get();
+  std::shared_ptr<const void> owner(begin, [blocks = blocks_, block](const void*) mutable {
+    blocks->give_back(std::move(block));
+  });
+  return {std::span(begin, size_bytes), std::move(owner)};
+}
+
+std::size_t BufferPool::free_bytes() const {
+  const auto lock = blocks_->lock_soon();
+  std::size_t total = 0;
+  for (const Block& block : blocks_->free_small) total += block.size_bytes;
+  for (const Block& block : blocks_->free_large) total += block.size_bytes;
+  return total;
+}
+
+}  // namespace tenfold

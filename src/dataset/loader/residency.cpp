@@ -1,0 +1,263 @@
+#include "dataset/loader/residency.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/permutation.hpp>
+
+#include "base/text.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/memory/paging.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Rows of each column looked at before the first batch, which waits for that, then before each
+/// batch, and in all: if one page in a hundred is missing, half of all looks find it.
+constexpr std::int64_t kRowsAtATime = 4;
+constexpr std::int64_t kRowsInAll = 64;
+/// Smaller data is brought into memory by its first epoch, faster than by asking.
+constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
+constexpr std::size_t kRangesAtATime = 1024;
+/// Asking pays if one page in so many is missing.
+constexpr std::int64_t kPagesAMissingOne = 256;
+/// Places looked at of each batch that is asked for, and in all before asking is given up.
+constexpr std::size_t kLooksABatch = 8;
+constexpr std::int64_t kLooks = 512;
+constexpr const char* kVariable = "TENFOLD_RESIDENCY";
+
+}  // namespace
+
+std::optional<Residency::Way> Residency::way_from_environment() {
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view name = text;
+  if (name == "willneed") return Way::willneed;
+  if (name == "pread") return Way::pread;
+  if (name == "none") return Way::none;
+  throw Error(ErrorCode::invalid_argument, "batch loader: " + std::string(kVariable) +
+                                               ": expected willneed, pread or none, found " +
+                                               base::quote(name));
+}
+
+Residency::Residency(const DatasetState& state, bool random) : random_(random) {
+  forced_ = way_from_environment();
+
+  constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
+  for (const DatasetPart& part : state.parts) {
+    for (const StoredColumn* column : part.columns) {
+      const bool has_ends = column->ends.numel() > 0;
+      const bool in_items = column->item_ends.numel() > 0;
+      add(part, *column, column->valid, 1, 1, 0);
+      add(part, *column, column->ends, kEndBytes, kEndBytes, 0);
+      add(part, *column, column->item_ends, kEndBytes, kEndBytes, 1);
+      add(part, *column, column->values, column->row_bytes, column->stride_bytes,
+          in_items ? 2 : (has_ends ? 1 : 0));
+    }
+  }
+  looked_at_ = kRowsAtATime;
+  if (!looks_resident(0, kRowsAtATime)) begin_asking();
+}
+
+Residency::~Residency() { end_asking(); }
+
+bool Residency::look_closer() {
+  if (is_needed() || looked_at_ >= kRowsInAll) return false;
+  const std::int64_t begin = looked_at_;
+  looked_at_ += kRowsAtATime;
+  if (!looks_resident(begin, looked_at_)) begin_asking();
+  return true;
+}
+
+void Residency::begin_asking() {
+  const std::lock_guard lock(turning_);
+  if (is_needed()) return;
+  if (!was_needed_) choose_way();
+  if (random_ && way_ != Way::none) {
+    for (const Source& source : sources_) os::expect_random_access(source.bytes, true);
+  }
+  num_looks_ = num_missing_ = 0;
+  was_needed_.store(true, std::memory_order_release);
+  needed_.store(true, std::memory_order_release);
+}
+
+void Residency::end_asking() {
+  const std::lock_guard lock(turning_);
+  if (!is_needed()) return;
+  needed_.store(false, std::memory_order_release);
+  if (!random_ || way_ == Way::none) return;
+  // The few that are missing bring their neighbours, which may be missing too.
+  for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
+}
+
+void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
+  if (sources_.empty()) return;  // all in memory: it was for something else
+  const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
+  if (static_cast<std::int64_t>(num_pages) * kPagesAMissingOne > num_places) begin_asking();
+}
+
+void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
+  if (way_ == Way::none || sources_.empty()) return;
+  const std::size_t step = std::max<std::size_t>(rows.size() / kLooksABatch, 1);
+  // Each row in one source, and the next batch's in others.
+  auto turn = static_cast<std::size_t>(num_turns_++);
+  std::int64_t looks = 0;
+  std::int64_t missing = 0;
+  for (std::size_t i = 0; i < rows.size(); i += step, ++turn) {
+    const Source& source = sources_[turn % sources_.size()];
+    const std::int64_t local = rows[i] - source.first_row;
+    if (source.stage != stage || local < 0 || local >= source.num_rows) continue;
+    const Piece piece = piece_of(source, local);
+    const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                            static_cast<std::size_t>(piece.size_bytes));
+    ++looks;
+    missing += os::is_resident(bytes) ? 0 : 1;
+  }
+  num_missing_ += missing;
+  if ((num_looks_ += looks) < kLooks) return;
+  if (num_missing_ * kPagesAMissingOne <= num_looks_) return end_asking();
+  num_looks_ = num_missing_ = 0;
+}
+
+void Residency::choose_way() {
+  way_ = forced_.value_or(Way::willneed);
+  if (forced_ && *forced_ != Way::pread) return;
+  std::vector<std::span<const std::byte>> ranges;
+  for (const Source& source : sources_) ranges.push_back(source.bytes);
+  std::vector<os::MappedFile> mapped = os::files_of_mappings(ranges);
+  bool any_remote = false;
+  for (std::size_t i = 0; i < mapped.size(); ++i) {
+    any_remote = any_remote || (mapped[i].file && os::is_remote(*mapped[i].file));
+    sources_[i].mapped = std::move(mapped[i]);
+  }
+  if (!forced_ && any_remote) way_ = Way::pread;
+  if (way_ == Way::pread) reader_.emplace();
+}
+
+std::string_view Residency::way() const noexcept {
+  if (!was_needed_.load(std::memory_order_acquire)) return "resident";
+  switch (way_) {
+    case Way::willneed:
+      return "willneed";
+    case Way::pread:
+      return "pread";
+    case Way::none:
+      break;
+  }
+  return "none";
+}
+
+void Residency::add(const DatasetPart& part, const StoredColumn& column, const Tensor& tensor,
+                    std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage) {
+  if (tensor.numel() == 0) return;
+  const std::int64_t num_elements = tensor.shape()[0];
+  const std::uint64_t size =
+      static_cast<std::uint64_t>(num_elements - 1) * stride_bytes + row_bytes;
+  if (size < kMinBytes) return;
+  sources_.push_back({{tensor.raw_data(), static_cast<std::size_t>(size)},
+                      row_bytes,
+                      stride_bytes,
+                      num_elements,
+                      stage,
+                      &column,
+                      part.first_row,
+                      part.table->num_rows(),
+                      {}});
+  num_stages_ = std::max(num_stages_, stage + 1);
+}
+
+bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
+  for (const Source& source : sources_) {
+    const Permutation sample(source.num_elements, 1);
+    for (std::int64_t i = begin; i < std::min(end, source.num_elements); ++i) {
+      const auto offset = static_cast<std::uint64_t>(sample[i]) * source.stride_bytes;
+      if (!os::is_resident(source.bytes.subspan(static_cast<std::size_t>(offset), 1))) return false;
+    }
+  }
+  return true;
+}
+
+void Residency::ask(std::span<const std::int64_t> rows, int stage) {
+  if (way_ == Way::willneed) ask_kernel(rows, stage);
+  if (way_ == Way::pread) ask_reader(rows, stage);
+}
+
+Residency::Piece Residency::piece_of(const Source& source, std::int64_t local) {
+  if (source.stage == 0) {
+    return {static_cast<std::uint64_t>(local) * source.stride_bytes, source.row_bytes};
+  }
+  const auto begin_of = [](const std::int64_t* ends, std::int64_t i) {
+    return i == 0 ? 0 : ends[i - 1];
+  };
+  const StoredColumn& column = *source.column;
+  const auto* ends = column.ends.data<std::int64_t>();
+  std::int64_t begin = begin_of(ends, local);
+  std::int64_t end = ends[local];
+  if (source.stage == 2) {
+    if (begin < 0 || begin >= end || end > column.item_ends.shape()[0]) return {0, 0};
+    const auto* item_ends = column.item_ends.data<std::int64_t>();
+    begin = begin_of(item_ends, begin);
+    end = item_ends[end - 1];
+  }
+  if (begin < 0 || begin >= end || end > source.num_elements) return {0, 0};
+  const auto bytes = [&](std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements) * source.stride_bytes;
+  };
+  return {bytes(begin), bytes(end - begin - 1) + source.row_bytes};
+}
+
+template <class Use>
+void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
+                               const Use& use) const {
+  for (const Source& source : sources_) {
+    if (source.stage != stage) continue;
+    for (const std::int64_t row : rows) {
+      const std::int64_t local = row - source.first_row;
+      if (local < 0 || local >= source.num_rows) continue;
+      const Piece piece = piece_of(source, local);
+      if (piece.size_bytes > 0) use(source, piece);
+    }
+  }
+}
+
+bool Residency::holds(std::span<const std::int64_t> rows) const {
+  bool holds = true;
+  // A later stage is found by what an earlier one holds.
+  for (int stage = 0; holds && stage < num_stages_; ++stage) {
+    for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
+      const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                              static_cast<std::size_t>(piece.size_bytes));
+      holds = holds && os::is_resident(bytes);
+    });
+  }
+  return holds;
+}
+
+void Residency::ask_kernel(std::span<const std::int64_t> rows, int stage) const {
+  std::vector<std::span<const std::byte>> ranges;
+  ranges.reserve(std::min(kRangesAtATime, rows.size() * sources_.size()));
+  for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
+    ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                          static_cast<std::size_t>(piece.size_bytes)));
+    if (ranges.size() < kRangesAtATime) return;
+    os::will_need(ranges);
+    ranges.clear();
+  });
+  os::will_need(ranges);
+}
+
+void Residency::ask_reader(std::span<const std::int64_t> rows, int stage) {
+  std::vector<os::PageReader::Range> ranges;
+  ranges.reserve(rows.size() * sources_.size());
+  for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
+    if (!source.mapped.file) return;
+    ranges.push_back(
+        {source.mapped.file, source.mapped.offset_bytes + piece.offset_bytes, piece.size_bytes});
+  });
+  reader_->ask(ranges);
+}
+
+}  // namespace tenfold

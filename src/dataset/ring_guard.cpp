@@ -1,0 +1,172 @@
+#include "dataset/ring_guard.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "core/notes/notes.hpp"
+#include "dataset/dataset_state.hpp"
+#include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/source.hpp"
+
+namespace tenfold {
+
+namespace folder = memmap_folder;
+
+namespace {
+
+/// A write of some rows takes microseconds; one that takes longer is looked at less often.
+constexpr int kYields = 64;
+constexpr int kShortPauses = 1000;
+constexpr std::chrono::microseconds kShortPause{20};
+constexpr std::chrono::milliseconds kLongPause{1};
+constexpr int kLooksBetweenLocks = 64;
+
+/// 10 s of long pauses.
+std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
+
+/// A write is under way; it may be that its writer is no more.
+bool is_at_work(const folder::CommitState& state) {
+  return state.sequence % 2 == 1 && state.boot == os::boot_id();
+}
+
+/// True if `slot` is one of `count` slots from `begin` on, going round.
+bool is_among(std::uint64_t slot, std::uint64_t begin, std::uint64_t count,
+              std::uint64_t capacity) {
+  const std::uint64_t from_begin = slot >= begin ? slot - begin : slot + (capacity - begin);
+  return from_begin < count;
+}
+
+folder::CommitPage page_of(const os::File& file) {
+  folder::CommitBytes bytes{};
+  const std::size_t size = file.read_some_at(0, bytes);
+  return folder::parse_commit_page(std::span(bytes).first(size), file.display());
+}
+
+/// The folder that the leaves of the root lie in, or null.
+folder::FolderHandle* folder_of(const TensorDict& tree) {
+  folder::FolderHandle* found = nullptr;
+  tree.for_each([&](const std::string&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (found != nullptr || leaf == nullptr || leaf->is_unbatched()) return;
+    if (auto* source = dynamic_cast<folder::FolderSource*>(leaf->source().get())) {
+      found = dynamic_cast<folder::FolderHandle*>(source->folder().get());
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
+void RingWait::wait() {
+  if (++num_waits_ > ring_patience.load(std::memory_order_relaxed)) {
+    throw Error::io(EAGAIN, where_,
+                    where_ +
+                        ": rows are being written over all the time: expected a writer that "
+                        "leaves them alone while they are copied, found one that is stopped, or "
+                        "faster; read again, or give the ring more rows");
+  }
+  // Whoever writes them needs the core more than we do.
+  if (num_waits_ <= kYields) return std::this_thread::yield();
+  if (num_waits_ <= kYields + kShortPauses) return std::this_thread::sleep_for(kShortPause);
+  std::this_thread::sleep_for(kLongPause);
+}
+
+int set_ring_patience(int num_waits) noexcept { return ring_patience.exchange(num_waits); }
+
+std::shared_ptr<const RingGuard> RingGuard::of(const TensorDict& tree) {
+  folder::FolderHandle* handle = folder_of(tree);
+  if (handle == nullptr || !handle->may_grow()) return nullptr;
+  const auto directory = handle->directory();
+  os::File file = os::File::try_open_read_at(*directory, std::string(folder::kCommitName));
+  if (!file.valid()) return nullptr;
+  const std::uint64_t capacity = page_of(file).capacity;
+  if (capacity == 0) return nullptr;
+  return std::shared_ptr<const RingGuard>(
+      new RingGuard(directory->duplicate(), std::move(file), capacity));
+}
+
+folder::CommitState RingGuard::now() const { return *folder::state_now(page_of(file_)); }
+
+bool RingGuard::has_writer() const { return folder::has_writer(folder_); }
+
+folder::CommitState RingGuard::settled() const {
+  RingWait writing(where());
+  for (int looks = 1;; ++looks) {
+    const folder::CommitState state = now();
+    if (!is_at_work(state) || (looks % kLooksBetweenLocks == 0 && !has_writer())) return state;
+    writing.wait();
+  }
+}
+
+RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
+  const folder::CommitState state = settled();
+  if (state.busy_rows == 0) return row_range(0, num_rows);
+  std::vector<RowOrderPtr> parts;
+  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+    end = std::min(end, static_cast<std::uint64_t>(num_rows));
+    if (begin >= end) return;
+    parts.push_back(
+        row_range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)));
+  };
+  const std::uint64_t end = state.busy_begin + state.busy_rows;
+  add(end > capacity_ ? end - capacity_ : 0, state.busy_begin);
+  add(end, capacity_);
+  std::int64_t left = 0;
+  for (const RowOrderPtr& part : parts) left += part->size();
+  if (left < num_rows) {
+    warn(where() + ": " + std::to_string(num_rows - left) +
+         " rows were being written over when their writer was killed or the power was lost: left "
+         "out until they are written again");
+  }
+  if (parts.empty()) return row_range(0, 0);
+  return parts.size() == 1 ? parts[0] : joined_order(std::move(parts));
+}
+
+RingWatch::RingWatch(const DatasetState& state, std::span<const std::int64_t> rows) {
+  for (const DatasetPart& part : state.parts) {
+    const RingGuard* guard = part.table->ring().get();
+    if (guard == nullptr) continue;
+    Part watched{guard, {}, guard->now()};
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::int64_t local = rows[i] - part.first_row;
+      if (local < 0 || local >= part.table->num_rows()) continue;
+      watched.slots.emplace_back(static_cast<std::uint64_t>(local), i);
+    }
+    if (!watched.slots.empty()) parts_.push_back(std::move(watched));
+  }
+}
+
+std::vector<std::size_t> RingWatch::torn() const {
+  std::vector<std::size_t> places;
+  for (const Part& part : parts_) {
+    const folder::CommitState& before = part.before;
+    const folder::CommitState after = part.guard->now();
+    if (after.sequence == before.sequence && before.busy_rows == 0) continue;
+    const std::uint64_t capacity = part.guard->capacity();
+    const std::uint64_t touched = after.written - before.written + after.busy_rows;
+    std::optional<std::uint64_t> gone;
+    for (const auto& [slot, place] : part.slots) {
+      const bool was_busy = is_among(slot, before.busy_begin, before.busy_rows, capacity);
+      if (!was_busy && !is_among(slot, before.written % capacity, touched, capacity)) continue;
+      places.push_back(place);
+      if (is_among(slot, after.busy_begin, after.busy_rows, capacity)) gone = slot;
+    }
+    if (!gone || (is_at_work(after) && part.guard->has_writer())) continue;
+    throw Error(ErrorCode::key_not_found,
+                part.guard->where() + ": slot " + std::to_string(*gone) +
+                    ": its row is gone, as its writer was killed while it wrote: expected a row, "
+                    "found a part of one; refresh() leaves it out");
+  }
+  return places;
+}
+
+}  // namespace tenfold

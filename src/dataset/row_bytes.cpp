@@ -1,0 +1,238 @@
+#include "dataset/row_bytes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+
+namespace tenfold {
+namespace {
+
+using Part = LeafRole::Part;
+
+std::uint64_t row_bytes_of(const Column& column, Part part) {
+  switch (part) {
+    case Part::values:
+      return nbytes_of(column.dtype, column.shape);
+    case Part::ends:
+    case Part::item_ends:
+      return sizeof(std::int64_t);
+    case Part::valid:
+      return 1;
+  }
+  return 0;
+}
+
+/// Checks one column of rows against the one it is to be stored in.
+class Checker {
+ public:
+  Checker(const Column& column, const BatchColumn& found, std::int64_t num_rows,
+          const std::string& where)
+      : column_(column), found_(found), num_rows_(num_rows), where_(where) {}
+
+  void run() const {
+    const Tensor& values = found_.values;
+    if (found_.is_padded) fail("rows", "as they are", "padded ones");
+    if (values.dtype() != column_.dtype) {
+      fail("dtype", std::string(name(column_.dtype)), std::string(name(values.dtype())));
+    }
+    if (values.ndim() < 1) fail("shape", "rows", "a tensor of shape []");
+    const Shape inner(values.shape().begin() + 1, values.shape().end());
+    if (inner != column_.shape) {
+      fail("shape of a row", base::list_text(column_.shape), base::list_text(inner));
+    }
+    if (!column_.has_ends()) {
+      check_length(values, num_rows_, "rows");
+    } else if (column_.ragged && column_.is_text()) {
+      check_offsets(found_.offsets, num_rows_, items(), "offsets");
+      const auto offsets = found_.offsets.span<std::int64_t>();
+      if (offsets.front() != 0 || offsets.back() != items()) {
+        fail("offsets", "all items from 0 to " + std::to_string(items()), "a part of them");
+      }
+      check_offsets(found_.item_offsets, items(), values.shape()[0], "item offsets");
+    } else {
+      check_offsets(found_.offsets, num_rows_, values.shape()[0], "offsets");
+    }
+    check_valid();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& part, const std::string& expected,
+                         const std::string& found) const {
+    throw Error(ErrorCode::invalid_argument, where_ + ": column " + base::quote(column_.name()) +
+                                                 ": " + part + ": expected " + expected +
+                                                 ", found " + found);
+  }
+
+  std::int64_t items() const {
+    const Shape& shape = found_.item_offsets.shape();
+    return shape.size() == 1 ? shape[0] - 1 : -1;
+  }
+
+  void check_length(const Tensor& tensor, std::int64_t expected, const char* part) const {
+    if (tensor.shape()[0] == expected) return;
+    fail(part, std::to_string(expected), std::to_string(tensor.shape()[0]));
+  }
+
+  void check_offsets(const Tensor& offsets, std::int64_t count, std::int64_t limit,
+                     const char* part) const {
+    const bool fits = offsets.dtype() == DType::int64 && offsets.ndim() == 1 && count >= 0 &&
+                      offsets.shape()[0] == count + 1 && offsets.is_contiguous();
+    if (!fits) {
+      fail(part, "int64 [" + std::to_string(count + 1) + "]",
+           std::string(name(offsets.dtype())) + " " + base::list_text(offsets.shape()));
+    }
+    const auto values = offsets.span<std::int64_t>();
+    if (values.front() >= 0 && values.back() <= limit &&
+        std::is_sorted(values.begin(), values.end())) {
+      return;
+    }
+    fail(part, "numbers that rise from 0 to " + std::to_string(limit), "others");
+  }
+
+  void check_valid() const {
+    const bool given = found_.valid.dtype() == DType::bool_;
+    if (!given) return;
+    if (!column_.nullable) fail("values that are missing", "none", "a tensor that says which");
+    if (found_.valid.ndim() != 1) {
+      fail("valid", "bool [" + std::to_string(num_rows_) + "]",
+           "shape " + base::list_text(found_.valid.shape()));
+    }
+    check_length(found_.valid, num_rows_, "valid");
+  }
+
+  const Column& column_;
+  const BatchColumn& found_;
+  std::int64_t num_rows_;
+  const std::string& where_;
+};
+
+/// offsets [n + 1] of a batch as ends [n] of rows behind `before` elements.
+Tensor ends_of(const Tensor& offsets, std::int64_t before) {
+  const auto values = offsets.span<std::int64_t>();
+  std::vector<std::int64_t> ends(values.size() - 1);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    ends[i] = before + values[i + 1] - values[0];
+  }
+  return Tensor::from(std::span<const std::int64_t>(ends));
+}
+
+/// What [offsets[0], offsets[last]) names of `values`.
+Tensor named_by(const Tensor& offsets, const Tensor& values) {
+  const auto numbers = offsets.span<std::int64_t>();
+  return values.narrow(numbers.front(), numbers.back()).contiguous();
+}
+
+template <class T>
+void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& valid) {
+  const auto elements = values.span<T>();
+  for (std::size_t row = 0; row < static_cast<std::size_t>(valid.numel()); ++row) {
+    const auto begin = elements.begin() + static_cast<std::ptrdiff_t>(row * row_elements);
+    const bool missing =
+        row_elements > 0 && std::all_of(begin, begin + static_cast<std::ptrdiff_t>(row_elements),
+                                        [](T element) { return element != element; });
+    valid.raw_data()[row] = static_cast<std::byte>(missing ? 0 : 1);
+  }
+}
+
+}  // namespace
+
+Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows) {
+  if (found.valid.dtype() == DType::bool_) return found.valid.contiguous();
+  Tensor valid = Tensor::zeros(DType::bool_, {num_rows});
+  if (num_rows == 0) return valid;
+  std::memset(valid.raw_data(), 1, static_cast<std::size_t>(num_rows));
+  if (column.has_ends()) return valid;
+  const auto row_elements = static_cast<std::uint64_t>(numel_of(column.shape));
+  Tensor values = found.values.contiguous();
+  if (values.dtype() == DType::float32) {
+    mark_numbers<float>(values, row_elements, valid);
+  } else if (is_floating_point(values.dtype()) && can_cast(values.dtype(), DType::float64)) {
+    const Tensor wide = Tensor::zeros(DType::float64, values.shape());
+    cast_elements(values.dtype(), values.raw_data(), DType::float64, wide.raw_data(),
+                  static_cast<std::size_t>(values.numel()));
+    mark_numbers<double>(wide, row_elements, valid);
+  }
+  return valid;
+}
+
+std::vector<LeafRole> leaf_roles(const Schema& schema) {
+  std::vector<LeafRole> roles;
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    const Column& column = schema.columns()[i];
+    const auto add = [&](Part part, const KeyPath& key, bool unbatched) {
+      roles.push_back({i, part, key, unbatched, row_bytes_of(column, part)});
+    };
+    add(Part::values, column.leaf, column.has_ends());
+    if (column.has_ends()) add(Part::ends, column.end_leaf, false);
+    if (column.ragged && column.is_text()) add(Part::item_ends, column.item_end_leaf, true);
+    if (column.nullable) add(Part::valid, column.valid_leaf, false);
+  }
+  return roles;
+}
+
+const BatchColumn* find_column(const Batch& rows, const Column& column) {
+  for (const BatchColumn& found : rows.columns()) {
+    if (found.column.path == column.path) return &found;
+  }
+  return nullptr;
+}
+
+void check_rows(const Schema& schema, const Batch& rows, const std::string& where, bool some) {
+  for (const BatchColumn& found : rows.columns()) {
+    const Column* column = schema.find(found.column.path);
+    if (column != nullptr && column->path == found.column.path) continue;
+    throw Error(ErrorCode::invalid_argument,
+                where + ": column " + base::quote(found.column.name()) +
+                    ": expected a column of the data set, found one that it has not");
+  }
+  for (const Column& column : schema.columns()) {
+    const BatchColumn* found = find_column(rows, column);
+    if (found == nullptr && some) continue;
+    if (found == nullptr) {
+      throw Error(ErrorCode::invalid_argument, where + ": column " + base::quote(column.name()) +
+                                                   ": expected it in the rows, found none");
+    }
+    Checker(column, *found, rows.num_rows(), where).run();
+  }
+}
+
+std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
+                                 const Batch& rows, const std::vector<std::int64_t>& lengths) {
+  std::vector<Tensor> made;
+  made.reserve(roles.size());
+  // Ends count what comes just before them (values), those of ragged text what comes just after
+  // (items), and items the values before the ends.
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    const Column& column = schema.columns()[roles[i].column];
+    const BatchColumn& found = *find_column(rows, column);
+    const bool in_items = column.ragged && column.is_text();
+    switch (roles[i].part) {
+      case Part::values:
+        if (!column.has_ends()) {
+          made.push_back(found.values.contiguous());
+        } else if (!in_items) {
+          made.push_back(named_by(found.offsets, found.values));
+        } else {
+          made.push_back(named_by(found.item_offsets, found.values));
+        }
+        break;
+      case Part::ends:
+        made.push_back(ends_of(found.offsets, lengths[in_items ? i + 1 : i - 1]));
+        break;
+      case Part::item_ends:
+        made.push_back(ends_of(found.item_offsets, lengths[i - 2]));
+        break;
+      case Part::valid:
+        made.push_back(valid_of(column, found, rows.num_rows()));
+        break;
+    }
+  }
+  return made;
+}
+
+}  // namespace tenfold

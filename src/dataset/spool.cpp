@@ -1,0 +1,131 @@
+#include "dataset/spool.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/free_space.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/process.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20U;
+
+Path folder_of(const Path& path) {
+  return path.empty() ? std::filesystem::temp_directory_path() : path;
+}
+
+/// Its name goes at once: the file lives as long as it is open.
+os::File create_unnamed(const Path& path) {
+  static std::atomic<std::uint64_t> count{0};
+  os::Directory folder = os::Directory::open(folder_of(path));
+  for (;;) {
+    const std::string name = ".tenfold-spool-" + std::to_string(os::process_id()) + "-" +
+                             std::to_string(count.fetch_add(1));
+    try {
+      constexpr std::uint32_t kOwnerOnly = 0600;
+      os::File file = os::File::create_at(folder, name, kOwnerOnly);
+      folder.remove_file(name);
+      return file;
+    } catch (const Error& error) {
+      // Of a process that was killed between the two calls, and had this one's number.
+      if (error.system_errno() != EEXIST) throw;
+    }
+  }
+}
+
+class SpoolSource final : public LeafSource {
+ public:
+  explicit SpoolSource(std::shared_ptr<Spool> spool) : spool_(std::move(spool)) {}
+
+  Buffer map(const Leaf& leaf) override {
+    return os::map_file(spool_->file(), 0, leaf.nbytes(), os::MapKind::private_copy);
+  }
+  void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    spool_->read(offset_bytes, into);
+  }
+  std::string where(const Leaf&) const override { return spool_->file().display(); }
+
+ private:
+  std::shared_ptr<Spool> spool_;
+};
+
+}  // namespace
+
+Spool::Spool(Path folder, std::size_t memory_bytes)
+    : folder_(std::move(folder)), memory_bytes_(memory_bytes) {}
+
+void Spool::require_space(std::uint64_t count, std::uint64_t item_bytes) const {
+  const std::uint64_t needed =
+      base::checked_mul(count, item_bytes).value_or(std::numeric_limits<std::uint64_t>::max());
+  if (needed <= memory_bytes_) return;
+  const os::Directory folder = os::Directory::open(folder_of(folder_));
+  os::require_free_space(folder.fd(), folder.display(), needed);
+}
+
+void Spool::append(std::span<const std::byte> bytes) {
+  if (gathered_.size() + bytes.size() > memory_bytes_) {
+    if (!file_.valid()) file_ = create_unnamed(folder_);
+    flush();
+    if (bytes.size() > memory_bytes_) {
+      file_.write_at(written_bytes_, bytes);
+      written_bytes_ += bytes.size();
+      return;
+    }
+  }
+  gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+}
+
+void Spool::append(const Spool& other) {
+  std::vector<std::byte> piece(kCopyBytes);
+  for (std::uint64_t at = 0; at < other.size_bytes(); at += piece.size()) {
+    piece.resize(
+        static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), other.size_bytes() - at)));
+    other.read(at, piece);
+    append(piece);
+  }
+}
+
+void Spool::flush() {
+  if (!file_.valid() || gathered_.empty()) return;
+  file_.write_at(written_bytes_, gathered_);
+  written_bytes_ += gathered_.size();
+  gathered_.clear();
+}
+
+void Spool::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+  if (offset_bytes < written_bytes_ && !into.empty()) {
+    const auto count = static_cast<std::size_t>(
+        std::min<std::uint64_t>(into.size(), written_bytes_ - offset_bytes));
+    file_.read_at(offset_bytes, into.first(count));
+    into = into.subspan(count);
+    offset_bytes += count;
+  }
+  if (into.empty()) return;
+  std::memcpy(into.data(), gathered_.data() + (offset_bytes - written_bytes_), into.size());
+}
+
+Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape) {
+  spool->flush();
+  if (!spool->in_memory()) {
+    return {dtype, std::move(shape), std::make_shared<SpoolSource>(std::move(spool)), 0};
+  }
+  const std::span<const std::byte> bytes = spool->gathered();
+  // Nothing is added any more: the bytes are those of the tensor from now on.
+  const std::span<std::byte> own(const_cast<std::byte*>(bytes.data()), bytes.size());
+  return Tensor(dtype, std::move(shape), Buffer(own, std::move(spool)));
+}
+
+}  // namespace tenfold

@@ -1,0 +1,43 @@
+#include "dataset/supplied_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tenfold {
+namespace {
+
+/// More than batches under way ever need: of sizes that are not asked for any more, the oldest go.
+constexpr std::size_t kMaxBlocks = 64;
+
+}  // namespace
+
+void SuppliedMemory::supply(Buffer block) {
+  Buffer dropped;  // its owner may be anything: released after the mutex is
+  const std::lock_guard lock(mutex_);
+  if (blocks_.size() == kMaxBlocks) {
+    dropped = std::move(blocks_.front());
+    blocks_.erase(blocks_.begin());
+  }
+  blocks_.push_back(std::move(block));
+}
+
+std::optional<Buffer> SuppliedMemory::take(std::size_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  asked_.push_back(size_bytes);
+  auto best = blocks_.end();
+  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+    if (block->size_bytes() < size_bytes) continue;
+    if (best == blocks_.end() || block->size_bytes() < best->size_bytes()) best = block;
+  }
+  if (best == blocks_.end()) return std::nullopt;
+  Buffer taken = best->slice(0, size_bytes);
+  blocks_.erase(best);
+  return taken;
+}
+
+std::vector<std::size_t> SuppliedMemory::asked() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(asked_, {});
+}
+
+}  // namespace tenfold

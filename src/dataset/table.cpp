@@ -1,0 +1,188 @@
+#include "dataset/table.hpp"
+
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "dataset/ring_guard.hpp"
+
+namespace tenfold {
+namespace {
+
+std::string subject_of(const TensorDict& tree) {
+  return tree.where().empty() ? "data set" : tree.where();
+}
+
+/// The first dimension of the tensors of a tree whose nodes have no batch_size of their own.
+std::optional<std::int64_t> first_dimension(const TensorDict& node) {
+  std::optional<std::int64_t> length;
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    std::optional<std::int64_t> found;
+    if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      if (leaf->is_unbatched()) return;
+      if (leaf->shape().empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    subject_of(node) + ": entry " + base::quote(key) +
+                        ": a data set has a row for each index of dimension 0: expected at least "
+                        "one dimension, found a tensor of shape []");
+      }
+      found = leaf->shape()[0];
+    } else if (const auto* child = std::get_if<TensorDict>(&item)) {
+      found = first_dimension(*child);
+    }
+    if (found && length && *found != *length) {
+      throw Error(ErrorCode::invalid_argument,
+                  subject_of(node) + ": entry " + base::quote(key) +
+                      ": all columns of a data set have as many rows: expected " +
+                      std::to_string(*length) + ", found " + std::to_string(*found));
+    }
+    if (found) length = found;
+  });
+  return length;
+}
+
+/// Finds and checks the leaves of the columns of one tree.
+class Parts {
+ public:
+  Parts(const TensorDict& tree, std::int64_t num_rows) : tree_(tree), num_rows_(num_rows) {}
+
+  /// `dtype` nothing: any. The first dimension must be `rows` if that is given.
+  Leaf leaf(const Column& column, const KeyPath& path, std::optional<DType> dtype,
+            std::optional<std::int64_t> rows, const Shape& inner) const {
+    const TensorDict::Item item = item_at(column, path);
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) fail(column, path, "expected a tensor, found another kind of entry");
+    if (leaf->is_nested()) fail(column, path, "expected a dense tensor, found a nested one");
+    if (dtype && leaf->dtype() != *dtype) {
+      fail(column, path,
+           "dtype: expected " + std::string(name(*dtype)) + ", found " +
+               std::string(name(leaf->dtype())));
+    }
+    const Shape& shape = leaf->shape();
+    if (shape.empty() || (rows && shape[0] != *rows)) {
+      fail(column, path,
+           "rows: expected " + (rows ? std::to_string(*rows) : "a dimension") + ", found shape " +
+               base::list_text(shape));
+    }
+    if (!std::equal(shape.begin() + 1, shape.end(), inner.begin(), inner.end())) {
+      fail(column, path,
+           "shape of a row: expected " + base::list_text(inner) + ", found " +
+               base::list_text(std::span(shape).subspan(1)));
+    }
+    return *leaf;
+  }
+
+  TensorDict::Item item_at(const Column& column, const KeyPath& path) const {
+    try {
+      return tree_.get(path);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::key_not_found) throw;
+      fail(column, path, "the schema names it and it is not there: expected a tensor, found none");
+    }
+  }
+  Leaf values(const Column& column) const {
+    std::optional<std::int64_t> rows;
+    if (!column.has_ends()) rows = num_rows_;
+    return leaf(column, column.leaf, column.dtype, rows, column.shape);
+  }
+  std::optional<Leaf> ends(const Column& column) const {
+    if (!column.has_ends()) return std::nullopt;
+    return leaf(column, column.end_leaf, DType::int64, num_rows_, {});
+  }
+  std::optional<Leaf> item_ends(const Column& column) const {
+    if (!column.ragged || !column.is_text()) return std::nullopt;
+    return leaf(column, column.item_end_leaf, DType::int64, std::nullopt, {});
+  }
+  std::optional<Leaf> valid(const Column& column) const {
+    if (!column.nullable) return std::nullopt;
+    return leaf(column, column.valid_leaf, DType::bool_, num_rows_, {});
+  }
+
+ private:
+  [[noreturn]] void fail(const Column& column, const KeyPath& path, const std::string& what) const {
+    throw Error(ErrorCode::corrupt, subject_of(tree_) + ": column " + base::quote(column.name()) +
+                                        ": entry " + base::quote(dotted(path)) + ": " + what);
+  }
+
+  const TensorDict& tree_;
+  std::int64_t num_rows_;
+};
+
+/// Rows must lie whole; what is strided inside a row is copied.
+void place_rows(StoredColumn& column) {
+  const Tensor& values = column.values;
+  Shape inner(values.shape().begin() + 1, values.shape().end());
+  const Shape strides(values.strides().begin() + 1, values.strides().end());
+  column.row_bytes = nbytes_of(values.dtype(), inner);
+  if (values.numel() > 0 && strides != contiguous_strides(inner)) {
+    column.values = values.contiguous();
+  }
+  column.stride_bytes =
+      static_cast<std::uint64_t>(column.values.strides()[0]) * column.values.itemsize();
+}
+
+Tensor tensor_of(const std::optional<Leaf>& leaf) {
+  return leaf ? leaf->tensor().contiguous() : Tensor();
+}
+
+std::shared_ptr<const StoredColumn> validity_of(const Tensor& valid) {
+  auto column = std::make_shared<StoredColumn>();
+  column->values = valid;
+  column->row_bytes = column->stride_bytes = 1;
+  return column;
+}
+
+}  // namespace
+
+std::int64_t num_rows_of(const TensorDict& tree) {
+  const NodeKind kind = tree.kind();
+  if (kind == NodeKind::tensordict || kind == NodeKind::tensorclass) {
+    if (!tree.batch_size().empty()) return tree.batch_size()[0];
+    throw Error(ErrorCode::invalid_argument,
+                subject_of(tree) +
+                    ": batch_size: a data set has a row for each index of its first batch "
+                    "dimension: expected [N], found []");
+  }
+  if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
+    if (const auto length = first_dimension(tree)) return *length;
+    throw Error(ErrorCode::invalid_argument,
+                subject_of(tree) + ": no tensors: expected columns, found none");
+  }
+  throw Error(ErrorCode::invalid_argument, subject_of(tree) +
+                                               ": kind: expected a tensordict or dict, found a " +
+                                               std::string(name(kind)));
+}
+
+void check_table(const TensorDict& tree, const Schema& schema) {
+  const Parts parts(tree, num_rows_of(tree));
+  for (const Column& column : schema.columns()) {
+    parts.values(column);
+    parts.ends(column);
+    parts.item_ends(column);
+    parts.valid(column);
+  }
+}
+
+Table::Table(TensorDict tree)
+    : tree_(std::move(tree)),
+      num_rows_(num_rows_of(tree_)),
+      schema_(Schema::of(tree_)),
+      ring_(RingGuard::of(tree_)) {
+  const Parts parts(tree_, num_rows_);
+  stored_.reserve(schema_.size());
+  for (const Column& column : schema_.columns()) {
+    StoredColumn stored;
+    stored.values = parts.values(column).tensor();
+    place_rows(stored);
+    stored.ends = tensor_of(parts.ends(column));
+    stored.item_ends = tensor_of(parts.item_ends(column));
+    stored.valid = tensor_of(parts.valid(column));
+    if (column.nullable) stored.validity = validity_of(stored.valid);
+    stored_.push_back(std::move(stored));
+  }
+}
+
+}  // namespace tenfold

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "dict/state.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Rows that are looked up at once.
+constexpr std::int64_t kRowsAtOnce = 1024;
+/// Of one kind; more of them tell nothing new.
+constexpr std::size_t kMostProblems = 10;
+
+/// Calls use(row, found) for the rows [begin, end), where `found` is the row that the key of `row`
+/// is found at.
+template <class Use>
+void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end, const Use& use) {
+  std::vector<std::string_view> texts;
+  std::vector<std::int64_t> numbers;
+  std::vector<std::int64_t> found;
+  for (; begin < end; begin += kRowsAtOnce) {
+    const std::int64_t stop = std::min(end, begin + kRowsAtOnce);
+    found.resize(static_cast<std::size_t>(stop - begin));
+    texts.clear();
+    numbers.clear();
+    for (std::int64_t row = begin; row < stop; ++row) {
+      if (state.keys.is_text()) {
+        texts.push_back(state.keys.text(row));
+      } else {
+        numbers.push_back(state.keys.number(row));
+      }
+    }
+    if (state.keys.is_text()) {
+      find_rows(state, std::span<const std::string_view>(texts), found);
+    } else {
+      find_rows(state, std::span<const std::int64_t>(numbers), found);
+    }
+    for (std::int64_t row = begin; row < stop; ++row) {
+      use(row, found[static_cast<std::size_t>(row - begin)]);
+    }
+  }
+}
+
+/// Slots of committed rows; those of rows that are being written are fine.
+std::int64_t count_slots(const DictState& state) {
+  const auto num_rows = static_cast<std::uint64_t>(state.keys.num_rows);
+  std::int64_t count = 0;
+  for (std::uint64_t i = 0; i < state.index->num_positions(); ++i) {
+    const std::uint64_t slot = state.index->load(i);
+    if (slot != 0 && dict_row(slot) < num_rows) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::vector<Problem> check_dict(const DictState& state) {
+  std::vector<Problem> problems;
+  const auto add = [&](const std::string& part, const std::string& what) {
+    problems.push_back({state.keys.where, part, what});
+  };
+  try {
+    const bool is_open = state.index->word(DictWord::writer) != 0;
+    std::int64_t num_live = 0;
+    for_each_found(state, 0, state.keys.num_rows, [&](std::int64_t row, std::int64_t found) {
+      // A later row of the same key makes an earlier one dead, never the other way round.
+      if (found == row) ++num_live;
+      if (found >= row || problems.size() >= kMostProblems) return;
+      // Its writer was killed, or is about to change the slot.
+      if (is_open && found >= 0) return;
+      add("key " + state.keys.shown(row),
+          "expected it in the index at row " + std::to_string(row) + ", found " +
+              (found < 0 ? "none" : "row " + std::to_string(found)));
+    });
+    const std::int64_t num_slots = count_slots(state);
+    if (num_slots != num_live) {
+      add("index of the keys", "expected " + std::to_string(num_live) +
+                                   " slots, one for each key, found " + std::to_string(num_slots));
+    }
+    if (num_live != state.num_keys() && problems.empty()) {
+      add("index of the keys", "number of keys: expected " + std::to_string(num_live) + ", found " +
+                                   std::to_string(state.num_keys()));
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+    std::string what = error.what();
+    const std::string prefix = state.keys.where + ": ";
+    if (what.starts_with(prefix)) what.erase(0, prefix.size());
+    add("keys", what);
+  }
+  return problems;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,62 @@
+#include "dict/keys.hpp"
+
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+
+std::string_view name(DictKeyType type) noexcept {
+  switch (type) {
+    case DictKeyType::string:
+      return "str";
+    case DictKeyType::bytes:
+      return "bytes";
+    case DictKeyType::int64:
+      break;
+  }
+  return "int";
+}
+
+StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
+                          std::string where) {
+  StoredKeys keys;
+  keys.where = std::move(where);
+  keys.num_rows = num_rows;
+  const bool is_text = column.is_text() && !column.ragged;
+  const bool is_int = !column.has_ends() && column.dtype == DType::int64 && column.shape.empty() &&
+                      stored.stride_bytes == sizeof(std::int64_t);
+  if (column.nullable || (!is_text && !is_int)) {
+    throw Error(ErrorCode::invalid_argument,
+                keys.where + ": column " + base::quote(column.name()) +
+                    ": expected keys (string, bytes or int64, none of them missing), found " +
+                    std::string(column.dtype_name()) +
+                    (column.shape.empty() ? "" : " " + base::list_text(column.shape)) +
+                    (column.ragged ? ", ragged" : "") + (column.nullable ? ", nullable" : ""));
+  }
+  keys.type = is_int                              ? DictKeyType::int64
+              : column.kind == ColumnKind::string ? DictKeyType::string
+                                                  : DictKeyType::bytes;
+  keys.values = stored.values.raw_data();
+  keys.num_bytes = stored.values.nbytes();
+  if (is_text && num_rows > 0) keys.ends = stored.ends.data<std::int64_t>();
+  return keys;
+}
+
+void StoredKeys::fail(std::int64_t row) const {
+  throw Error(ErrorCode::corrupt, where + ": key of row " + std::to_string(row) +
+                                      ": expected ends that rise from 0 to " +
+                                      std::to_string(num_bytes) + ", found others; it is damaged");
+}
+
+std::string StoredKeys::shown(std::int64_t row) const {
+  return is_text() ? shown_key(text(row)) : shown_key(number(row));
+}
+
+std::string shown_key(std::string_view key) { return base::quote(key, 80); }
+
+std::string shown_key(std::int64_t key) { return std::to_string(key); }
+
+}  // namespace tenfold

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include <tenfold/mapped_dict.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/prefetch.hpp"
+#include "dataset/table.hpp"
+
+namespace tenfold {
+
+inline std::uint64_t dict_hash(std::string_view key, std::uint64_t seed) noexcept {
+  return base::xxh3_seeded(std::as_bytes(std::span(key)), seed);
+}
+inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
+  return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
+}
+
+/// The same as ==. Keys are mostly short, and to call memcmp takes longer than to compare them.
+inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
+  const std::size_t size = a.size();
+  if (size != b.size()) return false;
+  if (size < 8 || size > 32) return a == b;
+  const auto differs = [&](std::size_t at) {
+    std::uint64_t left = 0;
+    std::uint64_t right = 0;
+    std::memcpy(&left, a.data() + at, sizeof left);
+    std::memcpy(&right, b.data() + at, sizeof right);
+    return left ^ right;
+  };
+  // Words that may overlap.
+  if (size <= 16) return (differs(0) | differs(size - 8)) == 0;
+  return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
+}
+
+/// The keys of all rows, mapped. They live as long as what they were made of.
+struct StoredKeys {
+  DictKeyType type = DictKeyType::string;
+  const std::byte* values = nullptr;  ///< text: the bytes of all; int64: the numbers
+  std::uint64_t num_bytes = 0;
+  const std::int64_t* ends = nullptr;  ///< of text: int64 [num_rows]
+  std::int64_t num_rows = 0;
+  std::string where;
+
+  /// Of a column of text, bytes or int64. Throws Error(invalid_argument) for another one.
+  static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
+                       std::string where);
+
+  bool is_text() const noexcept { return type != DictKeyType::int64; }
+  std::int64_t number(std::int64_t row) const noexcept {
+    std::int64_t key = 0;
+    std::memcpy(&key, values + row * 8, sizeof key);
+    return key;
+  }
+  /// Throws Error(corrupt) for ends that do not rise within the bytes.
+  std::string_view text(std::int64_t row) const {
+    const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
+    const std::int64_t end = ends[row];
+    if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > num_bytes) fail(row);
+    return {reinterpret_cast<const char*>(values) + begin, static_cast<std::size_t>(end - begin)};
+  }
+  /// Has the cache line fetched that says where the key lies, of a number the key itself.
+  void prefetch_place(std::int64_t row) const noexcept {
+    if (!is_text()) return base::prefetch(values + row * 8);
+    prefetch(ends + (row == 0 ? 0 : row - 1), ends + row);
+  }
+  /// Has the text fetched, first line and last; its place is read.
+  void prefetch_text(std::int64_t row) const noexcept {
+    // Of a damaged file ends may be any number: an address that makes no sense does no harm, for it
+    // is not read.
+    const auto at = reinterpret_cast<std::uintptr_t>(values);
+    const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(ends[row - 1]);
+    const auto end = static_cast<std::uintptr_t>(ends[row]);
+    prefetch(reinterpret_cast<const void*>(at + begin),
+             reinterpret_cast<const void*>(at + end - 1));
+  }
+  bool is(std::int64_t row, std::string_view key) const { return is_same_text(text(row), key); }
+  bool is(std::int64_t row, std::int64_t key) const noexcept { return number(row) == key; }
+  bool same(std::int64_t a, std::int64_t b) const {
+    return is_text() ? text(a) == text(b) : number(a) == number(b);
+  }
+  std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
+    return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
+  }
+  /// For messages: "house", 7, bytes.
+  std::string shown(std::int64_t row) const;
+
+ private:
+  /// The lines of two bytes, often one: to ask for it twice costs less than a branch that cannot be
+  /// guessed.
+  static void prefetch(const void* first, const void* last) noexcept {
+    base::prefetch(first);
+    base::prefetch(last);
+  }
+  [[noreturn]] void fail(std::int64_t row) const;
+};
+
+inline std::size_t num_keys_of(const DictKeys& keys) {
+  return std::visit([](const auto& some) { return some.size(); }, keys);
+}
+
+std::string shown_key(std::string_view key);
+std::string shown_key(std::int64_t key);
+
+}  // namespace tenfold

@@ -1,0 +1,137 @@
+#include "dict/paging.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <tenfold/permutation.hpp>
+
+#include "os/memory/mapping.hpp"
+#include "os/memory/paging.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Pages looked at of each part: if one in a hundred is missing, half of all looks find it.
+constexpr std::int64_t kSampledPages = 64;
+constexpr std::int64_t kPageBytes = 4096;
+/// What is smaller is brought into memory by the first keys, faster than by asking.
+constexpr std::size_t kMinBytes = std::size_t{1} << 20;
+
+/// Of what a batch needs. To ask for a page that is there takes as long as some lookups in memory.
+constexpr std::size_t kSampledRanges = 16;
+
+/// Some of `all`, spread over them.
+template <class T>
+std::vector<T> sample_of(std::span<const T> all) {
+  const std::size_t count = std::min(kSampledRanges, all.size());
+  std::vector<T> sample;
+  for (std::size_t i = 0; i < count; ++i) sample.push_back(all[i * all.size() / count]);
+  return sample;
+}
+
+/// False if they look as if they were in memory.
+bool ask_for(std::span<const std::span<const std::byte>> ranges) {
+  if (std::ranges::all_of(sample_of(ranges), os::is_resident)) return false;
+  os::will_need(ranges);
+  return true;
+}
+
+bool looks_resident(std::span<const std::byte> bytes) {
+  const auto num_pages = static_cast<std::int64_t>(bytes.size()) / kPageBytes;
+  const Permutation sample(num_pages, 1);
+  for (std::int64_t i = 0; i < std::min(kSampledPages, num_pages); ++i) {
+    const auto offset = static_cast<std::size_t>(sample[i] * kPageBytes);
+    if (!os::is_resident(bytes.subspan(offset, 1))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+DictPaging::DictPaging(std::shared_ptr<const DictState> state)
+    : state_(std::move(state)), values_(*state_->values, true) {
+  const StoredKeys& keys = state_->keys;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    if (bytes.size() >= kMinBytes) sources_.push_back(bytes);
+  };
+  add(state_->index->bytes());
+  add({keys.values, static_cast<std::size_t>(keys.num_bytes)});
+  if (keys.ends != nullptr) {
+    add(std::as_bytes(std::span(keys.ends, static_cast<std::size_t>(keys.num_rows))));
+  }
+  needed_ = !std::ranges::all_of(sources_, looks_resident);
+  if (!needed_) return;
+  for (const auto& source : sources_) os::expect_random_access(source, true);
+}
+
+DictPaging::~DictPaging() {
+  if (!needed_) return;
+  for (const auto& source : sources_) os::expect_random_access(source, false);
+}
+
+bool DictPaging::ask_for_index(std::span<const std::uint64_t> hashes) const {
+  Ranges ranges;
+  for (const std::uint64_t hash : hashes) ranges.push_back(state_->index->home_bytes(hash));
+  return ask_for(ranges);
+}
+
+/// The row of each key by the index alone, if there is one.
+std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> hashes) const {
+  const DictIndex& index = *state_->index;
+  std::vector<std::int64_t> rows;
+  for (const std::uint64_t hash : hashes) {
+    DictIndex::Cursor cursor = index.find(hash);
+    const auto row = index.next(cursor);
+    const bool is_there = row && *row < static_cast<std::uint64_t>(state_->keys.num_rows);
+    if (is_there) rows.push_back(static_cast<std::int64_t>(*row));
+  }
+  return rows;
+}
+
+bool DictPaging::ask_for_values(std::span<const std::int64_t> rows) {
+  if (!values_.is_needed() || values_.holds(sample_of(rows))) return false;
+  values_.ask(rows, 0);
+  return true;
+}
+
+bool DictPaging::ask_for_keys(std::span<const std::int64_t> rows) const {
+  const StoredKeys& keys = state_->keys;
+  const std::span values(keys.values, static_cast<std::size_t>(keys.num_bytes));
+  Ranges ranges;
+  if (!keys.is_text()) {
+    for (const std::int64_t row : rows) {
+      ranges.push_back(values.subspan(static_cast<std::size_t>(row) * 8, 8));
+    }
+    return ask_for(ranges);
+  }
+  const auto ends = std::as_bytes(std::span(keys.ends, static_cast<std::size_t>(keys.num_rows)));
+  for (const std::int64_t row : rows) {
+    const auto first = static_cast<std::size_t>(std::max<std::int64_t>(row, 1) - 1);
+    ranges.push_back(ends.subspan(first * 8, row > 0 ? 16 : 8));
+  }
+  const bool any_end = ask_for(ranges);
+  ranges.clear();
+  for (const std::int64_t row : rows) ranges.push_back(std::as_bytes(std::span(keys.text(row))));
+  return ask_for(ranges) || any_end;
+}
+
+bool DictPaging::ask(const DictKeys& keys) {
+  if (state_->keys.is_text() == std::holds_alternative<std::span<const std::int64_t>>(keys)) {
+    return false;
+  }
+  std::vector<std::uint64_t> hashes;
+  std::visit(
+      [&](const auto& some) {
+        for (const auto& key : some) hashes.push_back(dict_hash(key, state_->index->seed()));
+      },
+      keys);
+  const bool any_slot = ask_for_index(hashes);
+  const std::vector<std::int64_t> rows = candidates(hashes);
+  const bool any_value = ask_for_values(rows);
+  const bool any_key = ask_for_keys(rows);
+  // What rows of unequal length hold is where the first stage says.
+  for (int stage = 1; any_value && stage < values_.num_stages(); ++stage) values_.ask(rows, stage);
+  return any_key || any_value || any_slot;
+}
+
+}  // namespace tenfold

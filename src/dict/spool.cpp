@@ -1,0 +1,147 @@
+#include "dict/spool.hpp"
+
+#include <span>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "dataset/row_bytes.hpp"
+#include "dict/keys.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Of one part of a column.
+constexpr std::size_t kSpoolMemoryBytes = std::size_t{1} << 20U;
+
+std::span<const std::byte> spooled_bytes(const Tensor& tensor) {
+  return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+/// Adds where rows end, which count on from `total`; gives the total after them.
+std::int64_t add_ends(const Tensor& offsets, std::int64_t total, Spool& into) {
+  const auto numbers = offsets.span<std::int64_t>();
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    const std::int64_t end = total + numbers[i] - numbers[0];
+    into.append(std::as_bytes(std::span(&end, 1)));
+  }
+  return total + numbers.back() - numbers.front();
+}
+
+Tensor tensor_over(const std::shared_ptr<Spool>& spool, DType dtype, Shape shape) {
+  return leaf_of(spool, dtype, std::move(shape)).tensor();
+}
+
+Tensor offsets_over(const std::shared_ptr<Spool>& ends, std::int64_t count) {
+  return tensor_over(ends, DType::int64, {count + 1});
+}
+
+}  // namespace
+
+DictSpool::DictSpool(DictKeyType type, Schema values, Path folder)
+    : type_(type), schema_(std::move(values)), folder_(std::move(folder)), keys_(make_spool()) {
+  constexpr std::int64_t kNone = 0;
+  const auto begun = [&] {
+    auto spool = make_spool();
+    spool->append(std::as_bytes(std::span(&kNone, 1)));
+    return spool;
+  };
+  for (const Column& column : schema_.columns()) {
+    const bool has_items = column.ragged && column.is_text();
+    columns_.push_back({.values = make_spool(),
+                        .ends = column.has_ends() ? begun() : nullptr,
+                        .item_ends = has_items ? begun() : nullptr,
+                        .valid = column.nullable ? make_spool() : nullptr});
+  }
+}
+
+std::shared_ptr<Spool> DictSpool::make_spool() const {
+  return std::make_shared<Spool>(folder_, kSpoolMemoryBytes);
+}
+
+void DictSpool::add(const DictKeys& keys, const Batch& values) {
+  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
+  if (is_text == (type_ == DictKeyType::int64)) {
+    throw Error(ErrorCode::invalid_argument, "keys: expected " + std::string(name(type_)) +
+                                                 ", found " + (is_text ? "text" : "int64"));
+  }
+  const auto count = static_cast<std::int64_t>(num_keys_of(keys));
+  if (count != values.num_rows()) {
+    throw Error(ErrorCode::invalid_argument, "values: expected a row for each of " +
+                                                 std::to_string(count) + " keys, found " +
+                                                 std::to_string(values.num_rows()));
+  }
+  check_rows(schema_, values, "values");
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = schema_.columns()[i];
+    add_column(column, *find_column(values, column), count, columns_[i]);
+  }
+  if (!is_text) {
+    keys_->append(std::as_bytes(std::get<0>(keys)));
+  } else {
+    for (const std::string_view key : std::get<1>(keys)) {
+      keys_->append(std::as_bytes(std::span(key)));
+      ends_.push_back(static_cast<std::int64_t>(keys_->size_bytes()));
+    }
+  }
+  num_rows_ += count;
+}
+
+void DictSpool::add_column(const Column& column, const BatchColumn& rows, std::int64_t num_rows,
+                           ColumnParts& parts) const {
+  Tensor values = rows.values;
+  std::int64_t num_values = num_rows;
+  if (column.has_ends()) {
+    const Tensor& offsets = parts.item_ends ? rows.item_offsets : rows.offsets;
+    const auto numbers = offsets.span<std::int64_t>();
+    values = values.narrow(numbers.front(), numbers.back());
+    num_values = numbers.back() - numbers.front();
+    if (parts.item_ends) {
+      parts.num_items = add_ends(rows.offsets, parts.num_items, *parts.ends);
+      add_ends(rows.item_offsets, parts.num_values, *parts.item_ends);
+    } else {
+      add_ends(rows.offsets, parts.num_values, *parts.ends);
+    }
+  }
+  parts.values->append(spooled_bytes(values.contiguous()));
+  parts.num_values += num_values;
+  if (parts.valid) parts.valid->append(spooled_bytes(valid_of(column, rows, num_rows)));
+}
+
+DictKeys DictSpool::keys() {
+  if (type_ == DictKeyType::int64) {
+    all_keys_ = tensor_over(keys_, DType::int64, {num_rows_});
+    return all_keys_.span<std::int64_t>();
+  }
+  all_keys_ = tensor_over(keys_, DType::uint8, {static_cast<std::int64_t>(keys_->size_bytes())});
+  const auto* bytes = reinterpret_cast<const char*>(all_keys_.raw_data());
+  texts_.clear();
+  texts_.reserve(ends_.size());
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends_) {
+    texts_.emplace_back(bytes + begin, static_cast<std::size_t>(end - begin));
+    begin = end;
+  }
+  ends_ = {};
+  return std::span<const std::string_view>(texts_);
+}
+
+Batch DictSpool::values() const {
+  std::vector<BatchColumn> made;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const ColumnParts& parts = columns_[i];
+    BatchColumn into;
+    into.column = schema_.columns()[i];
+    Shape shape = into.column.shape;
+    shape.insert(shape.begin(), parts.num_values);
+    into.values = tensor_over(parts.values, into.column.dtype, std::move(shape));
+    if (parts.ends) into.offsets = offsets_over(parts.ends, num_rows_);
+    if (parts.item_ends) into.item_offsets = offsets_over(parts.item_ends, parts.num_items);
+    if (parts.valid) into.valid = tensor_over(parts.valid, DType::bool_, {num_rows_});
+    made.push_back(std::move(into));
+  }
+  return {num_rows_, std::move(made)};
+}
+
+}  // namespace tenfold

@@ -1,0 +1,188 @@
+#include "dict/state.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "dict/builder.hpp"
+#include "formats/folder/append/commit_page.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/folder/source.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/memory/paging.hpp"
+
+namespace tenfold {
+namespace {
+
+using memmap_folder::FolderHandle;
+using memmap_folder::FolderSource;
+
+Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
+  const auto fail = [&](const std::string& found) {
+    throw Error(ErrorCode::corrupt, tree.where() + ": index of the keys: entry " +
+                                        base::quote(note.index) +
+                                        ": expected an unbatched int64 tensor, found " + found);
+  };
+  if (!tree.contains(note.index)) fail("none");
+  const TensorDict::Item item = tree.get(note.index);
+  const auto* leaf = std::get_if<Leaf>(&item);
+  if (leaf == nullptr) fail("another kind of entry");
+  if (leaf->dtype() != DType::int64) fail(std::string(name(leaf->dtype())));
+  return *leaf;
+}
+
+/// The folder of a leaf that lies in a folder of the system, else null.
+std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf) {
+  auto* source = dynamic_cast<FolderSource*>(leaf.source().get());
+  return source == nullptr ? nullptr : std::dynamic_pointer_cast<FolderHandle>(source->folder());
+}
+
+/// Mapped from its file as it is, whatever the metadata counts: another process may have put a
+/// larger index there, and changes slots while we read.
+Buffer map_index(const Leaf& leaf) {
+  const auto folder = folder_of(leaf);
+  if (folder == nullptr) {
+    const Tensor tensor = leaf.tensor().contiguous();
+    const auto size = static_cast<std::size_t>(tensor.nbytes());
+    if (size == 0) return {};
+    Buffer bytes = tensor.buffer().slice(static_cast<std::size_t>(tensor.offset_bytes()), size);
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::uint64_t) == 0) return bytes;
+    Buffer copy = Buffer::allocate(size);
+    std::memcpy(copy.data(), bytes.data(), size);
+    return copy;
+  }
+  auto& source = dynamic_cast<FolderSource&>(*leaf.source());
+  const auto directory = folder->directory();
+  const os::File file = os::File::open_read_at(*directory, source.file_of(leaf));
+  const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  // Its header, which is looked at next, is asked for by itself: a fault would read as much beside
+  // it as the device is set to read ahead, megabytes.
+  if (index.size_bytes() > kDictBucketBytes) {
+    const std::span<const std::byte> header = index.bytes().last(kDictBucketBytes);
+    os::will_need(std::span(&header, 1));
+  }
+  return index;
+}
+
+DictIndexPlace place_of(const TensorDict& tree, const DictNote& note, const Column& key) {
+  DictIndexPlace place;
+  place.leaf = note.index;
+  const auto leaf_at = [&](const KeyPath& path) {
+    const TensorDict::Item item = tree.get(path);
+    return std::get<Leaf>(item);
+  };
+  const Leaf index = index_leaf(tree, note);
+  if (folder_of(index) == nullptr) return place;
+  place.file = dynamic_cast<FolderSource&>(*index.source()).file_of(index);
+  place.root = folder_of(leaf_at(key.has_ends() ? key.end_leaf : key.leaf));
+  return place;
+}
+
+std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index) {
+  auto made = std::make_shared<DatasetState>(state);
+  std::vector<Column> columns = state.schema.columns();
+  columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(index));
+  made->schema = Schema(std::move(columns));
+  for (DatasetPart& part : made->parts) {
+    part.columns.erase(part.columns.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+  return made;
+}
+
+std::int64_t dead_rows(const DictState& state) {
+  const auto num_rows = static_cast<std::uint64_t>(state.keys.num_rows);
+  return static_cast<std::int64_t>(state.index->num_dead(num_rows));
+}
+
+}  // namespace
+
+std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows) {
+  const Table& table = *rows->parts.at(0).table;
+  const TensorDict& tree = table.tree();
+  const std::optional<DictNote> note = DictNote::of(tree);
+  const std::string where = tree.where().empty() ? "dictionary" : tree.where();
+  if (!note) {
+    throw Error(ErrorCode::invalid_argument,
+                where +
+                    ": expected a dictionary, found a data set without an index of keys; "
+                    "build a dictionary of its rows at another path");
+  }
+  const Column* key = rows->schema.find(kDictKeyColumn);
+  if (key == nullptr || key->path.size() != 1) {
+    throw Error(ErrorCode::corrupt, where + ": column " + base::quote(kDictKeyColumn) +
+                                        ": expected the keys of the dictionary, found none");
+  }
+  auto state = std::make_shared<DictState>();
+  const auto at = static_cast<std::size_t>(key - rows->schema.columns().data());
+  state->keys = StoredKeys::of(*key, *rows->parts[0].columns[at], table.num_rows(), where);
+  state->values = without_column(*rows, at);
+  state->form = note->form;
+  const Schema& values = state->values->schema;
+  if (note->form != DictValueForm::columns &&
+      (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
+    throw Error(ErrorCode::corrupt, where + ": schema: expected the one column " +
+                                        base::quote(kDictValueColumn) + " beside the keys, found " +
+                                        std::to_string(values.size()) + " columns");
+  }
+  state->place = place_of(tree, *note, *key);
+  const Leaf leaf = index_leaf(tree, *note);
+  state->index = std::make_shared<DictIndex>(map_index(leaf), where);
+  state->num_dead = dead_rows(*state);
+  state->rows = std::move(rows);
+  return state;
+}
+
+bool is_trusted(const DictState& state) {
+  const std::uint64_t writer = state.index->word(DictWord::writer);
+  // Of another run of the system: some slots may have reached the device and others not.
+  if (writer != 0 && writer != dict_boot()) return false;
+  return state.index->knows(static_cast<std::uint64_t>(state.keys.num_rows));
+}
+
+void make_index_in_memory(DictState& state) {
+  warn(
+      state.keys.where +
+      ": the index of the keys does not fit the rows (the system went down while it was open for "
+      "writing, or rows were added as to a data set): it is made anew in memory; open it with mode "
+      "\"r+\" and close it to mend it");
+  state.index =
+      std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
+  state.num_dead = dead_rows(state);
+}
+
+std::int64_t num_rows_now(const DictState& state) {
+  const std::int64_t known = state.keys.num_rows;
+  if (state.place.root == nullptr) return known;
+  memmap_folder::Folder& root = *state.place.root;
+  if (const auto rows = memmap_folder::committed_rows(root)) return std::max(known, *rows);
+  // A writer that is done has left the count there.
+  const std::string name(memmap_folder::kMetaName);
+  const auto text = root.read_text(name, memmap_folder::kMaxMetaBytes);
+  if (!text) return known;
+  const Shape batch = memmap_folder::parse_meta(*text, root.display() + "/" + name).batch_size;
+  return batch.empty() ? known : std::max(known, batch[0]);
+}
+
+std::optional<DictCounts> counts_now(const DictState& state) {
+  // A writer commits a few times, at most, while we look.
+  constexpr int kMostTries = 100;
+  const DictIndex& index = *state.index;
+  for (int i = 0; i < kMostTries; ++i) {
+    if (index.word(DictWord::writer) != dict_boot()) return std::nullopt;
+    const std::int64_t num_rows = num_rows_now(state);
+    const auto count = static_cast<std::uint64_t>(num_rows);
+    const auto num_dead = static_cast<std::int64_t>(index.num_dead(count));
+    // What was read before is of these rows if they are known still.
+    if (index.knows(count)) return DictCounts{num_rows, num_dead};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,70 @@
+#include "dict/walk.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+namespace tenfold {
+namespace {
+
+constexpr std::int64_t kRowsAWalk = 1024;
+
+}  // namespace
+
+DictWalk::DictWalk(std::shared_ptr<const DictState> begun, Find find)
+    : begun_(std::move(begun)),
+      find_(std::move(find)),
+      done_(0, Hash{begun_.get()}, Same{&begun_->keys}),
+      num_settled_(static_cast<std::int64_t>(
+          begun_->index->num_settled(static_cast<std::uint64_t>(keys().num_rows)))),
+      unsettled_(done_) {
+  for (std::int64_t row = num_settled_; row < keys().num_rows; ++row) unsettled_.insert(row);
+}
+
+DictWalk::Block DictWalk::next() {
+  Block block;
+  while (block.places.empty() && next_ < keys().num_rows) {
+    const std::int64_t begin = next_;
+    next_ = std::min(keys().num_rows, begin + kRowsAWalk);
+    if (begun_->num_dead == 0) {
+      block.places.resize(static_cast<std::size_t>(next_ - begin));
+      std::iota(block.places.begin(), block.places.end(), begin);
+      block.rows = block.places;
+      block.state = begun_;
+      break;
+    }
+    FoundRows found = find_keys(begin, next_);
+    for (std::int64_t row = begin; row < next_; ++row) {
+      const std::int64_t newest = found.rows[static_cast<std::size_t>(row - begin)];
+      if (!is_first(row, newest)) continue;
+      block.places.push_back(row);
+      block.rows.push_back(newest);
+    }
+    block.state = std::move(found.state);
+  }
+  return block;
+}
+
+FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
+  std::vector<std::string_view> texts;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t row = begin; row < end; ++row) {
+    if (keys().is_text()) {
+      texts.push_back(keys().text(row));
+    } else {
+      numbers.push_back(keys().number(row));
+    }
+  }
+  if (keys().is_text()) return find_(std::span<const std::string_view>(texts));
+  return find_(std::span<const std::int64_t>(numbers));
+}
+
+bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
+  if (newest < row) return false;  // of a damaged index
+  const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
+  if (is_last) return done_.erase(row) == 0;
+  return done_.insert(row).second;
+}
+
+}  // namespace tenfold

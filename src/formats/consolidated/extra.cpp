@@ -1,0 +1,148 @@
+#include "formats/consolidated/extra.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+#include "core/tree/sparse.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::string_view kMark = "tenfold";
+
+void warn_ignored(const std::string& where, std::string_view member, std::string_view expected,
+                  std::string_view found) {
+  warn(where + ": \"size\" of tenfold: " + std::string(member) + " is ignored: expected " +
+       std::string(expected) + ", found " + std::string(found) +
+       "; another tool may have changed the file");
+}
+
+bool is_permutation_of_positions(const std::vector<std::size_t>& order) {
+  std::vector<bool> seen(order.size());
+  for (const std::size_t position : order) {
+    if (position >= order.size() || seen[position]) return false;
+    seen[position] = true;
+  }
+  return true;
+}
+
+/// Nothing if `value` is not a list of positions, each once.
+std::vector<std::size_t> positions_of(const Value& value) {
+  const auto* list = value.get_if<Value::List>();
+  std::vector<std::size_t> order;
+  if (list == nullptr) return order;
+  for (const Value& item : list->items) {
+    const auto* position = item.get_if<std::int64_t>();
+    if (position == nullptr || *position < 0) return {};
+    order.push_back(static_cast<std::size_t>(*position));
+  }
+  if (!is_permutation_of_positions(order)) order.clear();
+  return order;
+}
+
+void read_order(const Value& value, const std::string& where, ConsolidatedExtra& extra) {
+  const auto* paths = value.get_if<Value::Object>();
+  if (paths == nullptr) {
+    warn_ignored(where, "\"order\"", "an object", value.type_name());
+    return;
+  }
+  for (const auto& [path, positions] : paths->members) {
+    std::vector<std::size_t> order = positions_of(positions);
+    if (order.empty()) {
+      warn_ignored(where, "\"order\" of " + base::quote(path), "each position once", "others");
+    } else {
+      extra.order.insert_or_assign(path, std::move(order));
+    }
+  }
+}
+
+void apply_order(const ConsolidatedExtra& extra, std::string_view path, Node& node) {
+  const auto found = extra.order.find(path);
+  if (found == extra.order.end()) return;
+  const std::vector<std::size_t>& order = found->second;
+  if (order.size() != node.entries.size()) {
+    warn_ignored(node.where, "\"order\"", std::to_string(node.entries.size()) + " positions",
+                 std::to_string(order.size()));
+    return;
+  }
+  std::vector<Node::Entry> entries;
+  entries.reserve(order.size());
+  for (const std::size_t position : order) entries.push_back(std::move(node.entries[position]));
+  node.entries = std::move(entries);
+  node.index.clear();
+}
+
+}  // namespace
+
+void write_consolidated_extra(const ConsolidatedExtra& extra, codecs::JsonWriter& json) {
+  json.begin_array();
+  json.string(kMark);
+  json.begin_object();
+  if (!extra.notes.empty()) {
+    json.key("notes");
+    json.string(extra.notes.to_json());
+  }
+  if (!extra.order.empty()) {
+    json.key("order");
+    json.begin_object();
+    for (const auto& [path, order] : extra.order) {
+      json.key(path);
+      json.begin_array();
+      for (const std::size_t position : order) json.integer(static_cast<std::int64_t>(position));
+      json.end_array();
+    }
+    json.end_object();
+  }
+  if (!extra.checksums.empty()) {
+    json.key("tenfold_xxh3");
+    json.string(extra.checksums);
+  }
+  json.end_object();
+  json.end_array();
+}
+
+ConsolidatedExtra read_consolidated_extra(const Value& size, const std::string& where) {
+  ConsolidatedExtra extra;
+  const auto* list = size.get_if<Value::List>();
+  if (list == nullptr || list->items.size() != 2) return extra;
+  const auto* mark = list->items[0].get_if<std::string>();
+  const auto* object = list->items[1].get_if<Value::Object>();
+  if (mark == nullptr || *mark != kMark || object == nullptr) return extra;
+  for (const auto& [key, value] : object->members) {
+    const auto* text = value.get_if<std::string>();
+    if (key == "order") {
+      read_order(value, where, extra);
+    } else if (text == nullptr) {
+      warn_ignored(where, base::quote(key), "a string", value.type_name());
+    } else if (key == "notes") {
+      extra.notes = Notes::from_json(*text, where + ": notes");
+    } else if (key == "tenfold_xxh3") {
+      extra.checksums = *text;
+    }
+  }
+  return extra;
+}
+
+void apply_consolidated_extra(const ConsolidatedExtra& extra, std::string_view path, Node& node) {
+  if (extra.empty()) return;
+  apply_order(extra, path, node);
+  if (path.empty()) {
+    node.info.schema = extra.notes.schema;
+    node.info.metadata = extra.notes.metadata;
+  }
+  if (extra.notes.nodes.contains(path)) {
+    std::vector<std::string> keys;
+    for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
+    apply_node_note(extra.notes, path, keys, node.info);
+    if (node.info.kind == NodeKind::sparse) sort_sparse_parts(node);
+  }
+  if (extra.notes.values.empty()) return;
+  for (Node::Entry& entry : node.entries) {
+    if (auto* value = std::get_if<NonTensor>(&entry.slot)) {
+      apply_value_note(extra.notes, note_path_child(path, entry.key), value->value);
+    }
+  }
+}
+
+}  // namespace tenfold

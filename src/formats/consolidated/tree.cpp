@@ -1,0 +1,469 @@
+#include "formats/consolidated/tree.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tensor/torch_names.hpp"
+#include "core/tree/batch.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
+
+namespace tenfold {
+namespace {
+
+using Object = Value::Object;
+using List = Value::List;
+
+class TreeBuilder {
+ public:
+  TreeBuilder(std::uint64_t data_bytes, const std::shared_ptr<ConsolidatedLeaves>& leaves,
+              const std::string& where)
+      : data_bytes_(data_bytes), leaves_(leaves), where_(where) {}
+
+  TensorDict root(const Value& document) {
+    const Object& object = as<Object>(document, "", "the document", "an object");
+    const std::string& cls = member<std::string>(object, "", "cls", "a string");
+    if (cls == "NonTensorStack") {
+      fail_unsupported("",
+                       "a root that is no TensorDict cannot be opened: expected a TensorDict, "
+                       "found \"NonTensorStack\"");
+    }
+    if (const Value* size = object.find("size")) extra_ = read_consolidated_extra(*size, where_);
+    unbatched_.insert(extra_.notes.unbatched.begin(), extra_.notes.unbatched.end());
+    TensorDict tree = node(object, "", cls);
+    locked_ = is_locked(object);
+    return tree;
+  }
+
+  ConsolidatedExtra take_extra() { return std::move(extra_); }
+  bool locked() const noexcept { return locked_; }
+
+  /// Ranges may be one, as those of tied tensors are, or apart.
+  void check_overlaps() const {
+    std::vector<const ConsolidatedRange*> order;
+    for (const ConsolidatedRange& range : leaves_->ranges) {
+      if (range.begin != range.stop) order.push_back(&range);
+    }
+    std::ranges::sort(order, {}, [](const auto* r) { return std::pair(r->begin, r->stop); });
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      const ConsolidatedRange& before = *order[i - 1];
+      const ConsolidatedRange& range = *order[i];
+      const bool same = range.begin == before.begin && range.stop == before.stop;
+      if (same || range.begin >= before.stop) continue;
+      throw Error(ErrorCode::corrupt,
+                  where_ + ": leaves: two tensors overlap: expected one that begins at byte " +
+                      std::to_string(before.stop) + " or later, found one at byte " +
+                      std::to_string(range.begin));
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
+    throw Error(ErrorCode::corrupt, where_ + ": node " + base::quote(path) + ": " + what);
+  }
+  [[noreturn]] void fail_unsupported(const std::string& path, const std::string& what) const {
+    throw Error(ErrorCode::unsupported, where_ + ": node " + base::quote(path) + ": " + what);
+  }
+
+  template <class T>
+  const T& as(const Value& value, const std::string& path, const std::string& subject,
+              const char* expected) const {
+    if (const T* typed = value.get_if<T>()) return *typed;
+    fail(path, subject + " has the wrong type: expected " + expected + ", found " +
+                   std::string(value.type_name()));
+  }
+
+  template <class T>
+  const T& member(const Object& object, const std::string& path, const std::string& key,
+                  const char* expected) const {
+    const Value* value = object.find(key);
+    if (value == nullptr) {
+      fail(path, base::quote(key) + " is missing: expected " + expected + ", found none");
+    }
+    return as<T>(*value, path, base::quote(key), expected);
+  }
+
+  std::int64_t natural(const Value& value, const std::string& path,
+                       const std::string& subject) const {
+    const std::int64_t number = as<std::int64_t>(value, path, subject, "an integer from 0");
+    if (number < 0) {
+      fail(path,
+           subject + " is negative: expected an integer from 0, found " + std::to_string(number));
+    }
+    return number;
+  }
+
+  Shape shape(const List& list, const std::string& path, const std::string& subject) const {
+    Shape lengths;
+    for (const Value& item : list.items) lengths.push_back(natural(item, path, subject));
+    return lengths;
+  }
+
+  /// A name that may be null.
+  std::optional<std::string> optional_text(const Object& object, const std::string& path,
+                                           const std::string& key) const {
+    const Value* value = object.find(key);
+    if (value == nullptr || value->is_null()) return std::nullopt;
+    return as<std::string>(*value, path, base::quote(key), "a string or null");
+  }
+
+  std::shared_ptr<Node> new_node(const std::string& path) const {
+    auto node = std::make_shared<Node>();
+    node->where = path.empty() ? where_ : where_ + "/" + path;
+    return node;
+  }
+
+  TensorDict node(const Object& object, const std::string& path, const std::string& cls) {
+    if (cls == "LazyStackedTensorDict") return lazy_stack(object, path);
+    const bool is_tensorclass = cls.starts_with("<class '") && cls.ends_with("'>");
+    if (cls != "TensorDict" && !is_tensorclass) {
+      fail_unsupported(path,
+                       "unknown class: expected \"TensorDict\", \"LazyStackedTensorDict\", "
+                       "\"NonTensorStack\" or a tensorclass, found " +
+                           base::quote(cls));
+    }
+    const Object& about = member<Object>(object, path, "cls_metadata", "an object");
+    if (is_tensorclass && about.find("batch_size") == nullptr &&
+        about.find("stack_dim") != nullptr) {
+      // Written by tensordict 0.15.3, which cannot read it either.
+      fail_unsupported(path,
+                       "a tensorclass around a lazy stack cannot be opened: expected "
+                       "\"batch_size\", found \"stack_dim\"");
+    }
+    auto result = new_node(path);
+    set_info(object, path, result->info);
+    if (is_tensorclass) {
+      result->info.kind = NodeKind::tensorclass;
+      result->info.class_name = cls;
+    }
+    add_values(object, path, *result);
+    add_leaves(object, path, *result);
+    for (const auto& [key, value] : object.members) {
+      if (!is_consolidated_member(key)) add(*result, path, key, child(value, path, key));
+    }
+    apply_consolidated_extra(extra_, path, *result);
+    return TensorDict(std::move(result));
+  }
+
+  bool is_locked(const Object& root) const {
+    const Object& about = member<Object>(root, "", "cls_metadata", "an object");
+    const Value* locked = about.find("is_locked");
+    return locked != nullptr && as<bool>(*locked, "", "\"is_locked\"", "a bool");
+  }
+
+  void set_info(const Object& object, const std::string& path, NodeInfo& info) const {
+    const Object& about = member<Object>(object, path, "cls_metadata", "an object");
+    info.batch_size =
+        shape(member<List>(about, path, "batch_size", "an array"), path, "\"batch_size\"");
+    info.device = optional_text(about, path, "device").value_or("");
+    if (!info.device.empty() && !is_torch_device(info.device)) {
+      fail(path,
+           "\"device\": expected a type and an index of at most 127, as in \"cuda:0\", found " +
+               base::quote(info.device));
+    }
+    const Value* names = about.find("names");
+    if (names == nullptr || names->is_null()) return;
+    bool named = false;
+    for (const Value& name : as<List>(*names, path, "\"names\"", "an array").items) {
+      info.names.emplace_back();
+      if (name.is_null()) continue;
+      info.names.back() = as<std::string>(name, path, "\"names\"", "strings or null");
+      named = true;
+    }
+    if (info.names.size() != info.batch_size.size() && !info.names.empty()) {
+      fail(path, "\"names\" does not fit the batch_size: expected " +
+                     std::to_string(info.batch_size.size()) + " names, found " +
+                     std::to_string(info.names.size()));
+    }
+    if (!named) info.names.clear();  // all None is what no names are
+  }
+
+  void add(Node& node, const std::string& path, const std::string& key, Node::Slot slot) const {
+    const auto position = static_cast<std::uint32_t>(node.entries.size());
+    node.entries.push_back({key, std::move(slot)});
+    const auto key_at = [&](std::uint32_t i) -> std::string_view { return node.entries[i].key; };
+    if (node.index.insert(key, position, key_at) != KeyIndex::kNone) {
+      fail(note_path_child(path, key), "the key is there twice: expected it once, found two");
+    }
+  }
+
+  /// The items of "non_tensors", each the first of three.
+  const Value& data_of(const Value& item, const std::string& path) const {
+    const List& list = as<List>(item, path, "its item", "an array");
+    if (list.items.size() != 3) {
+      fail(path, "its item does not fit: expected data, batch_size and device, found " +
+                     std::to_string(list.items.size()) + " items");
+    }
+    return list.items[0];
+  }
+
+  void add_values(const Object& object, const std::string& path, Node& node) const {
+    for (const auto& [key, item] :
+         member<Object>(object, path, "non_tensors", "an object").members) {
+      add(node, path, key, NonTensor{data_of(item, note_path_child(path, key))});
+    }
+  }
+
+  void add_leaves(const Object& object, const std::string& path, Node& node) {
+    std::optional<Jagged> jagged;  // whose offsets are still to come
+    for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
+      const std::string inner = note_path_child(path, key);
+      if (key.starts_with("<NJT")) {
+        add_part(key, item, inner, jagged);
+        if (!jagged->offsets) continue;
+        const std::string name = note_path_child(path, jagged->key);
+        add(node, path, jagged->key, jagged_node(*jagged, name, node.info.batch_size));
+        jagged.reset();
+      } else {
+        if (jagged) fail_incomplete(*jagged, inner);
+        const List& items = leaf_items(item, inner, 5);
+        Leaf made = leaf(items, inner, unbatched_.contains(inner));
+        if (!made.is_unbatched()) check_batch(made.shape(), node.info.batch_size, inner);
+        add(node, path, key, std::move(made));
+      }
+    }
+    if (jagged) fail_incomplete(*jagged, path);
+  }
+
+  /// The parts of a jagged tensor, as they come.
+  struct Jagged {
+    std::string key;
+    Leaf values;
+    std::optional<Leaf> lengths, offsets;
+    std::int64_t ragged_dim = 1;
+  };
+
+  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path) const {
+    fail(path, "a jagged tensor is not complete: expected " +
+                   base::quote(std::string(kJaggedOffsets) + jagged.key) +
+                   ", found what follows it");
+  }
+
+  void add_part(const std::string& key, const Value& item, const std::string& path,
+                std::optional<Jagged>& jagged) {
+    const auto is_next = [&](std::string_view prefix) {
+      return jagged && key.starts_with(prefix) && key.substr(prefix.size()) == jagged->key;
+    };
+    if (!jagged && key.starts_with(kJaggedValues)) {
+      jagged =
+          Jagged{key.substr(kJaggedValues.size()), leaf(leaf_items(item, path, 5), path), {}, {}};
+    } else if (is_next(kJaggedLengths) && !jagged->lengths) {
+      jagged->lengths = leaf(leaf_items(item, path, 5), path);
+    } else if (is_next(kJaggedOffsets)) {
+      const List& items = leaf_items(item, path, 6);
+      jagged->offsets = leaf(items, path);
+      if (items.items.size() == 6) jagged->ragged_dim = natural(items.items[5], path, "ragged_idx");
+    } else {
+      fail(path,
+           "it is no part of a jagged tensor that could stand here: expected the values, lengths "
+           "and offsets of one key after each other, found " +
+               base::quote(key));
+    }
+  }
+
+  /// A node of the kind that core/tree/sparse.hpp describes.
+  TensorDict jagged_node(const Jagged& jagged, const std::string& path, const Shape& batch_size) {
+    const Shape& values = jagged.values.shape();
+    const Shape& offsets = jagged.offsets->shape();
+    const auto dim = static_cast<std::uint64_t>(jagged.ragged_dim);
+    if (offsets.size() != 1 || offsets[0] < 1) {
+      fail(path, "offsets of a jagged tensor: expected one dimension of at least 1, found " +
+                     base::list_text(offsets));
+    }
+    if (dim < 1 || dim > values.size()) {
+      fail(path, "the dimension whose lengths differ: expected 1 to " +
+                     std::to_string(values.size()) + ", found " + std::to_string(dim));
+    }
+    auto made = new_node(path);
+    made->info.kind = NodeKind::sparse;
+    made->info.layout = kJagged;
+    Shape& shape = made->info.dense_shape;
+    shape = {offsets[0] - 1};
+    shape.insert(shape.end(), values.begin(), values.end());
+    shape[static_cast<std::size_t>(dim)] = -1;
+    check_batch(shape, batch_size, path);
+    add(*made, path, "values", jagged.values);
+    add(*made, path, "offsets", *jagged.offsets);
+    if (jagged.lengths) add(*made, path, "lengths", *jagged.lengths);
+    return TensorDict(std::move(made));
+  }
+
+  void check_batch(const Shape& lengths, const Shape& batch_size, const std::string& path) const {
+    if (starts_with(lengths, batch_size)) return;
+    fail(path, "the shape does not fit: expected it to start with the batch_size " +
+                   base::list_text(batch_size) + ", found " + base::list_text(lengths));
+  }
+
+  const List& leaf_items(const Value& item, const std::string& path, std::size_t most) const {
+    const List& list = as<List>(item, path, "its item", "an array");
+    if (list.items.size() == 5 || list.items.size() == most) return list;
+    fail(path, "its item does not fit: expected dtype, shape, start, stop and padding, found " +
+                   std::to_string(list.items.size()) + " items");
+  }
+
+  Leaf leaf(const List& list, const std::string& path, bool unbatched = false) {
+    const std::vector<Value>& items = list.items;
+    const std::string& dtype_text = as<std::string>(items[0], path, "dtype", "a string");
+    const auto dtype = dtype_text.starts_with("torch.")
+                           ? dtype_from_name(std::string_view(dtype_text).substr(6))
+                           : std::nullopt;
+    if (!dtype) {
+      fail_unsupported(
+          path, "unknown dtype: expected one that torch has, found " + base::quote(dtype_text));
+    }
+    Shape lengths = shape(as<List>(items[1], path, "shape", "an array"), path, "shape");
+    ConsolidatedRange range;
+    range.dtype = *dtype;
+    range.begin = static_cast<std::uint64_t>(natural(items[2], path, "start"));
+    range.stop = static_cast<std::uint64_t>(natural(items[3], path, "stop"));
+    const auto padding = static_cast<std::uint64_t>(natural(items[4], path, "padding"));
+    try {
+      range.size_bytes = nbytes_of(*dtype, lengths);
+    } catch (const Error&) {
+      fail(path, "shape is too large: expected a size of at most 63 bits, found " +
+                     base::list_text(lengths));
+    }
+    check_range(range, padding, path);
+    leaves_->ranges.push_back(range);
+    Leaf made(*dtype, std::move(lengths), leaves_, leaves_->ranges.size() - 1);
+    made.mark_unbatched(unbatched);
+    return made;
+  }
+
+  void check_range(const ConsolidatedRange& range, std::uint64_t padding,
+                   const std::string& path) const {
+    if (range.stop > data_bytes_) {
+      fail(path, "data reaches past the last tensor: expected at most " +
+                     std::to_string(data_bytes_) + " bytes, found " + std::to_string(range.stop));
+    }
+    if (range.begin > range.stop) {
+      fail(path, "start and stop run backwards: expected a stop of at least " +
+                     std::to_string(range.begin) + ", found " + std::to_string(range.stop));
+    }
+    const std::uint64_t stored = range.stop - range.begin;
+    if (padding > stored || stored - padding != range.size_bytes) {
+      fail(path, "start, stop and padding do not fit the shape: expected " +
+                     std::to_string(range.size_bytes) + " bytes and the padding, found " +
+                     std::to_string(stored) + " with " + std::to_string(padding) + " of padding");
+    }
+  }
+
+  Node::Slot child(const Value& value, const std::string& path, const std::string& key) {
+    const std::string inner = note_path_child(path, key);
+    const Object& object = as<Object>(value, inner, "its value", "an object");
+    const std::string& cls = member<std::string>(object, inner, "cls", "a string");
+    if (cls != "NonTensorStack") return node(object, inner, cls);
+    NonTensor stack;
+    stack.is_stack = true;
+    stack.stack_dim = stack_dim(object, inner);
+    stack.value = stacked_values(object, inner);
+    return stack;
+  }
+
+  std::int64_t stack_dim(const Object& object, const std::string& path) const {
+    const Object& about = member<Object>(object, path, "cls_metadata", "an object");
+    member<std::int64_t>(about, path, "stack_dim", "an integer");
+    const std::int64_t found = natural(*about.find("stack_dim"), path, "\"stack_dim\"");
+    if (found <= kMaxStackDim) return found;
+    fail(path, "\"stack_dim\": expected at most " + std::to_string(kMaxStackDim) + ", found " +
+                   std::to_string(found));
+  }
+
+  void check_position(const std::string& path, const std::string& key, std::size_t position) const {
+    if (key == std::to_string(position)) return;
+    fail(path, "an entry of a stack is missing: expected \"" + std::to_string(position) +
+                   "\", found " + base::quote(key));
+  }
+
+  /// The items of a NonTensorStack: values, then stacks of values.
+  Value stacked_values(const Object& object, const std::string& path) const {
+    List items;
+    for (const auto& [key, item] :
+         member<Object>(object, path, "non_tensors", "an object").members) {
+      check_position(path, key, items.items.size());
+      items.items.push_back(data_of(item, note_path_child(path, key)));
+    }
+    if (!member<Object>(object, path, "leaves", "an object").members.empty()) {
+      fail(path, "\"leaves\" of a stack: expected none, found some");
+    }
+    for (const auto& [key, value] : object.members) {
+      if (is_consolidated_member(key)) continue;
+      check_position(path, key, items.items.size());
+      const std::string inner = note_path_child(path, key);
+      const Object& node = as<Object>(value, inner, "its value", "an object");
+      const std::string& cls = member<std::string>(node, inner, "cls", "a string");
+      if (cls != "NonTensorStack") {
+        fail(inner,
+             "an entry of a NonTensorStack has the wrong class: expected "
+             "\"NonTensorStack\", found " +
+                 base::quote(cls));
+      }
+      stack_dim(node, inner);
+      items.items.push_back(stacked_values(node, inner));
+    }
+    return items;
+  }
+
+  TensorDict lazy_stack(const Object& object, const std::string& path) {
+    auto result = new_node(path);
+    result->info.kind = NodeKind::lazy_stack;
+    result->info.stack_dim = stack_dim(object, path);
+    result->info.stack_dim_name = optional_text(
+        member<Object>(object, path, "cls_metadata", "an object"), path, "stack_dim_name");
+    for (const char* key : {"leaves", "non_tensors"}) {
+      if (member<Object>(object, path, key, "an object").members.empty()) continue;
+      fail(path, base::quote(key) + " of a lazy stack: expected none, found some");
+    }
+    for (const auto& [key, value] : object.members) {
+      if (is_consolidated_member(key)) continue;
+      check_position(path, key, result->entries.size());
+      Node::Slot slot = child(value, path, key);
+      if (!std::holds_alternative<TensorDict>(slot)) {
+        fail(note_path_child(path, key),
+             "an entry of a lazy stack has the wrong class: expected a "
+             "node, found \"NonTensorStack\"");
+      }
+      if (const auto fault =
+              stack_dim_fault(result->info.stack_dim, key, std::get<TensorDict>(slot))) {
+        fail(path, "\"stack_dim\": " + *fault);
+      }
+      add(*result, path, key, std::move(slot));
+    }
+    apply_consolidated_extra(extra_, path, *result);
+    return TensorDict(std::move(result));
+  }
+
+  std::uint64_t data_bytes_;
+  const std::shared_ptr<ConsolidatedLeaves>& leaves_;
+  const std::string& where_;
+  ConsolidatedExtra extra_;
+  bool locked_ = false;
+  std::unordered_set<std::string> unbatched_;
+};
+
+}  // namespace
+
+bool is_consolidated_member(std::string_view key) noexcept {
+  return key == "cls" || key == "non_tensors" || key == "leaves" || key == "cls_metadata" ||
+         key == "size";
+}
+
+ConsolidatedTree build_consolidated_tree(std::string_view json, std::uint64_t data_bytes,
+                                         const std::shared_ptr<ConsolidatedLeaves>& leaves,
+                                         const std::string& where) {
+  const Value document = from_json(json, where + ": document");
+  TreeBuilder builder(data_bytes, leaves, where);
+  TensorDict tree = builder.root(document);
+  builder.check_overlaps();
+  return {std::move(tree), builder.take_extra(), builder.locked()};
+}
+
+}  // namespace tenfold

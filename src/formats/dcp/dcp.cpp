@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/zip/zip.hpp"
+#include "formats/dcp/metadata.hpp"
+#include "formats/dcp/source.hpp"
+#include "formats/dcp/tree.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/thread/thread_pool.hpp"
+
+// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
+// (dcp_metadata), and `__<rank>_<n>.distcp`, in which files of torch.save lie end to end
+// (dcp_source). This version reads them.
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 0> kSuffixes = {};
+constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
+constexpr const char* kMetadata = ".metadata";
+
+/// The rank that `__<rank>.metadata` is of.
+std::optional<std::uint64_t> rank_of(std::string_view name) {
+  if (!name.starts_with("__") || !name.ends_with(kMetadata)) return std::nullopt;
+  const std::string_view digits = name.substr(2, name.size() - 2 - std::string(kMetadata).size());
+  std::uint64_t rank = 0;
+  const char* end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, rank);
+  if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return rank;
+}
+
+DcpMetadata metadata_in(const os::Directory& folder, const std::string& name) {
+  const os::File file = os::File::open_read_at(folder, name);
+  const std::string pickle = file.read_all(kMaxMetadataBytes);
+  return parse_dcp_metadata(pickle, file.display());
+}
+
+/// `.metadata`, else what each rank wrote for itself.
+DcpMetadata metadata_of(const os::Directory& folder) {
+  if (folder.entry_info(kMetadata)) return metadata_in(folder, kMetadata);
+  std::vector<std::pair<std::uint64_t, std::string>> ranks;
+  for (const std::string& name : folder.list()) {
+    if (const auto rank = rank_of(name)) ranks.emplace_back(*rank, name);
+  }
+  if (ranks.empty()) {
+    throw Error(ErrorCode::corrupt, folder.display_of(kMetadata) +
+                                        ": missing: expected the metadata, found no such file");
+  }
+  std::ranges::sort(ranks);
+  DcpMerger merger;
+  for (const auto& [rank, name] : ranks) {
+    merger.add(metadata_in(folder, name), folder.display_of(name));
+  }
+  return merger.take();
+}
+
+bool probe(const Path& path) {
+  if (!os::file_info(path).is_directory) return false;
+  const os::Directory folder = os::Directory::open(path);
+  return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
+}
+
+TensorDict open(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: a checkpoint of torch.distributed cannot be written through: expected "
+                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
+  }
+  os::Directory folder = os::Directory::open(path);
+  DcpMetadata metadata = metadata_of(folder);
+  auto files = std::make_shared<DcpFiles>(std::move(folder), metadata.files);
+  return build_dcp_tree(std::move(metadata), files, path.string());
+}
+
+[[noreturn]] void refuse_to_write() {
+  throw Error(
+      ErrorCode::unsupported,
+      "format \"dcp\": this version reads such folders and writes none: expected \"memmap\" and "
+      "\"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" or "
+      "\"consolidated\", found \"dcp\"");
+}
+
+void check(const TensorDict&) { refuse_to_write(); }
+void write(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_write(); }
+
+void add_problem(VerifyReport& report, const std::string& path, std::string part,
+                 const Error& error) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+  std::string what = error.what();
+  if (what.starts_with(path + ": ")) what.erase(0, path.size() + 2);
+  report.problems.push_back({path, std::move(part), std::move(what)});
+}
+
+struct NamedItem {
+  std::string name;
+  DcpItem item;
+};
+
+std::vector<NamedItem> items_of(const DcpMetadata& metadata) {
+  std::vector<NamedItem> items;
+  for (const DcpEntry& entry : metadata.entries) {
+    if (const auto* tensor = std::get_if<DcpTensor>(&entry.what)) {
+      for (const DcpChunk& chunk : tensor->chunks) items.push_back({entry.name, chunk.item});
+    } else {
+      items.push_back({entry.name, std::get<DcpItem>(entry.what)});
+    }
+  }
+  return items;
+}
+
+/// Compares the CRC-32 of each record of the item. Returns how many there were.
+std::uint64_t check_item(DcpFiles& files, const DcpItem& item) {
+  const std::shared_ptr<const os::File> file = files.open(item);
+  codecs::ZipInput input;
+  input.where = files.where(item);
+  input.size_bytes = item.size_bytes;
+  input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
+    file->read_at(item.begin + offset, into);
+  };
+  const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
+  for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);
+  return directory.entries.size();
+}
+
+/// Looks at every tensor and object: that they are there and are what the metadata says.
+void check_tree(const TensorDict& tree, VerifyReport& report) {
+  tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    ++report.num_leaves;
+    report.num_bytes += leaf->nbytes();
+    if (leaf->nbytes() == 0) return;
+    std::array<std::byte, 1> first{};
+    leaf->read(0, first);
+  });
+}
+
+/// torch writes no checksums of its own, but each item is a zip archive with CRC-32s.
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  try {
+    os::Directory folder = os::Directory::open(path);
+    const DcpMetadata metadata = metadata_of(folder);
+    const auto files = std::make_shared<DcpFiles>(std::move(folder), metadata.files);
+    const std::vector<NamedItem> items = items_of(metadata);
+    std::uint64_t total_bytes = 0;
+    for (const NamedItem& named : items) total_bytes += named.item.size_bytes;
+    Progress progress(request.monitor, total_bytes, path.filename().string());
+    std::mutex mutex;
+    os::parallel_for(
+        items.size(), os::num_threads_for(request.num_threads),
+        [&](std::size_t i) {
+          const auto& [name, item] = items[i];
+          if (request.skips(files->where(item) + ": key " + base::quote(name))) return;
+          try {
+            const std::uint64_t num_checksums = check_item(*files, item);
+            const std::lock_guard lock(mutex);
+            report.num_checksums += num_checksums;
+          } catch (const Error& error) {
+            const std::lock_guard lock(mutex);
+            add_problem(report, path.string(), "key " + base::quote(name), error);
+          }
+          progress.add(item.size_bytes);
+        },
+        [&] { progress.poll(); });
+    if (report.ok()) check_tree(build_dcp_tree(metadata, files, path.string()), report);
+    progress.finish();
+  } catch (const Error& error) {
+    add_problem(report, path.string(), "structure", error);
+  }
+  std::ranges::sort(report.problems, {}, &Problem::part);
+  return report;
+}
+
+}  // namespace
+
+const Format kDcp = {"dcp", kSuffixes, probe, open, check, write, verify};
+
+}  // namespace tenfold

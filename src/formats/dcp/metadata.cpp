@@ -1,0 +1,412 @@
+#include "formats/dcp/metadata.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/pickle/pickle.hpp"
+#include "core/tree/node.hpp"
+
+namespace tenfold {
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+/// Where the classes were defined, by the versions of torch.
+constexpr std::array<std::string_view, 5> kModules = {
+    "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem",
+    "torch.distributed._shard.checkpoint.metadata",
+    "torch.distributed._shard.checkpoint.filesystem",
+    "torch.distributed._shard.sharded_tensor.metadata"};
+
+std::string index_text(std::string_view name, const Shape& offsets) {
+  return std::string(name) + '\0' + base::list_text(offsets);
+}
+
+class MetadataReader {
+ public:
+  MetadataReader(std::string_view pickle, const std::string& where)
+      : graph_(codecs::read_pickle(pickle, where)), where_(where) {
+    for (const PickleChange& change : graph_.changes) {
+      if (change.kind == PickleChange::Kind::state) state_of_[change.object] = change.value;
+    }
+  }
+
+  DcpMetadata read() {
+    if (!is_instance(graph_.root, "Metadata")) {
+      unsupported(
+          "not the metadata of torch.distributed.checkpoint: expected an object of "
+          "\"Metadata\", found " +
+          describe(graph_.root) + "; nothing was imported");
+    }
+    read_storage(field(graph_.root, "storage_data"));
+    read_planner(optional_field(graph_.root, "planner_data"));
+    const std::uint32_t entries = field(graph_.root, "state_dict_metadata");
+    for_each_pair(entries, "state_dict_metadata", [&](std::uint32_t key, std::uint32_t value) {
+      name_ = text(key, "name");
+      metadata_.entries.push_back(entry(value));
+    });
+    return std::move(metadata_);
+  }
+
+ private:
+  PickleNode at(std::uint32_t id) const { return graph_.at(id); }
+
+  // --- errors: `<where>: key "a.b": <what>` ---
+
+  std::string subject() const { return name_.empty() ? "" : "key " + base::quote(name_) + ": "; }
+  [[noreturn]] void corrupt(const std::string& what) const {
+    throw Error(ErrorCode::corrupt, where_ + ": " + subject() + what);
+  }
+  [[noreturn]] void unsupported(const std::string& what) const {
+    throw Error(ErrorCode::unsupported, where_ + ": " + subject() + what);
+  }
+  [[noreturn]] void unexpected(const std::string& subject, const std::string& expected,
+                               std::uint32_t id) const {
+    corrupt(subject + ": expected " + expected + ", found " + describe(id));
+  }
+
+  std::string describe(std::uint32_t id) const {
+    const PickleNode node = at(id);
+    const auto quoted = [](const PickleNode& global) {
+      return base::quote(std::string(global.text) + "." + std::string(global.name));
+    };
+    if (node.kind == PickleKind::global) return quoted(node);
+    const bool calls = node.kind == PickleKind::reduce || node.kind == PickleKind::newobj ||
+                       node.kind == PickleKind::instance;
+    if (calls && at(node.items[0]).kind == PickleKind::global) {
+      return "an object of " + quoted(at(node.items[0]));
+    }
+    return std::string(codecs::describe(node.kind));
+  }
+
+  // --- parts of the pickle ---
+
+  bool is_instance(std::uint32_t id, std::string_view name) const {
+    const PickleNode node = at(id);
+    if (node.kind != PickleKind::newobj) return false;
+    const PickleNode type = at(node.items[0]);
+    return type.kind == PickleKind::global && type.name == name &&
+           std::ranges::find(kModules, type.text) != kModules.end();
+  }
+
+  /// The value of an attribute; nothing if the object has none of that name.
+  std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
+    const auto state = state_of_.find(object);
+    if (state == state_of_.end()) return std::nullopt;
+    const PickleNode fields = at(state->second);
+    if (fields.kind != PickleKind::dict) {
+      unexpected("state of " + describe(object), "a dict", state->second);
+    }
+    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      const PickleNode key = at(fields.items[i]);
+      if (key.kind == PickleKind::text && key.text == name) return fields.items[i + 1];
+    }
+    return std::nullopt;
+  }
+
+  std::uint32_t field(std::uint32_t object, std::string_view name) const {
+    const auto found = optional_field(object, name);
+    if (!found) {
+      corrupt(describe(object) + ": expected the attribute " + base::quote(name) +
+              ", found it missing");
+    }
+    return *found;
+  }
+
+  template <class Use>
+  void for_each_pair(std::uint32_t id, const std::string& subject, const Use& use) const {
+    const PickleNode dict = at(id);
+    if (dict.kind != PickleKind::dict) unexpected(subject, "a dict", id);
+    for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+      use(dict.items[i], dict.items[i + 1]);
+    }
+  }
+
+  std::string text(std::uint32_t id, const std::string& subject) const {
+    const PickleNode node = at(id);
+    if (node.kind != PickleKind::text) unexpected(subject, "text", id);
+    if (!base::is_utf8(node.text)) {
+      unsupported(subject + ": expected UTF-8, found " + base::quote(node.text));
+    }
+    return std::string(node.text);
+  }
+
+  std::uint64_t natural(std::uint32_t id, const std::string& subject) const {
+    const PickleNode node = at(id);
+    if (node.kind != PickleKind::integer) unexpected(subject, "an integer from 0", id);
+    if (node.integer < 0) {
+      corrupt(subject + ": expected an integer from 0, found " + std::to_string(node.integer));
+    }
+    return static_cast<std::uint64_t>(node.integer);
+  }
+
+  /// A torch.Size, tuple or list.
+  Shape lengths(std::uint32_t id, const std::string& subject) const {
+    constexpr std::size_t kMaxDimensions = 64;  // of torch
+    PickleNode node = at(id);
+    if (node.kind == PickleKind::reduce) {
+      const PickleNode type = at(node.items[0]);
+      const PickleNode arguments = at(node.items[1]);
+      const bool is_size = type.kind == PickleKind::global && type.text == "torch" &&
+                           type.name == "Size" && arguments.kind == PickleKind::tuple &&
+                           arguments.items.size() == 1;
+      if (is_size) node = at(arguments.items[0]);
+    }
+    if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
+      unexpected(subject, "a torch.Size", id);
+    }
+    if (node.items.size() > kMaxDimensions) {
+      corrupt(subject + ": too many dimensions: expected at most " +
+              std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
+    }
+    Shape lengths;
+    for (const std::uint32_t item : node.items) {
+      lengths.push_back(static_cast<std::int64_t>(natural(item, subject)));
+    }
+    return lengths;
+  }
+
+  // --- what it says ---
+
+  /// Where items lie, by MetadataIndex.
+  void read_storage(std::uint32_t id) {
+    for_each_pair(id, "storage_data", [&](std::uint32_t key, std::uint32_t value) {
+      name_.clear();
+      if (!is_instance(key, "MetadataIndex")) {
+        unexpected("storage_data", "keys of \"MetadataIndex\"", key);
+      }
+      name_ = text(field(key, "fqn"), "fqn");
+      const auto offset = optional_field(key, "offset");
+      const bool has_offset = offset && at(*offset).kind != PickleKind::none;
+      const Shape offsets = has_offset ? lengths(*offset, "offset") : Shape();
+      items_.emplace(index_text(name_, offsets), item(value));
+    });
+    name_.clear();
+  }
+
+  DcpItem item(std::uint32_t id) {
+    if (!is_instance(id, "_StorageInfo")) {
+      unsupported("stored by another writer: expected an object of \"_StorageInfo\", found " +
+                  describe(id) + "; nothing was imported");
+    }
+    const auto transforms = optional_field(id, "transform_descriptors");
+    if (transforms && at(*transforms).kind != PickleKind::none && !at(*transforms).items.empty()) {
+      unsupported("stored through an extension: expected plain bytes, found " +
+                  transform_names(*transforms) + "; save it again without extensions");
+    }
+    DcpItem item;
+    item.file = file(text(field(id, "relative_path"), "relative_path"));
+    item.begin = natural(field(id, "offset"), "offset");
+    item.size_bytes = natural(field(id, "length"), "length");
+    return item;
+  }
+
+  std::string transform_names(std::uint32_t id) const {
+    std::string names;
+    for (const std::uint32_t name : at(id).items) {
+      names += (names.empty() ? "" : ", ") + base::quote(at(name).text);
+    }
+    return names;
+  }
+
+  std::uint32_t file(const std::string& name) {
+    const auto [found, is_new] =
+        files_.emplace(name, static_cast<std::uint32_t>(metadata_.files.size()));
+    if (!is_new) return found->second;
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+      corrupt("relative_path: expected the name of a file in the folder, found " +
+              base::quote(name));
+    }
+    metadata_.files.push_back(name);
+    return found->second;
+  }
+
+  /// The paths that flattened names stand for. Without them names are keys.
+  void read_planner(std::optional<std::uint32_t> id) {
+    if (!id || at(*id).kind != PickleKind::dict) return;
+    for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {
+      const PickleNode name = at(key);
+      const PickleNode path = at(value);
+      const bool is_path = path.kind == PickleKind::tuple || path.kind == PickleKind::list;
+      if (name.kind == PickleKind::text && is_path) paths_.emplace(name.text, value);
+    });
+  }
+
+  std::vector<DcpKey> path() const {
+    const auto found = paths_.find(name_);
+    if (found == paths_.end()) return {{name_, false}};
+    const auto items = at(found->second).items;
+    if (items.empty() || items.size() > kMaxDepth) {
+      corrupt("planner_data: expected 1 to " + std::to_string(kMaxDepth) + " keys, found " +
+              std::to_string(items.size()));
+    }
+    std::vector<DcpKey> path;
+    for (const std::uint32_t id : items) {
+      const bool is_index = at(id).kind == PickleKind::integer;
+      path.push_back(
+          {is_index ? std::to_string(natural(id, "planner_data")) : text(id, "planner_data"),
+           is_index});
+    }
+    return path;
+  }
+
+  DcpEntry entry(std::uint32_t id) const {
+    DcpEntry entry;
+    entry.name = name_;
+    entry.path = path();
+    if (is_instance(id, "BytesStorageMetadata")) {
+      entry.what = stored({}, "object");
+    } else if (is_instance(id, "TensorStorageMetadata")) {
+      entry.what = tensor(id);
+    } else {
+      unsupported(
+          "neither tensor nor object: expected one of \"TensorStorageMetadata\" and "
+          "\"BytesStorageMetadata\", found " +
+          describe(id) + "; nothing was imported");
+    }
+    return entry;
+  }
+
+  DcpItem stored(const Shape& offsets, const std::string& subject) const {
+    const auto found = items_.find(index_text(name_, offsets));
+    if (found == items_.end()) {
+      corrupt(subject + ": it is stored nowhere: expected an entry of storage_data, found none");
+    }
+    return found->second;
+  }
+
+  DcpTensor tensor(std::uint32_t id) const {
+    DcpTensor tensor;
+    tensor.dtype = dtype(field(id, "properties"));
+    tensor.shape = lengths(field(id, "size"), "size");
+    size_of(tensor.dtype, tensor.shape, "size");
+    const std::uint32_t chunks = field(id, "chunks");
+    if (at(chunks).kind != PickleKind::list) unexpected("chunks", "a list", chunks);
+    for (const std::uint32_t chunk : at(chunks).items) add_chunk(tensor, chunk);
+    return tensor;
+  }
+
+  void add_chunk(DcpTensor& tensor, std::uint32_t id) const {
+    if (!is_instance(id, "ChunkStorageMetadata")) {
+      unexpected("chunks", "objects of \"ChunkStorageMetadata\"", id);
+    }
+    DcpChunk chunk;
+    chunk.offsets = lengths(field(id, "offsets"), "offsets of a chunk");
+    chunk.sizes = lengths(field(id, "sizes"), "sizes of a chunk");
+    const std::uint64_t size_bytes = size_of(tensor.dtype, chunk.sizes, "sizes of a chunk");
+    if (size_bytes == 0) return;
+    const std::string subject = "chunk at " + base::list_text(chunk.offsets);
+    chunk.item = stored(chunk.offsets, subject);
+    if (chunk.item.size_bytes < size_bytes) {
+      corrupt(subject + ": it does not fit its item: expected at least " +
+              std::to_string(size_bytes) + " bytes, found " +
+              std::to_string(chunk.item.size_bytes));
+    }
+    tensor.chunks.push_back(std::move(chunk));
+  }
+
+  std::uint64_t size_of(DType dtype, const Shape& shape, const std::string& subject) const {
+    try {
+      return nbytes_of(dtype, shape);
+    } catch (const Error&) {
+      corrupt(subject + ": too large: expected a size of at most 63 bits, found " +
+              base::list_text(shape));
+    }
+  }
+
+  /// From (dtype, layout, requires_grad, memory format, pin_memory).
+  DType dtype(std::uint32_t properties) const {
+    const auto state = state_of_.find(properties);
+    if (!is_instance(properties, "TensorProperties") || state == state_of_.end()) {
+      unexpected("properties", "an object of \"TensorProperties\"", properties);
+    }
+    const PickleNode tuple = at(state->second);
+    if (tuple.kind != PickleKind::tuple || tuple.items.size() < 2) {
+      unexpected("properties", "a tuple of dtype, layout and others", state->second);
+    }
+    const PickleNode layout = at(tuple.items[1]);
+    if (layout.kind == PickleKind::reduce) {
+      const PickleNode arguments = at(layout.items[1]);
+      const bool is_strided = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
+                              at(arguments.items[0]).text == "torch.strided";
+      if (!is_strided) {
+        unsupported("the layout cannot be read: expected \"torch.strided\", found another");
+      }
+    }
+    const PickleNode type = at(tuple.items[0]);
+    const auto dtype = type.kind == PickleKind::global && type.text == "torch"
+                           ? dtype_from_name(type.name)
+                           : std::nullopt;
+    if (!dtype) {
+      unsupported("the dtype cannot be read: expected one of torch's, found " +
+                  describe(tuple.items[0]));
+    }
+    return *dtype;
+  }
+
+  codecs::PickleGraph graph_;
+  const std::string& where_;
+  std::unordered_map<std::uint32_t, std::uint32_t> state_of_;  ///< of objects
+  std::unordered_map<std::string, DcpItem> items_;             ///< by index_text()
+  std::unordered_map<std::string_view, std::uint32_t> paths_;
+  std::unordered_map<std::string, std::uint32_t> files_;
+  DcpMetadata metadata_;
+  std::string name_;  ///< of the entry that is read
+};
+
+[[noreturn]] void disagree(const std::string& where, const std::string& name) {
+  throw Error(ErrorCode::corrupt, where + ": key " + base::quote(name) +
+                                      ": the ranks disagree: expected one kind, dtype, shape and "
+                                      "path, found two");
+}
+
+}  // namespace
+
+DcpMetadata parse_dcp_metadata(std::string_view pickle, const std::string& where) {
+  return MetadataReader(pickle, where).read();
+}
+
+void DcpMerger::add(DcpMetadata other, const std::string& where) {
+  const auto first_file = static_cast<std::uint32_t>(merged_.files.size());
+  merged_.files.insert(merged_.files.end(), other.files.begin(), other.files.end());
+  for (DcpEntry& entry : other.entries) {
+    auto* tensor = std::get_if<DcpTensor>(&entry.what);
+    if (tensor == nullptr) {
+      std::get<DcpItem>(entry.what).file += first_file;
+    } else {
+      std::erase_if(tensor->chunks, [&](const DcpChunk& chunk) {
+        return !chunks_.insert(index_text(entry.name, chunk.offsets) + base::list_text(chunk.sizes))
+                    .second;
+      });
+      for (DcpChunk& chunk : tensor->chunks) chunk.item.file += first_file;
+    }
+    const auto [found, is_new] = positions_.emplace(entry.name, merged_.entries.size());
+    if (is_new) {
+      merged_.entries.push_back(std::move(entry));
+      continue;
+    }
+    DcpEntry& present = merged_.entries[found->second];
+    if (present.what.index() != entry.what.index() || present.path != entry.path) {
+      disagree(where, entry.name);
+    }
+    if (tensor == nullptr) continue;
+    auto& target = std::get<DcpTensor>(present.what);
+    if (target.dtype != tensor->dtype || target.shape != tensor->shape) {
+      disagree(where, entry.name);
+    }
+    for (DcpChunk& chunk : tensor->chunks) target.chunks.push_back(std::move(chunk));
+  }
+}
+
+}  // namespace tenfold

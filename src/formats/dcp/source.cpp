@@ -1,0 +1,156 @@
+#include "formats/dcp/source.hpp"
+
+#include <cerrno>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Mapping less than this costs more than reading it, and a process has 65,530 maps.
+constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
+
+std::string text_of(DType dtype, const Shape& shape) {
+  return std::string(name(dtype)) + " " + base::list_text(shape);
+}
+
+}  // namespace
+
+DcpFiles::DcpFiles(os::Directory folder, std::vector<std::string> names)
+    : folder_(std::move(folder)), names_(std::move(names)), files_(names_.size()) {}
+
+std::string DcpFiles::where(const DcpItem& item) const {
+  return folder_.display_of(names_[item.file]) + ": item at byte " + std::to_string(item.begin);
+}
+
+FileOpener DcpFiles::opener(const DcpItem& item) {
+  return [self = shared_from_this(), item] { return self->open(item); };
+}
+
+std::shared_ptr<const os::File> DcpFiles::open(const DcpItem& item) {
+  std::shared_ptr<const os::File> file = opened(item.file);
+  const std::uint64_t size_bytes = file->info_at_open().size_bytes;
+  if (!base::range_fits(item.begin, item.size_bytes, size_bytes)) {
+    throw Error(ErrorCode::corrupt,
+                where(item) + ": it reaches past the end of the file: expected at most " +
+                    std::to_string(size_bytes) + " bytes, found " + std::to_string(item.begin) +
+                    " + " + std::to_string(item.size_bytes) + "; the file may be truncated");
+  }
+  return file;
+}
+
+std::shared_ptr<const os::File> DcpFiles::opened(std::uint32_t number) {
+  File& file = files_[number];
+  const std::lock_guard lock(file.mutex);
+  if (auto open = file.file.lock()) return open;
+  os::File again = os::File::try_open_read_at(folder_, names_[number]);
+  if (!again.valid()) {
+    throw Error(ErrorCode::corrupt, folder_.display_of(names_[number]) +
+                                        ": missing: expected a file that the metadata names, "
+                                        "found none");
+  }
+  const os::FileInfo& info = again.info_at_open();
+  if (file.info && !file.info->same_file(info)) {
+    throw Error::io(
+        ESTALE, again.display(),
+        again.display() + ": the file was replaced since it was opened; open the folder again");
+  }
+  file.info = info;
+  auto made = std::make_shared<const os::File>(std::move(again));
+  file.file = made;
+  remember(made);
+  return made;
+}
+
+void DcpFiles::remember(std::shared_ptr<const os::File> file) {
+  const std::lock_guard lock(recent_mutex_);
+  if (recent_.size() < kMaxOpen) {
+    recent_.push_back(std::move(file));
+    return;
+  }
+  recent_[next_] = std::move(file);
+  next_ = (next_ + 1) % kMaxOpen;
+}
+
+Leaf DcpSource::add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
+                    const DcpItem& item, const std::string& name) {
+  const auto [found, is_new] =
+      source->positions_.try_emplace({item.file, item.begin}, source->stored_.size());
+  if (is_new) {
+    auto stored = std::make_unique<Stored>();
+    stored->item = item;
+    stored->name = name;
+    source->stored_.push_back(std::move(stored));
+  }
+  return {dtype, std::move(shape), source, found->second};
+}
+
+/// The tensor as its own item tells it, which must be what the metadata promises.
+const Leaf& DcpSource::find(const Leaf& leaf) {
+  Stored& stored_tensor = stored(leaf);
+  std::call_once(stored_tensor.looked, [&] {
+    const DcpItem& item = stored_tensor.item;
+    const TensorDict::Item object =
+        read_object_item(files_->opener(item), item.begin, item.size_bytes);
+    if (const auto* found = std::get_if<Leaf>(&object))
+      stored_tensor.leaf = *found;
+    else
+      stored_tensor.found = describe_object(object);
+  });
+  const std::optional<Leaf>& found = stored_tensor.leaf;
+  if (found && found->dtype() == leaf.dtype() && found->shape() == leaf.shape()) return *found;
+  throw Error(ErrorCode::corrupt,
+              where(leaf) + ": not what the metadata says: expected " +
+                  text_of(leaf.dtype(), leaf.shape()) + ", found " +
+                  (found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
+}
+
+Buffer DcpSource::map(const Leaf& leaf) {
+  if (leaf.nbytes() == 0) return {};
+  const Leaf& found = find(leaf);
+  if (leaf.nbytes() > kSmallBytes) {
+    // Mapped where it is aligned. A view that is not row-major is put in order below.
+    const Tensor tensor = found.tensor();
+    if (tensor.is_contiguous()) {
+      const auto begin = static_cast<std::size_t>(tensor.raw_data() - tensor.buffer().data());
+      return tensor.buffer().slice(begin, static_cast<std::size_t>(tensor.nbytes()));
+    }
+  }
+  Stored& stored_tensor = stored(leaf);
+  const std::lock_guard lock(stored_tensor.mutex);
+  if (stored_tensor.copy.size_bytes() == 0) {
+    // No larger than the item: the metadata was refused otherwise.
+    Buffer filled = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
+    found.read(0, filled.bytes());
+    stored_tensor.copy = std::move(filled);
+  }
+  return stored_tensor.copy;
+}
+
+void DcpSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
+  find(leaf).read(offset_bytes, into);
+}
+
+void DcpSource::will_need(const Leaf& leaf) {
+  const DcpItem& item = stored(leaf).item;
+  files_->open(item)->will_need(item.begin, item.size_bytes);
+}
+
+/// An item is one tensor, however many names it has.
+LeafSource::Identity DcpSource::identity(const Leaf& leaf) {
+  return {.device = kThisProcess,
+          .inode = reinterpret_cast<std::uintptr_t>(this),
+          .part = leaf.position()};
+}
+
+std::string DcpSource::where(const Leaf& leaf) const {
+  const Stored& stored_tensor = stored(leaf);
+  return files_->where(stored_tensor.item) + ": key " + base::quote(stored_tensor.name);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "core/tree/leaf_source.hpp"
+#include "formats/dcp/metadata.hpp"
+#include "formats/shared/object_file.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+/// The data files of a folder, each opened when it is first asked for. The last few stay open, so
+/// that a checkpoint of any number of ranks gets by with few descriptors. A file that is opened
+/// again is the same one as before, or it is an error. Thread-safe.
+class DcpFiles : public std::enable_shared_from_this<DcpFiles> {
+ public:
+  static constexpr std::size_t kMaxOpen = 64;
+
+  DcpFiles(os::Directory folder, std::vector<std::string> names);
+
+  /// The file, known to hold the item. Throws Error(corrupt) if it is missing or too short.
+  std::shared_ptr<const os::File> open(const DcpItem& item);
+  /// open() of that item, for those who keep it.
+  FileOpener opener(const DcpItem& item);
+  /// "ckpt/__0_0.distcp: item at byte 43".
+  std::string where(const DcpItem& item) const;
+
+ private:
+  struct File {
+    std::mutex mutex;
+    std::weak_ptr<const os::File> file;
+    std::optional<os::FileInfo> info;  ///< when it was first opened
+  };
+  std::shared_ptr<const os::File> opened(std::uint32_t number);
+  void remember(std::shared_ptr<const os::File> file);
+
+  os::Directory folder_;
+  std::vector<std::string> names_;
+  std::vector<File> files_;
+  std::mutex recent_mutex_;
+  std::vector<std::shared_ptr<const os::File>> recent_;  ///< a ring: the oldest goes first
+  std::size_t next_ = 0;
+};
+
+/// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt
+/// when it is first touched.
+class DcpSource final : public LeafSource {
+ public:
+  explicit DcpSource(std::shared_ptr<DcpFiles> files) : files_(std::move(files)) {}
+
+  /// The leaf of an item; `name` is for messages. Those of one item share their bytes. To be called
+  /// before any leaf is used.
+  static Leaf add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
+                  const DcpItem& item, const std::string& name);
+
+  Buffer map(const Leaf& leaf) override;
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  void will_need(const Leaf& leaf) override;
+  Identity identity(const Leaf& leaf) override;
+  std::string where(const Leaf& leaf) const override;
+
+ private:
+  struct Stored {
+    DcpItem item;
+    std::string name;
+    std::once_flag looked;
+    std::optional<Leaf> leaf;  ///< in the item; nothing if it holds no tensor
+    std::string found;         ///< what it holds instead
+    std::mutex mutex;
+    Buffer copy;
+  };
+  Stored& stored(const Leaf& leaf) const {
+    return *stored_[static_cast<std::size_t>(leaf.position())];
+  }
+  const Leaf& find(const Leaf& leaf);
+
+  std::shared_ptr<DcpFiles> files_;
+  std::vector<std::unique_ptr<Stored>> stored_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> positions_;  ///< by file and begin
+};
+
+}  // namespace tenfold

@@ -1,0 +1,227 @@
+#include "formats/dcp/tree.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/assembled_source.hpp"
+#include "core/tree/node.hpp"
+#include "formats/shared/object_file.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Items that a list may lack: a path can claim any position.
+constexpr std::uint64_t kMaxHoles = 65'536;
+
+[[noreturn]] void corrupt(const std::string& where, const std::string& key,
+                          const std::string& what) {
+  throw Error(ErrorCode::corrupt, where + ": key " + base::quote(key) + ": " + what);
+}
+
+/// A place in the tree: an entry, or what holds others.
+struct Branch {
+  std::string key;
+  std::string where = {};  ///< for messages
+  const DcpEntry* entry = nullptr;
+  bool is_list = false;      ///< of what holds others
+  bool has_tensors = false;  ///< here or below
+  std::vector<std::uint32_t> children = {};
+};
+
+/// All places, and what their objects are read from. Parts that are read later share it.
+class Plan : public std::enable_shared_from_this<Plan> {
+ public:
+  Plan(DcpMetadata metadata, std::shared_ptr<DcpFiles> files, std::string where)
+      : metadata_(std::move(metadata)), files_(std::move(files)) {
+    source_ = std::make_shared<DcpSource>(files_);
+    branches_.push_back({"", std::move(where)});
+    branches_[0].has_tensors = true;  // the root is a node whatever it holds
+    for (const DcpEntry& entry : metadata_.entries) place(entry);
+    for (Branch& branch : branches_) {
+      if (branch.is_list) sort(branch);
+    }
+  }
+
+  TensorDict tree() { return node_of(0); }
+
+  /// What is below a place without tensors: a JSON value if all of it is.
+  TensorDict::Item read(std::uint32_t id);
+
+ private:
+  /// Enters the entry under its path.
+  void place(const DcpEntry& entry) {
+    const bool is_tensor = std::holds_alternative<DcpTensor>(entry.what);
+    std::uint32_t at = 0;
+    for (const DcpKey& key : entry.path) {
+      Branch& parent = branches_[at];
+      const bool is_first = parent.children.empty();
+      if (is_first) parent.is_list = key.is_index && at != 0;
+      if (parent.entry != nullptr) {
+        corrupt(branches_[0].where, entry.name,
+                "its path leads through another entry: expected a dict or list, found " +
+                    base::quote(parent.entry->name));
+      }
+      if (key.is_index != parent.is_list) {
+        corrupt(branches_[0].where, entry.name,
+                "its path contradicts others: expected a key of " +
+                    std::string(parent.is_list ? "a list" : "a dict") + ", found " +
+                    base::quote(key.text));
+      }
+      parent.has_tensors |= is_tensor;
+      const auto [found, is_new] =
+          positions_.try_emplace({at, key.text}, static_cast<std::uint32_t>(branches_.size()));
+      if (is_new) {
+        parent.children.push_back(found->second);
+        branches_.push_back({key.text, parent.where + "/" + key.text});
+      }
+      at = found->second;
+    }
+    Branch& branch = branches_[at];
+    if (branch.entry != nullptr || !branch.children.empty()) {
+      corrupt(branches_[0].where, entry.name,
+              "its path is another entry's too: expected one of its own, found two");
+    }
+    branch.entry = &entry;
+    branch.has_tensors = is_tensor;
+  }
+
+  std::uint64_t index_of(std::uint32_t id) const {
+    const std::string& text = branches_[id].key;
+    std::uint64_t index = 0;
+    std::from_chars(text.data(), text.data() + text.size(), index);
+    return index;
+  }
+
+  void sort(Branch& list) const {
+    std::ranges::sort(list.children, {}, [&](std::uint32_t id) { return index_of(id); });
+    const std::uint64_t length = index_of(list.children.back()) + 1;
+    if (length - list.children.size() <= kMaxHoles) return;
+    throw Error(ErrorCode::corrupt, list.where + ": a list with too many holes: expected at most " +
+                                        std::to_string(kMaxHoles) + " items to be missing, found " +
+                                        std::to_string(length - list.children.size()));
+  }
+
+  NodeInfo info_of(const Branch& branch) const {
+    NodeInfo info;
+    info.kind = branch.is_list ? NodeKind::list : NodeKind::dict;
+    return info;
+  }
+
+  /// Calls `use` with the key and place of each child, and with nothing for what a list lacks.
+  template <class Use>
+  void for_each_child(const Branch& branch, const Use& use) const {
+    std::uint64_t next = 0;
+    for (const std::uint32_t child : branch.children) {
+      if (branch.is_list) {
+        for (; next < index_of(child); ++next) use(std::to_string(next), std::nullopt);
+        ++next;
+      }
+      use(branches_[child].key, std::optional(child));
+    }
+  }
+
+  TensorDict node_of(std::uint32_t id);
+  Node::Slot slot_of(std::uint32_t id);
+
+  Leaf leaf_of(const DcpEntry& entry) {
+    const auto& tensor = std::get<DcpTensor>(entry.what);
+    std::vector<TensorPiece> pieces;
+    for (const DcpChunk& chunk : tensor.chunks) {
+      pieces.push_back({chunk.offsets, DcpSource::add(source_, tensor.dtype, chunk.sizes,
+                                                      chunk.item, entry.name)});
+    }
+    return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
+                                     branches_[0].where + ": key " + base::quote(entry.name));
+  }
+
+  DcpMetadata metadata_;
+  std::shared_ptr<DcpFiles> files_;
+  std::shared_ptr<DcpSource> source_;
+  std::vector<Branch> branches_;
+  std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> positions_;
+};
+
+/// A part of the tree without tensors of its own, whose objects are still to be read.
+class ObjectsItem final : public LazyItem {
+ public:
+  ObjectsItem(std::shared_ptr<Plan> plan, std::uint32_t branch)
+      : plan_(std::move(plan)), branch_(branch) {}
+  TensorDict::Item load() override { return plan_->read(branch_); }
+
+ private:
+  std::shared_ptr<Plan> plan_;
+  std::uint32_t branch_;
+};
+
+Node::Slot Plan::slot_of(std::uint32_t id) {
+  const Branch& branch = branches_[id];
+  if (!branch.has_tensors) return std::make_shared<ObjectsItem>(shared_from_this(), id);
+  if (branch.entry != nullptr) return leaf_of(*branch.entry);
+  return node_of(id);
+}
+
+TensorDict Plan::node_of(std::uint32_t id) {
+  const Branch& branch = branches_[id];
+  auto node = std::make_shared<Node>();
+  node->info = info_of(branch);
+  node->where = branch.where;
+  for_each_child(branch, [&](std::string key, std::optional<std::uint32_t> child) {
+    node->entries.push_back({std::move(key), child ? slot_of(*child) : Node::Slot(NonTensor{})});
+  });
+  return TensorDict(std::move(node));
+}
+
+TensorDict::Item Plan::read(std::uint32_t id) {
+  const Branch& branch = branches_[id];
+  if (branch.entry != nullptr) {
+    const auto& item = std::get<DcpItem>(branch.entry->what);
+    try {
+      return read_object_item(files_->opener(item), item.begin, item.size_bytes);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+      throw Error(error.code(), branches_[0].where + ": key " + base::quote(branch.entry->name) +
+                                    ": " + error.what());
+    }
+  }
+  auto node = std::make_shared<Node>();
+  node->info = info_of(branch);
+  node->where = branch.where;
+  bool is_json = true;
+  for_each_child(branch, [&](std::string key, std::optional<std::uint32_t> child) {
+    TensorDict::Item item = child ? read(*child) : TensorDict::Item(NonTensor{});
+    is_json &= std::holds_alternative<NonTensor>(item);
+    std::visit(
+        [&](auto& held) { node->entries.push_back({std::move(key), Node::Slot(std::move(held))}); },
+        item);
+  });
+  if (!is_json) return TensorDict(std::move(node));
+  Value::Object object;
+  Value::List list;
+  for (Node::Entry& entry : node->entries) {
+    Value value = std::move(std::get<NonTensor>(entry.slot).value);
+    if (branch.is_list) {
+      list.items.push_back(std::move(value));
+    } else {
+      object.members.emplace_back(std::move(entry.key), std::move(value));
+    }
+  }
+  return NonTensor{branch.is_list ? Value(std::move(list)) : Value(std::move(object))};
+}
+
+}  // namespace
+
+TensorDict build_dcp_tree(DcpMetadata metadata, const std::shared_ptr<DcpFiles>& files,
+                          const std::string& where) {
+  return std::make_shared<Plan>(std::move(metadata), files, where)->tree();
+}
+
+}  // namespace tenfold

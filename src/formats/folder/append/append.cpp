@@ -1,0 +1,318 @@
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/folder/append/append.hpp"
+#include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/free_space.hpp"
+#include "os/fs/lease.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// Files that are open at once.
+constexpr std::size_t kOpenFiles = 64;
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, where + ": " + what);
+}
+
+/// One tensor that grows.
+struct AppendedLeaf {
+  Path file;
+  Leaf rows;
+  std::uint64_t old_bytes = 0;
+};
+
+/// One of several tensors that are one file.
+struct TiedLeaf {
+  os::FileInfo file;
+  Leaf rows;
+  std::string where;
+};
+
+bool same_rows(const Leaf& a, const Leaf& b) {
+  const Tensor left = a.tensor().contiguous();
+  const Tensor right = b.tensor().contiguous();
+  return left.nbytes() == right.nbytes() &&
+         std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
+}
+
+/// One meta.json with its lengths raised.
+struct GrowingMeta {
+  Path file;
+  std::string text;
+};
+
+Value* member(Value& object, std::string_view key) {
+  for (auto& [name, value] : std::get<Value::Object>(object.data()).members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+/// Raises the first length of a `shape`.
+void grow_shape(Value* shape, std::int64_t rows) {
+  auto& lengths = std::get<Value::List>(shape->data()).items;
+  lengths.front() = Value(std::get<std::int64_t>(lengths.front().data()) + rows);
+}
+
+/// Compares the rows with a saved tree and collects what is to be done.
+class Appender {
+ public:
+  explicit Appender(std::int64_t num_rows) : num_rows_(num_rows) {}
+
+  void visit(const Path& folder, const TensorDict& rows, const std::string& path);
+  void run();
+
+ private:
+  void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
+                  const std::string& where);
+  void write_rows();
+  void require_free_space(std::uint64_t new_bytes) const;
+  void give_back() const noexcept;
+  bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const std::string& where);
+  void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& where) const;
+
+  std::int64_t num_rows_;
+  std::vector<AppendedLeaf> leaves_;
+  std::vector<TiedLeaf> tied_;
+  std::vector<GrowingMeta> metas_;  ///< parents before children
+};
+
+void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
+                          const std::string& where) const {
+  for (const MetaEntry& entry : meta.entries) {
+    if (!rows.contains(entry.key)) {
+      refuse(where, "key " + base::quote(entry.key) +
+                        ": expected an entry of this key in the rows, found none");
+    }
+  }
+  if (rows.size() == meta.entries.size()) return;
+  for (const std::string& key : rows.keys()) {
+    const bool known = std::any_of(meta.entries.begin(), meta.entries.end(),
+                                   [&](const MetaEntry& entry) { return entry.key == key; });
+    if (!known) {
+      refuse(where, "key " + base::quote(key) +
+                        ": expected only keys of the saved tree in the rows, found another one");
+    }
+  }
+}
+
+void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
+                          const std::string& where) {
+  if (entry.is_nested || rows.is_nested()) {
+    refuse(where, "nested tensors cannot be appended to: expected a dense tensor");
+  }
+  const Shape& saved = entry.shape;
+  const bool fits =
+      !saved.empty() && !rows.shape().empty() && rows.shape().front() == num_rows_ &&
+      std::equal(saved.begin() + 1, saved.end(), rows.shape().begin() + 1, rows.shape().end());
+  if (!fits || rows.dtype() != entry.dtype) {
+    Shape expected = saved;
+    if (!expected.empty()) expected.front() = num_rows_;
+    refuse(where, "rows to append: expected " + std::string(name(entry.dtype)) + " " +
+                      base::list_text(expected) + ", found " + std::string(name(rows.dtype())) +
+                      " " + base::list_text(rows.shape()));
+  }
+  if (rows.nbytes() == 0) return;
+  const os::Directory directory = os::Directory::open(folder);
+  std::string file = encode_key(entry.key) + std::string(kLeafSuffix);
+  if (!directory.entry_info(file) && is_safe_raw_leaf(entry.key)) {
+    const std::string raw = entry.key + std::string(kLeafSuffix);
+    if (directory.entry_info(raw)) file = raw;
+  }
+  const auto found = directory.entry_info(file);
+  const std::uint64_t found_bytes = found ? found->size_bytes : 0;
+  if (found_bytes < entry.size_bytes) {
+    throw Error(ErrorCode::corrupt,
+                directory.display_of(file) + ": tensor " + base::quote(entry.key) +
+                    ": the file is too short: expected " + std::to_string(entry.size_bytes) +
+                    " bytes, found " + std::to_string(found_bytes) + "; it may be truncated");
+  }
+  if (found && found->num_links > 1 && is_tied_to_another(*found, rows, where)) return;
+  leaves_.push_back({folder / file, rows, entry.size_bytes});
+}
+
+/// True if the rows are already appended under another key. Tied tensors are one file: what is
+/// appended to one of them, all of them have.
+bool Appender::is_tied_to_another(const os::FileInfo& file, const Leaf& rows,
+                                  const std::string& where) {
+  for (const TiedLeaf& other : tied_) {
+    if (!file.same_file(other.file)) continue;
+    if (same_rows(other.rows, rows)) return true;
+    refuse(where, "tied to another tensor, " + other.where +
+                      ": expected the same rows for both, found others; save the whole tree "
+                      "again with tensors of their own");
+  }
+  tied_.push_back({file, rows, where});
+  return false;
+}
+
+void Appender::visit(const Path& folder, const TensorDict& rows, const std::string& path) {
+  const os::Directory directory = os::Directory::open(folder);
+  const os::File file = os::File::open_read_at(directory, std::string(kMetaName));
+  const std::string text = file.read_all(kMaxMetaBytes);
+  const NodeMeta meta = parse_meta(text, file.display());
+  const std::string where = folder.string() + (path.empty() ? "" : ": key " + base::quote(path));
+  if (meta.kind == MetaKind::unknown && !meta.has_shape) {
+    visit(folder / std::string(kInnerName), rows, path);
+    return;
+  }
+  if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
+    refuse(where,
+           "only nodes of tensors can be appended to: expected a TensorDict, found a " + meta.type);
+  }
+  const Shape& batch = rows.info().batch_size;
+  const bool fits = !meta.batch_size.empty() && !batch.empty() && batch.front() == num_rows_ &&
+                    std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
+                               batch.begin() + 1, batch.end());
+  if (!fits) {
+    Shape expected = meta.batch_size;
+    if (!expected.empty()) expected.front() = num_rows_;
+    refuse(where, "batch size of the rows: expected " + base::list_text(expected) + ", found " +
+                      base::list_text(batch));
+  }
+  check_keys(meta, rows, where);
+  Value document = from_json(text, file.display());
+  grow_shape(member(document, "shape"), num_rows_);
+  std::vector<std::pair<Path, const MetaEntry*>> below;
+  for (const MetaEntry& entry : meta.entries) {
+    const std::string child = path.empty() ? entry.key : path + "." + entry.key;
+    const std::string child_where = folder.string() + ": key " + base::quote(child);
+    if (!entry.problem.empty()) refuse(child_where, entry.problem);
+    const TensorDict::Item item = rows.get(entry.key);
+    if (!entry.is_node) {
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf == nullptr) refuse(child_where, "expected a tensor in the rows, found none");
+      visit_leaf(folder, entry, *leaf, child_where);
+      grow_shape(member(*member(document, entry.key), "shape"), num_rows_);
+    }
+  }
+  metas_.push_back({folder / std::string(kMetaName), to_json(document)});
+  for (const MetaEntry& entry : meta.entries) {
+    if (!entry.is_node) continue;
+    const TensorDict::Item item = rows.get(entry.key);
+    const std::string child = path.empty() ? entry.key : path + "." + entry.key;
+    if (const auto* node = std::get_if<TensorDict>(&item)) {
+      visit(folder / encode_key(entry.key), *node, child);
+    } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
+      refuse(folder.string() + ": key " + base::quote(child),
+             "expected a node or one value in the rows, found a tensor or a stack of values");
+    }
+  }
+}
+
+void Appender::require_free_space(std::uint64_t new_bytes) const {
+  if (new_bytes <= os::kUncheckedBytes) return;
+  for (const AppendedLeaf& leaf : leaves_) {
+    if (!os::exists(leaf.file)) continue;
+    // What an append that was killed has left behind the committed end is written over.
+    const std::uint64_t there = os::file_info(leaf.file).size_bytes;
+    new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
+  }
+  const os::Parent parent = os::open_parent(leaves_.front().file, false);
+  os::require_free_space(parent.directory.fd(), parent.directory.display(), new_bytes);
+}
+
+void Appender::write_rows() {
+  std::uint64_t total_bytes = 0;
+  for (const AppendedLeaf& leaf : leaves_) total_bytes += leaf.rows.nbytes();
+  require_free_space(total_bytes);
+  Progress progress(nullptr, total_bytes, "append");
+  for (std::size_t i = 0; i < leaves_.size(); i += kOpenFiles) {
+    const auto some = std::span(leaves_).subspan(i, std::min(kOpenFiles, leaves_.size() - i));
+    std::deque<os::File> files;
+    std::vector<LeafWrite> writes;
+    for (const AppendedLeaf& leaf : some) {
+      os::Parent parent = os::open_parent(leaf.file, false);
+      files.push_back(parent.directory.entry_info(parent.name)
+                          ? os::File::open_read_write_at(parent.directory, parent.name)
+                          : os::File::create_at(parent.directory, parent.name));
+      LeafWrite write;
+      write.leaf = &leaf.rows;
+      write.file = &files.back();
+      write.file_offset_bytes = leaf.old_bytes;
+      write.size_bytes = leaf.rows.nbytes();
+      writes.push_back(std::move(write));
+    }
+    write_leaves(writes, BlockChecksum::none, 0, progress);
+    for (os::File& file : files) file.close_written();
+  }
+}
+
+void Appender::run() {
+  bool is_committed = false;
+  try {
+    write_rows();
+    for (const GrowingMeta& meta : metas_) {
+      replace_file(meta.file, meta.text, false);
+      is_committed = true;
+    }
+  } catch (const Error&) {
+    if (!is_committed) give_back();
+    throw;
+  }
+}
+
+/// Truncates the files to what their metadata counts: on a full disk the next append needs the
+/// space.
+void Appender::give_back() const noexcept {
+  for (const AppendedLeaf& leaf : leaves_) {
+    try {
+      if (!os::exists(leaf.file)) continue;
+      os::File file = os::File::open_read_write(leaf.file);
+      if (file.size_bytes() > leaf.old_bytes) file.truncate(leaf.old_bytes);
+    } catch (const Error&) {
+      continue;  // bytes beyond the committed end harm nobody
+    }
+  }
+}
+
+}  // namespace
+
+void append_rows(const Path& path, const TensorDict& rows) {
+  const os::Directory directory = os::Directory::open(path);
+  const std::string meta_name(kMetaName);
+  refuse_growing(directory);
+  os::File lock = os::File::try_open_read_at(directory, meta_name);
+  if (!lock.valid()) {
+    throw Error(ErrorCode::file_not_found,
+                path.string() + ": " + meta_name + ": expected a saved tree, found none");
+  }
+  const auto held = os::WriterLock::try_acquire(directory, meta_name, lock);
+  // Whoever had it locked may have replaced it meanwhile.
+  const auto now = directory.entry_info(meta_name);
+  if (!held || !now || !now->same_file(lock.info())) {
+    throw Error::io(EBUSY, path.string(),
+                    path.string() + ": rows are being appended: expected one writer at a time");
+  }
+  const Shape& batch = rows.info().batch_size;
+  if (batch.empty()) {
+    refuse(path.string(), "batch size of the rows: expected at least one dimension, found []");
+  }
+  Appender appender(batch.front());
+  appender.visit(path, rows, "");
+  appender.run();
+  os::Directory root = directory.duplicate();
+  if (root.entry_info(std::string(kChecksumsName))) root.remove_file(std::string(kChecksumsName));
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,378 @@
+#include "formats/folder/append/growing.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "formats/folder/append/growing_sums.hpp"
+#include "formats/folder/checksums.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/lengths.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "os/fs/free_space.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// Of a ring that is written over, so many are marked on the device at once: the mark costs a sync.
+constexpr std::uint64_t kReservedParts = 16;
+
+const std::string kMetaFile(kMetaName);
+
+std::string path_in(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : folder + "/" + name;
+}
+
+/// What meta.json counts of each of its tensors: key -> bytes.
+std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
+  std::unordered_map<std::string, std::uint64_t> sizes;
+  const os::File file = os::File::try_open_read_at(folder, kMetaFile);
+  if (!file.valid()) return sizes;
+  for (const MetaEntry& entry : parse_meta(file.read_all(kMaxMetaBytes), file.display()).entries) {
+    sizes.emplace(entry.key, entry.size_bytes);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
+                             std::vector<GrowingLeaf> leaves)
+    : path_(path), root_(std::move(root)), commit_(std::move(commit)), process_(os::process_id()) {
+  for (GrowingLeaf& leaf : leaves) leaves_.push_back({std::move(leaf), {}, nullptr, false});
+  open_files();
+  begin_checksums();
+}
+
+GrowingFolder::~GrowingFolder() = default;
+
+void GrowingFolder::check_here() const {
+  if (process_ == os::process_id()) return;
+  throw Error(ErrorCode::unsupported,
+              path_.string() +
+                  ": opened before the process forked: expected to add rows in the "
+                  "process that opened it, found its fork; open it again there");
+}
+
+std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
+  return path_in(leaf.folder, leaf.file);
+}
+
+os::Directory GrowingFolder::open_folder(const std::string& folder) const {
+  os::Directory opened = root_.duplicate();
+  for (std::size_t begin = 0; begin < folder.size();) {
+    const std::size_t end = std::min(folder.find('/', begin), folder.size());
+    opened = os::Directory::open_at(opened, folder.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return opened;
+}
+
+std::vector<std::string> GrowingFolder::folders_below() const {
+  std::set<std::string> folders;
+  for (const OpenLeaf& open : leaves_) {
+    const std::string& folder = open.leaf.folder;
+    for (std::size_t end = 0; end < folder.size();) {
+      end = std::min(folder.find('/', end + 1), folder.size());
+      folders.insert(folder.substr(0, end));
+    }
+  }
+  return {folders.begin(), folders.end()};
+}
+
+void GrowingFolder::open_files() {
+  for (OpenLeaf& open : leaves_) {
+    if (open.leaf.row_bytes == 0) continue;
+    const os::Directory folder = open_folder(open.leaf.folder);
+    if (folder.entry_info(open.leaf.file)) {
+      open.file = os::File::open_read_write_at(folder, open.leaf.file);
+    } else {
+      // A tensor without elements has no file.
+      open.file = os::File::create_at(folder, open.leaf.file);
+      files_are_new_ = true;
+    }
+    const std::uint64_t found = open.file.size_bytes();
+    if (found >= open.leaf.size_bytes) continue;
+    throw Error(ErrorCode::corrupt, open.file.display() + ": the file is too short: expected " +
+                                        std::to_string(open.leaf.size_bytes) + " bytes, found " +
+                                        std::to_string(found) + "; it may be truncated");
+  }
+}
+
+void GrowingFolder::require_free_space(std::span<const std::span<const std::byte>> bytes) const {
+  std::uint64_t new_bytes = 0;
+  for (const auto& run : bytes) new_bytes += run.size();
+  if (new_bytes <= os::kUncheckedBytes) return;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (!leaves_[i].file.valid()) continue;
+    // What an append that was killed has left behind the committed end is written over.
+    new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
+                                         leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
+  }
+  os::require_free_space(root_.fd(), path_.string(), new_bytes);
+}
+
+void GrowingFolder::append(std::uint64_t num_rows,
+                           std::span<const std::span<const std::byte>> bytes) {
+  check_here();
+  require_free_space(bytes);
+  try {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (bytes[i].empty()) continue;
+      leaves_[i].is_dirty = true;
+      leaves_[i].file.write_at(leaves_[i].leaf.size_bytes, bytes[i]);
+    }
+    CommitState next = state();
+    next.num_rows += num_rows;
+    next.written = next.num_rows;
+    is_dirty_ = true;
+    commit_.publish(next);
+  } catch (const Error&) {
+    give_back_uncommitted();
+    throw;
+  }
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    leaves_[i].leaf.size_bytes += bytes[i].size();
+    if (leaves_[i].sums) leaves_[i].sums->add(bytes[i]);
+  }
+}
+
+/// Truncates the files to what is committed: on a full disk the next append needs the space.
+void GrowingFolder::give_back_uncommitted() noexcept {
+  for (OpenLeaf& open : leaves_) {
+    try {
+      if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
+        open.file.truncate(open.leaf.size_bytes);
+      }
+    } catch (const Error&) {
+      continue;  // close() tries again
+    }
+  }
+}
+
+void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
+  const CommitState& durable = commit_.durable();
+  const std::uint64_t end = state().written + num_rows;
+  // Slots that no durable row lies in may be written without asking.
+  if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
+  CommitState next = durable;
+  next.busy_begin = durable.written % capacity();
+  const std::uint64_t wanted = end - durable.written + capacity() / kReservedParts;
+  next.busy_rows = std::min(capacity(), wanted);
+  if (next.busy_rows == durable.busy_rows) return;
+  commit_.publish_durable(next);
+}
+
+void GrowingFolder::write_slots(OpenLeaf& open, std::uint64_t first_row, std::uint64_t num_rows,
+                                std::span<const std::byte> bytes) {
+  const std::uint64_t row_bytes = open.leaf.row_bytes;
+  if (row_bytes == 0) return;
+  open.is_dirty = true;
+  const std::uint64_t slot = first_row % capacity();
+  const std::uint64_t until_end = std::min(num_rows, capacity() - slot);
+  const auto first_part = static_cast<std::size_t>(until_end * row_bytes);
+  open.file.write_at(slot * row_bytes, bytes.first(first_part));
+  open.file.write_at(0, bytes.subspan(first_part));
+}
+
+void GrowingFolder::write_ring(std::uint64_t num_rows,
+                               std::span<const std::span<const std::byte>> bytes) {
+  check_here();
+  if (num_rows == 0) return;
+  // Rows that would be written over at once are counted, and not written.
+  const std::uint64_t kept = std::min(num_rows, capacity());
+  const std::uint64_t left_out = num_rows - kept;
+  const std::uint64_t first = state().written + left_out;
+  commit_.rest();
+  reserve_durably(num_rows);
+  CommitState next = state();
+  // What a killed writer has left half written begins where we begin.
+  const std::uint64_t torn = next.busy_rows;
+  if (left_out > 0) {
+    next.busy_begin = 0;
+    next.busy_rows = capacity();
+  } else {
+    next.busy_begin = first % capacity();
+    next.busy_rows = std::max(torn, kept);
+  }
+  is_dirty_ = true;
+  commit_.publish(next);
+  try {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const std::uint64_t skipped = left_out * leaves_[i].leaf.row_bytes;
+      write_slots(leaves_[i], first, kept, bytes[i].subspan(static_cast<std::size_t>(skipped)));
+    }
+  } catch (const Error&) {
+    commit_.rest();
+    throw;
+  }
+  next.written += num_rows;
+  next.num_rows = std::min(next.written, capacity());
+  next.busy_rows = torn > num_rows ? torn - num_rows : 0;
+  next.busy_begin = next.written % capacity();
+  commit_.publish(next);
+}
+
+void GrowingFolder::begin_checksums() {
+  if (capacity() > 0 || commit_.was_written_in_place()) return;
+  ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) return;
+  has_checksums_ = true;
+  std::unordered_map<std::string, std::unordered_map<std::string, std::uint64_t>> counted;
+  for (const OpenLeaf& open : leaves_) {
+    const auto [found, is_new] = counted.try_emplace(open.leaf.folder);
+    if (is_new) found->second = counted_bytes(open_folder(open.leaf.folder));
+  }
+  std::unordered_map<std::string, std::vector<ChecksumLine>> lines;
+  for (const ChecksumLine& line : edit.lines()) lines[line.path].push_back(line);
+  bool too_far = false;
+  for (OpenLeaf& open : leaves_) {
+    const GrowingLeaf& leaf = open.leaf;
+    if (leaf.row_bytes == 0) continue;
+    const auto& sizes = counted[leaf.folder];
+    const auto size = sizes.find(leaf.key);
+    const auto covered = covered_bytes(lines[path_of(leaf)]);
+    if (size == sizes.end() || !covered || *covered < size->second) continue;
+    open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
+    // Rows of a flush whose meta.json was lost: the lines go before the bytes are written over.
+    too_far |= *covered > leaf.size_bytes;
+  }
+  edit.close();
+  if (too_far) write_checksums(false);
+}
+
+/// Files that are written anew as rows come.
+std::vector<std::string> GrowingFolder::metadata_names() const {
+  std::vector<std::string> names = {kMetaFile};
+  for (const std::string& folder : folders_below()) names.push_back(path_in(folder, kMetaFile));
+  if (edit_notes_) names.emplace_back(kNotesName);
+  return names;
+}
+
+void GrowingFolder::write_checksums(bool with_metadata) {
+  ChecksumsEdit edit(root_, path_);
+  if (!edit.is_whole()) {
+    has_checksums_ = false;
+    return;
+  }
+  if (commit_.was_written_in_place()) {
+    for (OpenLeaf& open : leaves_) open.sums.reset();
+  }
+  std::unordered_map<std::string, std::vector<ChecksumLine>> of_leaves;
+  for (const OpenLeaf& open : leaves_) of_leaves[path_of(open.leaf)];
+  const std::vector<std::string> metas = metadata_names();
+  const auto is_meta = [&](const std::string& name) {
+    return std::find(metas.begin(), metas.end(), name) != metas.end();
+  };
+  std::vector<ChecksumLine> kept;
+  for (const ChecksumLine& line : edit.lines()) {
+    const auto leaf = of_leaves.find(line.path);
+    if (leaf != of_leaves.end()) {
+      leaf->second.push_back(line);
+    } else if (!is_meta(line.path)) {
+      kept.push_back(line);
+    }
+  }
+  for (OpenLeaf& open : leaves_) {
+    if (!open.sums) continue;
+    const std::string path = path_of(open.leaf);
+    // Lines that somebody has taken out meanwhile stay out.
+    if (!open.sums->add_lines(path, of_leaves[path], kept)) open.sums.reset();
+  }
+  if (with_metadata) {
+    for (const std::string& name : metas) {
+      const auto slash = name.rfind('/');
+      const std::string folder = slash == std::string::npos ? "" : name.substr(0, slash);
+      const os::File file = os::File::open_read_at(open_folder(folder),
+                                                   folder.empty() ? name : name.substr(slash + 1));
+      add_lines_of(file, name, kept);
+    }
+  }
+  edit.publish(kept);
+  for (OpenLeaf& open : leaves_) {
+    if (open.sums) open.sums->published();
+  }
+}
+
+void GrowingFolder::write_meta(const std::string& folder) {
+  std::vector<LeafLength> lengths;
+  for (const OpenLeaf& open : leaves_) {
+    const GrowingLeaf& leaf = open.leaf;
+    if (leaf.folder != folder) continue;
+    const bool counts_rows = !leaf.is_unbatched && !leaf.counts_itself;
+    lengths.push_back(
+        {leaf.key, counts_rows ? state().num_rows : leaf.size_bytes / leaf.row_bytes});
+  }
+  // A sparse matrix has no batch size.
+  const bool has_batch =
+      std::ranges::none_of(leaves_, [](const OpenLeaf& open) { return open.leaf.counts_itself; });
+  std::optional<std::uint64_t> batch;
+  if (folder != kValuesName && has_batch) batch = state().num_rows;
+  set_meta_lengths(path_ / folder, lengths, batch);
+}
+
+void GrowingFolder::flush() {
+  check_here();
+  if (!is_dirty_) return;
+  for (OpenLeaf& open : leaves_) {
+    if (!open.is_dirty) continue;
+    open.file.sync();
+    open.is_dirty = false;
+  }
+  const std::vector<std::string> folders = folders_below();
+  if (files_are_new_) {
+    for (const std::string& folder : folders) open_folder(folder).sync();
+    root_.sync();
+    files_are_new_ = false;
+  }
+  if (capacity() > 0) commit_.publish_durable(state());
+  if (has_checksums_) {
+    write_checksums(false);
+    metadata_waits_ = true;
+  }
+  // That others count more rows than the root harms nobody: `%commit`, which is on the device from
+  // the start, says that they may.
+  for (const std::string& folder : folders) write_meta(folder);
+  write_meta("");
+  is_dirty_ = false;
+}
+
+void GrowingFolder::write_notes() {
+  if (!edit_notes_) return;
+  const os::File file = os::File::open_read_at(root_, std::string(kNotesName));
+  const std::string before = file.read_all(kMaxMetaBytes);
+  const std::string text = edit_notes_(before);
+  if (text == before) return;
+  if (has_checksums_ && !metadata_waits_) {
+    write_checksums(false);
+    metadata_waits_ = true;
+  }
+  replace_file(path_ / std::string(kNotesName), text, true);
+}
+
+void GrowingFolder::close() {
+  flush();
+  write_notes();
+  if (capacity() == 0) {
+    for (OpenLeaf& open : leaves_) {
+      // What an append that failed has left.
+      if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
+        open.file.truncate(open.leaf.size_bytes);
+        open.file.sync();
+      }
+    }
+    if (metadata_waits_) write_checksums(true);
+    root_.remove_file(std::string(kCommitName));
+    root_.sync();
+  }
+  commit_.release();
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/hash/checksum.hpp"
+#include "codecs/zip/structure.hpp"
+#include "formats/folder/archive/archive.hpp"
+#include "formats/folder/archive/folder.hpp"
+#include "formats/folder/verify.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/thread/thread_pool.hpp"
+
+// Every entry of an archive is read once, in blocks that threads share: its CRC-32, and the
+// checksums of the blocks that `%checksums` names.
+
+namespace tenfold::memmap_folder {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
+constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
+
+/// A run of a stored entry, or all of a deflated one.
+struct Block {
+  std::size_t entry = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint32_t crc32 = 0;
+  std::optional<Problem> problem;  ///< could not be read, or is not what `%checksums` says
+};
+
+class ArchiveVerifier {
+ public:
+  ArchiveVerifier(std::shared_ptr<Archive> archive, const VerifyRequest& request,
+                  VerifyReport& report)
+      : archive_(std::move(archive)),
+        request_(request),
+        report_(report),
+        progress_(request.monitor, archive_->info().size_bytes, "verify") {}
+
+  void run() {
+    check_structure();
+    read_lines();
+    std::vector<Block> blocks = blocks_of_entries();
+    os::parallel_for(
+        blocks.size(), os::num_threads_for(request_.num_threads),
+        [&](std::size_t i) { check(blocks[i]); }, [&] { progress_.poll(); });
+    for (std::size_t first = 0; first < blocks.size();) first = judge(blocks, first);
+    for (const auto& [path, lines] : lines_) {
+      if (!archive_->find(path)) add(path, "file", "is missing: expected a file with checksums");
+    }
+    progress_.finish();
+  }
+
+ private:
+  std::string display_of(std::string_view name) const {
+    return archive_->file().display() + "/" + std::string(name);
+  }
+  void add(std::string_view name, std::string part, std::string what) {
+    report_.problems.push_back({display_of(name), std::move(part), std::move(what)});
+  }
+
+  void check_structure() {
+    try {
+      codecs::check_zip_structure(archive_->input(), archive_->directory(),
+                                  "refresh_archive_checksums makes its comment right");
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      report_.problems.push_back(problem_of(error, archive_->file().display()));
+    }
+  }
+
+  void read_lines() {
+    const auto number = archive_->find(kChecksumsName);
+    if (!number) return;
+    try {
+      const auto text =
+          root_of(archive_)->read_text(std::string(kChecksumsName), kMaxChecksumsBytes);
+      for (ChecksumLine& line : parse_checksums(*text, display_of(kChecksumsName))) {
+        ++report_.num_checksums;
+        lines_[line.path].push_back(std::move(line));
+      }
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      report_.problems.push_back(problem_of(error, display_of(kChecksumsName)));
+    }
+  }
+
+  std::vector<Block> blocks_of_entries() const {
+    std::vector<Block> blocks;
+    for (std::size_t i = 0; i < archive_->entries().size(); ++i) {
+      const codecs::ZipEntry& entry = archive_->entries()[i];
+      if (request_.skips(display_of(entry.name))) continue;
+      if (entry.method == codecs::ZipMethod::deflated || entry.size_bytes == 0) {
+        blocks.push_back({i, 0, entry.size_bytes, 0, {}});
+        continue;
+      }
+      for (std::uint64_t begin = 0; begin < entry.size_bytes; begin += kBlockBytes) {
+        blocks.push_back({i, begin, std::min(kBlockBytes, entry.size_bytes - begin), 0, {}});
+      }
+    }
+    return blocks;
+  }
+
+  void check(Block& block) {
+    const codecs::ZipEntry& entry = archive_->entries()[block.entry];
+    try {
+      if (entry.method == codecs::ZipMethod::deflated) {
+        check_deflated(block, entry);
+      } else {
+        check_stored(block, entry);
+      }
+    } catch (const Error& error) {
+      block.problem = problem_of(error, display_of(entry.name));
+    }
+    progress_.add(entry.method == codecs::ZipMethod::deflated ? entry.stored_bytes
+                                                              : block.size_bytes);
+  }
+
+  void check_stored(Block& block, const codecs::ZipEntry& entry) {
+    const ChecksumLine* line = line_at(entry.name, block.begin);
+    std::optional<base::Xxh3Stream> stream;
+    if (line != nullptr && line->size_bytes == block.size_bytes) stream.emplace();
+    std::vector<std::byte> scratch(
+        static_cast<std::size_t>(std::min<std::uint64_t>(kCheckedPieceBytes, block.size_bytes)));
+    for (std::uint64_t done = 0; done < block.size_bytes; done += scratch.size()) {
+      const auto piece = std::span(scratch).first(static_cast<std::size_t>(
+          std::min<std::uint64_t>(scratch.size(), block.size_bytes - done)));
+      archive_->file().read_at(entry.data_offset + block.begin + done, piece);
+      block.crc32 = codecs::crc32(piece, block.crc32);
+      if (stream) stream->update(piece);
+    }
+    if (line == nullptr) return;
+    compare(block, *line, stream ? std::optional(stream->digest()) : std::nullopt);
+  }
+
+  void check_deflated(Block& block, const codecs::ZipEntry& entry) {
+    std::vector<ChecksumLine> lines;
+    if (const auto found = lines_.find(entry.name); found != lines_.end()) lines = found->second;
+    std::ranges::sort(lines, {}, &ChecksumLine::offset_bytes);
+    std::uint64_t end = 0;
+    for (const ChecksumLine& line : lines) {
+      if (!base::range_fits(line.offset_bytes, line.size_bytes, entry.size_bytes) ||
+          line.offset_bytes < end) {
+        compare(block, line, std::nullopt);
+        lines.clear();
+        break;
+      }
+      end = line.offset_bytes + line.size_bytes;
+    }
+    auto line = lines.begin();
+    std::uint64_t at = 0;  // of the entry
+    base::Xxh3Stream stream;
+    const auto use = [&](std::span<const std::byte> piece) {
+      while (!piece.empty() && line != lines.end() && line->offset_bytes <= at + piece.size()) {
+        if (line->offset_bytes > at) {
+          piece = piece.subspan(static_cast<std::size_t>(line->offset_bytes - at));
+          at = line->offset_bytes;
+        }
+        const std::uint64_t left = line->offset_bytes + line->size_bytes - at;
+        const auto part =
+            piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
+        stream.update(part);
+        piece = piece.subspan(part.size());
+        at += part.size();
+        if (part.size() < left) continue;
+        if (!block.problem) compare(block, *line, stream.digest());
+        stream.reset();
+        ++line;
+      }
+      at += piece.size();
+    };
+    // Compares the CRC-32, too.
+    codecs::check_zip_entry(archive_->input(), entry, use);
+    block.crc32 = entry.crc32;
+  }
+
+  const ChecksumLine* line_at(std::string_view path, std::uint64_t offset) const {
+    const auto lines = lines_.find(std::string(path));
+    if (lines == lines_.end()) return nullptr;
+    const auto found = std::ranges::find(lines->second, offset, &ChecksumLine::offset_bytes);
+    return found == lines->second.end() ? nullptr : &*found;
+  }
+
+  void compare(Block& block, const ChecksumLine& line, std::optional<std::uint64_t> found) const {
+    if (found && *found == line.checksum) return;
+    const std::string at =
+        fmt::format("the checksum of {} bytes at offset {} differs: expected {}", line.size_bytes,
+                    line.offset_bytes, base::hex16(line.checksum));
+    block.problem =
+        Problem{display_of(line.path), "block " + std::to_string(line.offset_bytes / kBlockBytes),
+                at + ", found " + (found ? base::hex16(*found) : "another size") +
+                    "; the file is damaged or was changed"};
+  }
+
+  /// Puts the blocks of one entry together; returns where the next one's begin.
+  std::size_t judge(std::vector<Block>& blocks, std::size_t first) {
+    const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
+    std::uint32_t crc = 0;
+    std::size_t at = first;
+    bool failed = false;
+    for (; at < blocks.size() && blocks[at].entry == blocks[first].entry; ++at) {
+      crc = codecs::crc32_combine(crc, blocks[at].crc32, blocks[at].size_bytes);
+      if (!blocks[at].problem) continue;
+      failed = true;
+      report_.problems.push_back(std::move(*blocks[at].problem));
+    }
+    ++report_.num_checksums;
+    if (failed) return at;
+    const bool later = entry.has_descriptor && entry.local_crc32 == 0;
+    if (crc == entry.crc32 && (later || crc == entry.local_crc32)) return at;
+    const std::uint32_t told = crc == entry.crc32 ? entry.local_crc32 : entry.crc32;
+    add(entry.name, "bytes",
+        fmt::format("CRC-32 differs: expected {:08x}, found {:08x}; the archive is damaged, or a "
+                    "program that wrote through it was killed: if the bytes are right, "
+                    "refresh_archive_checksums makes the CRC-32 right",
+                    told, crc));
+    return at;
+  }
+
+  std::shared_ptr<Archive> archive_;
+  const VerifyRequest& request_;
+  VerifyReport& report_;
+  Progress progress_;
+  std::unordered_map<std::string, std::vector<ChecksumLine>> lines_;  ///< by path
+};
+
+}  // namespace
+
+VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  try {
+    const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
+    check_tree(root_of(archive), request, report);
+    ArchiveVerifier(archive, request, report).run();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io || error.code() == ErrorCode::file_not_found) throw;
+    report.problems.push_back(problem_of(error, path.string()));
+  }
+  return report;
+}
+
+}  // namespace tenfold::memmap_folder

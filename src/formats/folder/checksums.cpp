@@ -1,0 +1,86 @@
+#include "formats/folder/checksums.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+constexpr int kMaxEditAttempts = 10'000;
+constexpr std::chrono::milliseconds kPause{1};
+
+/// Removes the lines of the tensors whose path begins with `prefix` from the folder's file.
+void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
+  ChecksumsEdit edit(folder, path);
+  if (!edit.is_whole()) return;
+  std::vector<ChecksumLine> lines = edit.lines();
+  const auto is_concerned = [&](const ChecksumLine& line) {
+    return line.path.starts_with(prefix) && !is_metadata(line.path);
+  };
+  if (std::erase_if(lines, is_concerned) == 0) return;
+  edit.publish(lines);
+}
+
+}  // namespace
+
+ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
+    : path_(path / kChecksumsName) {
+  const std::string name(kChecksumsName);
+  for (int attempt = 0; attempt < kMaxEditAttempts; ++attempt) {
+    os::File file = os::File::try_open_read_at(folder, name);
+    if (!file.valid()) return;
+    // Whoever had it locked may have replaced it meanwhile.
+    auto lock = os::WriterLock::try_acquire(folder, name, file);
+    const auto now = folder.entry_info(name);
+    if (!lock || !now || !now->same_file(file.info())) {
+      std::this_thread::sleep_for(kPause);
+      continue;
+    }
+    try {
+      lines_ = parse_checksums(file.read_all(kMaxChecksumsBytes), file.display());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt) throw;
+      return;
+    }
+    file_ = std::move(file);
+    lock_ = std::move(lock);
+    return;
+  }
+  throw Error::io(EBUSY, path_.string(),
+                  path_.string() + ": expected nobody to hold it for long, found it locked");
+}
+
+void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
+  replace_file(path_, checksums_text(lines), true);
+  close();
+}
+
+void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
+  announce_writes_in_place(folder);
+  drop_lines(folder, path, "");
+  // A node below the root of what was saved: the root's file vouches for it, too.
+  os::Path node = std::filesystem::canonical(path);
+  std::string prefix;
+  while (node.has_relative_path()) {
+    prefix = node.filename().string() + "/" + prefix;
+    node = node.parent_path();
+    if (!os::exists(node / kMetaName)) return;
+    drop_lines(os::Directory::open(node), node, prefix);
+  }
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "formats/folder/files.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// A folder of the system. The root stays open; those below are opened relative to it when
+/// they are needed and closed again when too many are open, so that a tree of any number of nodes
+/// gets by with a few hundred descriptors. A folder that is opened again is the same one (device
+/// and inode) as before, or it is an error. Thread-safe.
+class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
+ public:
+  /// Folders below the root that are kept open at once.
+  static constexpr std::size_t kMaxOpen = 64;
+
+  /// `locks`: what is to be held as long as anything of the tree is.
+  static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path,
+                                            std::vector<os::Directory> locks = {});
+
+  std::shared_ptr<const os::Directory> directory();
+  /// Names of folders from the root on, "camera/lens"; empty of the root.
+  std::string path_below_root() const;
+
+  const std::string& display() const noexcept override { return display_; }
+  /// A file or a symlink is none.
+  std::shared_ptr<Folder> try_child(const std::string& name) override;
+  bool has_child(const std::string& name) override;
+  std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) override;
+  std::optional<StoredInfo> file_info(const std::string& name) override;
+  std::optional<std::string> read_text(const std::string& name, std::uint64_t limit_bytes) override;
+  void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) override;
+  bool may_grow() const noexcept override { return depth_ == 0; }
+  bool was_replaced() override;
+  [[noreturn]] void throw_replaced() const override;
+
+ private:
+  struct Pool {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<const os::Directory>> open;  ///< a ring: the oldest goes first
+    std::size_t next = 0;
+    std::shared_ptr<const os::Directory> root;
+    os::Path root_path;
+    os::FileInfo root_info;
+    std::vector<os::Directory> locks;
+  };
+
+  FolderHandle() = default;
+  void remember(std::shared_ptr<const os::Directory> directory);
+
+  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<FolderHandle> parent_;  ///< null: the root
+  std::string name_;
+  std::string display_;
+  std::size_t depth_ = 0;
+  os::FileInfo info_;
+  std::mutex mutex_;
+  std::weak_ptr<const os::Directory> directory_;
+};
+
+}  // namespace tenfold::memmap_folder

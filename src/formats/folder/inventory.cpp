@@ -1,0 +1,158 @@
+#include "formats/folder/inventory.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/folder/append/commit_page.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/unreplaced.hpp"
+
+namespace tenfold::memmap_folder {
+
+bool is_leftover(std::string_view name) {
+  return (name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos) ||
+         name == ".meta.json.append.tmp" || name.starts_with(".tdtmp-") ||
+         name.starts_with(".tdz-");
+}
+
+namespace {
+
+/// The names that a node's own metadata gives to the entries of its folder.
+struct Named {
+  std::unordered_set<std::string> files;
+  std::unordered_set<std::string> folders;
+  bool elements = false;  ///< folders "0", "1", ...
+};
+
+bool is_number(std::string_view name) {
+  return !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Of tenfold, which no key can be encoded to.
+bool is_own(std::string_view name) {
+  return name == kNotesName || name == kChecksumsName || name == kValuesName ||
+         name == kCommitName || is_clash_name(name);
+}
+
+void name_entry(const MetaEntry& entry, Named& named) {
+  // Versions before 0.14 used keys as they are.
+  for (const std::string& name : {encode_key(entry.key), entry.key}) {
+    if (entry.is_node) {
+      named.folders.insert(name);
+      continue;
+    }
+    named.files.insert(name + std::string(kLeafSuffix));
+    named.files.insert(name + std::string(kSizesSuffix));
+  }
+}
+
+Named names_of(const NodeMeta& meta) {
+  Named named;
+  named.files = {std::string(kMetaName), "other.pickle", "pickle.pkl", "json_types.json"};
+  named.folders = {std::string(kInnerName), "_source"};
+  for (const MetaEntry& entry : meta.entries) name_entry(entry, named);
+  for (const auto& [key, position] : meta.reserved) {
+    // The notes may say that there is an entry of this name.
+    named.files.insert(std::string(key) + std::string(kLeafSuffix));
+    named.folders.insert(std::string(key));
+  }
+  named.elements = meta.kind == MetaKind::lazy_stack || meta.kind == MetaKind::non_tensor_stack;
+  return named;
+}
+
+Named names_in(const os::Directory& folder) {
+  const os::File file = os::File::try_open_read_at(folder, std::string(kMetaName));
+  if (!file.valid()) return {};
+  try {
+    return names_of(parse_meta(file.read_all(kMaxMetaBytes), file.display()));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    Named named;
+    named.files = {std::string(kMetaName)};
+    return named;
+  }
+}
+
+void list_folder(const os::Directory& folder, const std::string& prefix, Inventory& inventory) {
+  const Named named = names_in(folder);
+  std::vector<std::string> entries = folder.list();
+  std::sort(entries.begin(), entries.end());
+  for (const std::string& name : entries) {
+    const std::string path = prefix + name;
+    const auto info = folder.entry_info(name);
+    if (!info) continue;
+    const bool known =
+        is_own(name) || is_leftover(name) || (prefix.empty() && name == kBadRowsName);
+    if (info->is_directory) {
+      if (known && is_leftover(name)) {
+        inventory.folders.push_back(path);
+      } else if (known || named.folders.contains(name) || (named.elements && is_number(name))) {
+        inventory.folders.push_back(path);
+        list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
+      } else {
+        inventory.foreign.push_back(path);
+      }
+    } else if (known || named.files.contains(name)) {
+      inventory.files.push_back(path);
+    } else {
+      inventory.foreign.push_back(path);
+    }
+  }
+}
+
+}  // namespace
+
+Inventory take_inventory(const os::Directory& root) {
+  Inventory inventory;
+  list_folder(root, "", inventory);
+  return inventory;
+}
+
+namespace {
+
+bool is_tree(const os::Directory& folder) {
+  const auto meta = folder.entry_info(std::string(kMetaName));
+  return meta && meta->is_regular;
+}
+
+}  // namespace
+
+std::vector<std::string> foreign_in(const os::Directory& folder) {
+  std::vector<std::string> names = is_tree(folder) ? take_inventory(folder).foreign : folder.list();
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void require_replaceable(const Path& path) {
+  if (!os::exists(path)) return;
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return;
+  // Another save may replace the folder, and remove this one, while it is listed.
+  const auto [has_tree, names] = os::read_unreplaced(target, [&] {
+    const os::Directory folder = os::Directory::open(target);
+    return std::pair(is_tree(folder), foreign_in(folder));
+  });
+  if (names.empty()) return;
+  constexpr std::size_t kNamed = 3;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(names[i]);
+  }
+  if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
+  throw Error(ErrorCode::invalid_argument,
+              path.string() + ": folder to replace: expected " +
+                  (has_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
+                  ", found " + found + "; save to another path, or remove " +
+                  (has_tree ? "these" : "the folder") + " first");
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,61 @@
+#include "formats/folder/lock.hpp"
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "formats/folder/keys.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// How often a folder that was replaced meanwhile is opened anew.
+constexpr int kMaxLockAttempts = 100;
+
+/// The folder above, if it is a node of a tree, too, and may be opened.
+std::optional<os::Directory> node_above(const os::Directory& folder) {
+  try {
+    os::Directory parent = folder.open_parent();
+    if (parent.info().same_file(folder.info())) return std::nullopt;  // the root of all
+    const auto meta = parent.entry_info(std::string(kMetaName));
+    if (meta && meta->is_regular) return parent;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io && error.code() != ErrorCode::file_not_found) throw;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void WriteThroughLock::release() noexcept {
+  if (folder.valid()) folder.unlock();
+  for (os::Directory& node : above) node.unlock();
+  folder = {};
+  above.clear();
+}
+
+WriteThroughLock lock_for_writing_through(const Path& path) {
+  for (int attempt = 0; attempt < kMaxLockAttempts; ++attempt) {
+    WriteThroughLock lock{os::Directory::open(path), {}};
+    // Where there are no locks, nobody else's can be seen.
+    bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
+    for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {
+      locked = node->try_lock_shared() != os::LockResult::held;
+      lock.above.push_back(node->duplicate());
+    }
+    if (!locked) break;
+    // Replaced between open and lock, or one above it: what we hold is the old folder, about to be
+    // removed.
+    if (os::exists(path) && os::file_info(path).same_file(lock.folder.info())) return lock;
+  }
+  throw Error::io(EBUSY, path.string(),
+                  path.string() +
+                      ": the folder is being replaced: expected no save under way; "
+                      "open it again");
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,68 @@
+#include "formats/folder/meta/lengths.hpp"
+
+#include <string_view>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/shared/commit.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// Null if `object` is no object or has no such member.
+Value* member(Value& object, std::string_view key) {
+  auto* members = std::get_if<Value::Object>(&object.data());
+  if (members == nullptr) return nullptr;
+  for (auto& [name, value] : members->members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void fail(const os::File& file, const std::string& part, const std::string& expected,
+                       const std::string& found) {
+  throw Error(ErrorCode::corrupt, file.display() + ": " + part + ": expected " + expected +
+                                      ", as when the data set was opened, found " + found +
+                                      "; another tool wrote the file");
+}
+
+void set_length(const os::File& file, const std::string& part, Value& object,
+                std::uint64_t length) {
+  Value* shape = member(object, "shape");
+  auto* lengths = shape == nullptr ? nullptr : std::get_if<Value::List>(&shape->data());
+  if (lengths == nullptr || lengths->items.empty()) {
+    fail(file, part + "shape", "an array that begins with the number of rows",
+         shape == nullptr ? "none" : to_json(*shape));
+  }
+  lengths->items.front() = Value(static_cast<std::int64_t>(length));
+}
+
+}  // namespace
+
+void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
+                      std::optional<std::uint64_t> batch) {
+  const std::string name(kMetaName);
+  const os::File file = os::File::open_read_at(os::Directory::open(folder), name);
+  const std::string before = file.read_all(kMaxMetaBytes);
+  Value document = from_json(before, file.display());
+  if (batch) set_length(file, "", document, *batch);
+  for (const LeafLength& leaf : lengths) {
+    const std::string part = "tensor " + base::quote(leaf.key) + ": ";
+    Value* entry = member(document, leaf.key);
+    if (entry == nullptr) {
+      fail(file, part.substr(0, part.size() - 2), "it there", "it gone");
+    }
+    set_length(file, part, *entry, leaf.length);
+  }
+  const std::string text = to_json(document);
+  if (text == before) return;
+  replace_file(folder / name, text, true);
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <string>
+
+#include "codecs/json/json.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/folder/meta/meta.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+using codecs::JsonStyle;
+using codecs::JsonWriter;
+
+void write_shape(JsonWriter& json, const Shape& shape) {
+  json.begin_array();
+  for (const std::int64_t length : shape) json.integer(length);
+  json.end_array();
+}
+
+void write_member(JsonWriter& json, std::string_view key, std::string_view value) {
+  json.key(key);
+  json.string(value);
+}
+
+/// The node's own member of a reserved name. Python's dict keeps the place of a key that is
+/// assigned again, so a key of that name decides where it stands.
+void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info) {
+  if (key == "shape") {
+    json.key(key);
+    write_shape(json, info.batch_size);
+  } else if (key == "device") {
+    write_member(json, key, "cpu");  // where tensordict's saved result lives
+  } else {
+    write_member(json, key, "<class 'tensordict._td.TensorDict'>");
+  }
+}
+
+void write_names(JsonWriter& json, const DimNames& names) {
+  json.key("_names");
+  json.begin_array();
+  for (const auto& name : names) {
+    if (name) {
+      json.string(*name);
+    } else {
+      json.null();
+    }
+  }
+  json.end_array();
+}
+
+void write_version(JsonWriter& json, std::string_view class_id) {
+  json.key("_format_version");
+  json.integer(kFormatVersion);
+  write_member(json, "_class", class_id);
+}
+
+void write_entry(JsonWriter& json, const MetaMember& member) {
+  json.key(member.key);
+  json.begin_object();
+  if (!member.node_type.empty()) {
+    write_member(json, "type", member.node_type);
+  } else {
+    write_member(json, "device", "cpu");
+    json.key("shape");
+    write_shape(json, *member.shape);
+    write_member(json, "dtype", "torch." + std::string(name(member.dtype)));
+    json.key("is_nested");
+    json.boolean(member.is_nested);
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+bool is_reserved_key(std::string_view key) noexcept {
+  return key == "shape" || key == "device" || key == "_type";
+}
+
+std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>& members) {
+  const auto has_key = [&](std::string_view key) {
+    return std::any_of(members.begin(), members.end(),
+                       [&](const MetaMember& member) { return member.key == key; });
+  };
+  JsonWriter json(JsonStyle::python);
+  json.begin_object();
+  for (const MetaMember& member : members) {
+    if (is_reserved_key(member.key)) {
+      write_reserved(json, member.key, info);
+    } else {
+      write_entry(json, member);
+    }
+  }
+  for (const std::string_view key : {"shape", "device", "_type"}) {
+    if (!has_key(key)) write_reserved(json, key, info);
+  }
+  // A key of one of these names keeps its entry; the member is then left out, as tensordict does.
+  if (!has_key("_format_version")) {
+    json.key("_format_version");
+    json.integer(kFormatVersion);
+  }
+  if (!has_key("_class")) write_member(json, "_class", "tensordict:TensorDict");
+  const bool named = std::any_of(info.names.begin(), info.names.end(),
+                                 [](const auto& name) { return name.has_value(); });
+  if (named && !has_key("_names")) write_names(json, info.names);
+  json.end_object();
+  return json.take();
+}
+
+std::string lazy_stack_meta(const NodeInfo& info) {
+  JsonWriter json(JsonStyle::python);
+  json.begin_object();
+  write_member(json, "_type", "<class 'tensordict._lazy.LazyStackedTensorDict'>");
+  write_version(json, "tensordict:LazyStackedTensorDict");
+  json.key("stack_dim");
+  json.integer(info.stack_dim);
+  json.key("stack_dim_name");
+  if (info.stack_dim_name) {
+    json.string(*info.stack_dim_name);
+  } else {
+    json.null();
+  }
+  json.end_object();
+  return json.take();
+}
+
+std::string tensorclass_meta(const NodeInfo& info) {
+  JsonWriter json(JsonStyle::python);
+  json.begin_object();
+  write_member(json, "_type", info.class_name);
+  json.end_object();
+  return json.take();
+}
+
+std::string non_tensor_meta(const NonTensor& value) {
+  if (value.is_stack) {
+    JsonWriter json(JsonStyle::python_compact);
+    json.begin_object();
+    write_member(json, "_type", "<class 'tensordict.tensorclass.NonTensorStack'>");
+    write_version(json, "tensordict:NonTensorStack");
+    json.key("stack_dim");
+    json.integer(value.stack_dim);
+    if (value.device.empty()) {
+      json.key("device");
+      json.null();
+    } else {
+      write_member(json, "device", value.device);
+    }
+    json.key("data");
+    write_json(value.value, json);
+    json.end_object();
+    return json.take();
+  }
+  JsonWriter json(JsonStyle::python);
+  json.begin_object();
+  write_member(json, "_type", "<class 'tensordict.tensorclass.NonTensorData'>");
+  json.key("data");
+  write_json(value.value, json);
+  json.key("_metadata");
+  json.null();
+  json.key("_is_non_tensor");
+  json.boolean(true);
+  json.end_object();
+  return json.take();
+}
+
+std::string_view short_class_name(std::string_view type) noexcept {
+  const std::size_t quote = type.find('\'');
+  const std::size_t end = type.rfind('\'');
+  if (quote != std::string_view::npos && end > quote)
+    type = type.substr(quote + 1, end - quote - 1);
+  const std::size_t dot = type.rfind('.');
+  return dot == std::string_view::npos ? type : type.substr(dot + 1);
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,477 @@
+#include "formats/folder/plan.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/meta/meta.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+bool is_float8_or_4(DType dtype) noexcept {
+  return dtype >= DType::float8_e4m3fn && dtype <= DType::float4_e2m1fn_x2;
+}
+
+/// True for a dict whose keys are not all text, or one in it.
+bool has_other_keys(const Value& value) {
+  const auto any = [](const auto& items) {
+    return std::any_of(items.begin(), items.end(), has_other_keys);
+  };
+  if (const auto* list = value.get_if<Value::List>()) return any(list->items);
+  if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
+  if (const auto* special = value.get_if<Value::Special>()) return any(special->items);
+  if (const auto* object = value.get_if<Value::Object>()) {
+    return object->int_keys || !object->typed_keys.empty() ||
+           std::any_of(object->members.begin(), object->members.end(),
+                       [](const auto& m) { return has_other_keys(m.second); });
+  }
+  return false;
+}
+
+/// A value in it that tensordict pickles; null if JSON says all of it. A torch.Size is a list
+/// there.
+const Value* pickled_value(const Value& value) {
+  const auto first = [](const auto& items) -> const Value* {
+    for (const Value& item : items) {
+      if (const Value* found = pickled_value(item)) return found;
+    }
+    return nullptr;
+  };
+  if (const auto* list = value.get_if<Value::List>()) return first(list->items);
+  if (const auto* tuple = value.get_if<Value::Tuple>()) return first(tuple->items);
+  if (const auto* object = value.get_if<Value::Object>()) {
+    for (const auto& [key, member] : object->members) {
+      if (const Value* found = pickled_value(member)) return found;
+    }
+  }
+  const auto* special = value.get_if<Value::Special>();
+  return special != nullptr && special->type != Value::Special::Type::size ? &value : nullptr;
+}
+
+/// The class that all elements of a stack have, or "": tensordict stores such a stack as one
+/// tensorclass around a lazy stack.
+std::string common_class(const TensorDict& stack) {
+  std::string common;
+  bool first = true;
+  stack.for_each([&](const std::string&, const TensorDict::Item& item) {
+    const auto* node = std::get_if<TensorDict>(&item);
+    const bool is_class = node != nullptr && node->kind() == NodeKind::tensorclass;
+    const std::string name = is_class ? node->info().class_name : std::string();
+    common = first || common == name ? name : std::string();
+    first = false;
+  });
+  return common;
+}
+
+/// Throws for a tree without end: a node that was put into itself.
+void check_depth(const TensorDict& node, const std::string& path, std::size_t depth) {
+  if (depth > FolderHandle::kMaxDepth) {
+    throw Error(ErrorCode::invalid_argument,
+                "key " + base::quote(path) + ": nodes nested too deep: expected at most " +
+                    std::to_string(FolderHandle::kMaxDepth) + " levels; a node may contain itself");
+  }
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      check_depth(*child, note_path_child(path, key), depth + 1);
+    }
+  });
+}
+
+/// tensordict makes a file of each tensor, tied or not, and lists of tuples.
+void keep_needed(Notes& notes) {
+  notes.aliases.clear();
+  std::erase_if(notes.values, [](const auto& entry) {
+    return entry.second.int_keys.empty() && entry.second.typed_keys.empty();
+  });
+}
+
+/// Walks a tree and collects what it becomes.
+class Planner {
+ public:
+  explicit Planner(const PlanOptions& options)
+      : options_(options), with_notes_(options.notes != NotesUse::none) {}
+
+  Plan run(const TensorDict& tree) {
+    check_depth(tree, "", 0);
+    if (with_notes_) {
+      notes_ = collect_notes(tree);
+      if (options_.notes == NotesUse::needed) keep_needed(notes_);
+      notes_.schema = tree.info().schema;
+      notes_.metadata = tree.info().metadata;
+    } else if (tree.info().schema) {
+      refuse("the root", "the schema of a data set");
+    } else if (!tree.info().metadata.empty()) {
+      refuse("the root", "metadata of a safetensors file");
+    }
+    plan_.folders.emplace_back();
+    add_node(tree, 0, "");
+    if (!notes_.empty()) add_text(0, std::string(kNotesName), notes_.to_json());
+    link_aliases();
+    return std::move(plan_);
+  }
+
+ private:
+  /// An entry of a TensorDict's folder.
+  struct Entry {
+    std::string key;
+    TensorDict::Item item;
+    std::string name;  ///< of the folder, or of the file without its suffix
+    bool clashes = false;
+
+    const Leaf* leaf() const { return std::get_if<Leaf>(&item); }
+    bool is_nested() const { return leaf() != nullptr && leaf()->is_nested(); }
+  };
+
+  [[noreturn]] static void refuse(const std::string& what, std::string_view part) {
+    throw Error(ErrorCode::unsupported, what + ": " + std::string(part) +
+                                            ": expected what tensordict's own files can hold; "
+                                            "tenfold's save keeps it");
+  }
+  static std::string key_part(const std::string& path) { return "key " + base::quote(path); }
+
+  std::size_t add_folder(std::size_t parent, const std::string& name, const std::string& path) {
+    if (++depth_ > FolderHandle::kMaxDepth) {
+      throw Error(ErrorCode::unsupported, key_part(path) +
+                                              ": nodes nested too deep: expected at most " +
+                                              std::to_string(FolderHandle::kMaxDepth) + " levels");
+    }
+    plan_.folders.push_back({parent, name});
+    return plan_.folders.size() - 1;
+  }
+
+  void add_text(std::size_t folder, std::string name, std::string text) {
+    Plan::File file;
+    file.folder = folder;
+    file.name = std::move(name);
+    file.size_bytes = text.size();
+    file.text = std::move(text);
+    plan_.files.push_back(std::move(file));
+  }
+
+  void add_bytes(std::size_t folder, std::string name, const Leaf& leaf, bool is_sizes) {
+    Plan::File file;
+    file.folder = folder;
+    file.name = std::move(name);
+    file.is_leaf = true;
+    file.is_sizes = is_sizes;
+    file.leaf = leaf;
+    file.size_bytes = leaf.nbytes();
+    if (file.size_bytes == 0) return;  // tensordict makes no empty files
+    plan_.files.push_back(std::move(file));
+  }
+
+  void add_node(const TensorDict& node, std::size_t folder, const std::string& path,
+                bool under_batch = false);
+  void add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
+                      bool parts_apart = false);
+  void add_tensorclass(const TensorDict& node, std::size_t folder, const std::string& path);
+  void add_lazy_stack(const TensorDict& node, std::size_t folder, const std::string& path);
+  void add_value(const NonTensor& value, std::size_t folder, const std::string& path);
+  void add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,
+                const std::string& path);
+
+  std::string name_of(const std::string& key, bool is_leaf, const std::string& path) const;
+  std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched,
+                                bool parts_apart);
+  void name_entries(std::vector<Entry>& entries, const std::string& path);
+  void note_names(const std::vector<Entry>& entries, const std::string& path);
+  void add_entries(const NodeInfo& info, const std::vector<Entry>& entries, std::size_t folder,
+                   const std::string& path);
+  void link_aliases();
+
+  PlanOptions options_;
+  bool with_notes_;
+  Notes notes_;
+  Plan plan_;
+  std::size_t depth_ = 0;
+  std::uint64_t next_clash_ = 0;
+  std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> number of its file
+};
+
+/// `under_batch`: the node that holds it has batch dimensions, which tensordict gives its nodes,
+/// too.
+void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
+                       bool under_batch) {
+  const std::size_t depth = depth_;
+  const NodeKind kind = node.kind();
+  const bool native =
+      kind == NodeKind::tensordict || kind == NodeKind::tensorclass || kind == NodeKind::lazy_stack;
+  if (!with_notes_ && (!native || node.info().int_keys || !node.info().typed_keys.empty())) {
+    refuse(path.empty() ? "the root" : key_part(path), "a node of kind " + std::string(name(kind)));
+  }
+  if (kind == NodeKind::tensorclass) {
+    add_tensorclass(node, folder, path);
+  } else if (kind == NodeKind::lazy_stack) {
+    add_lazy_stack(node, folder, path);
+  } else {
+    // The parts of a sparse tensor have lengths of their own, which tensordict would refuse there.
+    add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
+  }
+  depth_ = depth;
+}
+
+void Planner::add_tensorclass(const TensorDict& node, std::size_t folder, const std::string& path) {
+  add_text(folder, std::string(kMetaName), tensorclass_meta(node.info()));
+  add_tensordict(node, add_folder(folder, std::string(kInnerName), path), path);
+}
+
+void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const std::string& path) {
+  const std::string class_name = common_class(node);
+  if (!class_name.empty()) {
+    NodeInfo header;
+    header.class_name = class_name;
+    add_text(folder, std::string(kMetaName), tensorclass_meta(header));
+    folder = add_folder(folder, std::string(kInnerName), path);
+  }
+  add_text(folder, std::string(kMetaName), lazy_stack_meta(node.info()));
+  std::uint64_t count = 0;
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const std::size_t depth = depth_;
+    const std::string child = note_path_child(path, key);
+    if (key != std::to_string(count++) || std::holds_alternative<Leaf>(item)) {
+      throw Error(ErrorCode::invalid_argument,
+                  key_part(child) +
+                      ": element of a lazy stack: expected nodes \"0\", \"1\", ..., found " +
+                      (std::holds_alternative<Leaf>(item) ? "a tensor" : "another key"));
+    }
+    const std::size_t element = add_folder(folder, key, child);
+    if (const auto* value = std::get_if<NonTensor>(&item)) {
+      add_value(*value, element, child);
+    } else if (class_name.empty()) {
+      add_node(std::get<TensorDict>(item), element, child);
+    } else {
+      add_tensordict(std::get<TensorDict>(item), element, child);
+    }
+    depth_ = depth;
+  });
+}
+
+void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
+  if (!with_notes_ && has_other_keys(value.value))
+    refuse(key_part(path), "a dict whose keys are not all str");
+  // With all notes they say what it is. Otherwise the files are those that tensordict makes, which
+  // would hold a pickle.
+  const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);
+  if (pickled != nullptr) {
+    refuse(key_part(path), "a value of type " + std::string(pickled->type_name()) + ", no JSON");
+  }
+  if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
+    throw Error(ErrorCode::invalid_argument, key_part(path) +
+                                                 ": stack of JSON values: expected a list, found " +
+                                                 std::string(value.value.type_name()));
+  }
+  add_text(folder, std::string(kMetaName), non_tensor_meta(value));
+}
+
+void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,
+                       const std::string& path) {
+  if (is_float8_or_4(leaf.dtype()) && plan_.unloadable_by_upstream.empty()) {
+    plan_.unloadable_by_upstream = path;
+  }
+  const bool clashes = is_clash_name(name);
+  const std::size_t number = plan_.files.size();
+  add_bytes(folder, clashes ? name : name + std::string(kLeafSuffix), leaf, false);
+  if (!notes_.aliases.empty() && plan_.files.size() > number) leaf_files_.emplace(path, number);
+  if (!leaf.is_nested()) return;
+  if (leaf.shape()[1] == 0 && leaf.shape()[0] != 0) {
+    throw Error(ErrorCode::unsupported, key_part(path) +
+                                            ": nested tensor: expected components of at "
+                                            "least 1 dimension, found 0");
+  }
+  add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
+}
+
+std::string Planner::name_of(const std::string& key, bool is_leaf, const std::string& path) const {
+  if (options_.robust_names) return encode_key(key);
+  if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return key;
+  throw Error(ErrorCode::invalid_argument,
+              key_part(note_path_child(path, key)) +
+                  ": No such file or directory: expected a key that is a file name as it stands, "
+                  "found one that is none; the option robust_key encodes it");
+}
+
+std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
+                                                bool unbatched, bool parts_apart) {
+  const bool is_class = node.kind() == NodeKind::tensorclass;
+  std::vector<Entry> entries;
+  entries.reserve(node.size());
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    const bool is_marked = leaf != nullptr && leaf->is_unbatched();
+    const bool is_unbatched = leaf != nullptr && (is_marked || parts_apart);
+    if (is_unbatched != unbatched) return;
+    if (is_unbatched && !is_marked) notes_.unbatched.push_back(note_path_child(path, key));
+    const auto* value = std::get_if<NonTensor>(&item);
+    // A field without a value is the absence of the field.
+    if (is_class && value != nullptr && !value->is_stack && value->value.is_null()) return;
+    if (is_unbatched && !with_notes_) {
+      refuse(key_part(note_path_child(path, key)), "an unbatched tensor");
+    }
+    entries.push_back({key, item, name_of(key, leaf != nullptr, path)});
+  });
+  return entries;
+}
+
+/// Gives each entry its name. Where two would have one name, a nested tensor (which has two files)
+/// yields to all others, and a node to a tensor.
+void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
+  std::unordered_set<std::string> taken = {std::string(kMetaName)};
+  taken.reserve(2 * entries.size());
+  const auto claim = [&](Entry& entry, const std::vector<std::string>& names) {
+    const bool free = std::none_of(names.begin(), names.end(),
+                                   [&](const std::string& name) { return taken.contains(name); });
+    if (!free) {
+      entry.clashes = true;
+      entry.name = clash_name(next_clash_++);
+      return;
+    }
+    taken.insert(names.begin(), names.end());
+  };
+  for (Entry& entry : entries) {
+    const std::size_t longest = entry.name.size() + (entry.is_nested()         ? kSizesSuffix.size()
+                                                     : entry.leaf() != nullptr ? kLeafSuffix.size()
+                                                                               : 0);
+    const std::string child = note_path_child(path, entry.key);
+    if (longest > kMaxNameBytes) {
+      throw Error(ErrorCode::invalid_argument,
+                  key_part(child) + ": name of its file too long: expected at most " +
+                      std::to_string(kMaxNameBytes) + " bytes, found " + std::to_string(longest));
+    }
+    if (!base::is_utf8(entry.key)) {
+      throw Error(ErrorCode::invalid_argument,
+                  key_part(child) + ": expected UTF-8, found other bytes");
+    }
+    if (entry.leaf() != nullptr && !entry.is_nested()) {
+      claim(entry, {entry.name + std::string(kLeafSuffix)});
+    }
+  }
+  for (Entry& entry : entries) {
+    if (entry.leaf() == nullptr) claim(entry, {entry.name});
+  }
+  for (Entry& entry : entries) {
+    if (entry.is_nested()) {
+      claim(entry, {entry.name + std::string(kLeafSuffix), entry.name + std::string(kSizesSuffix)});
+    }
+  }
+}
+
+/// What the folder's meta.json cannot say of its entries goes to the notes, or is refused.
+void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
+  for (const Entry& entry : entries) {
+    const bool reserved = is_reserved_key(entry.key);
+    if (!reserved && !entry.clashes) continue;
+    const std::string child = note_path_child(path, entry.key);
+    if (!with_notes_) {
+      refuse(key_part(child), reserved ? "a key that tensordict's metadata uses itself"
+                                       : "a key whose file has the name of another key's file");
+    }
+    if (entry.clashes || entry.leaf() == nullptr) notes_.files[child] = entry.name;
+    if (!reserved || entry.leaf() == nullptr) continue;
+    if (entry.is_nested()) {
+      throw Error(ErrorCode::unsupported,
+                  key_part(child) +
+                      ": a nested tensor: expected another key, found one that "
+                      "tensordict's metadata uses itself; rename it");
+    }
+    notes_.leaves[child] = {entry.leaf()->dtype(), entry.leaf()->shape()};
+  }
+}
+
+void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entries,
+                          std::size_t folder, const std::string& path) {
+  std::vector<MetaMember> members;
+  std::vector<std::string> types;
+  members.reserve(entries.size());
+  types.reserve(entries.size());
+  for (const Entry& entry : entries) {
+    const std::string child = note_path_child(path, entry.key);
+    MetaMember member;
+    member.key = entry.key;
+    if (const Leaf* leaf = entry.leaf()) {
+      add_leaf(*leaf, folder, entry.name, child);
+      member.dtype = leaf->dtype();
+      member.shape = &leaf->shape();
+      member.is_nested = leaf->is_nested();
+    } else {
+      const std::size_t depth = depth_;
+      const std::size_t below = add_folder(folder, entry.name, child);
+      if (const auto* value = std::get_if<NonTensor>(&entry.item)) {
+        add_value(*value, below, child);
+        types.emplace_back(value->is_stack ? "NonTensorStack" : "NonTensorData");
+      } else {
+        const auto& node = std::get<TensorDict>(entry.item);
+        add_node(node, below, child, !info.batch_size.empty());
+        std::string class_name = node.kind() == NodeKind::tensorclass  ? node.info().class_name
+                                 : node.kind() == NodeKind::lazy_stack ? common_class(node)
+                                                                       : "TensorDict";
+        if (class_name.empty()) class_name = "LazyStackedTensorDict";
+        types.emplace_back(short_class_name(class_name));
+      }
+      member.node_type = types.back();
+      depth_ = depth;
+    }
+    members.push_back(member);
+  }
+  add_text(folder, std::string(kMetaName), tensordict_meta(info, members));
+}
+
+void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
+                             bool parts_apart) {
+  const DimNames& names = node.info().names;
+  const bool named =
+      std::any_of(names.begin(), names.end(), [](const auto& n) { return n.has_value(); });
+  if (named && node.contains("_names")) {
+    throw Error(ErrorCode::unsupported,
+                key_part(note_path_child(path, "_names")) +
+                    ": expected another key in a node with dimension names, whose place in "
+                    "tensordict's metadata it takes; rename it");
+  }
+  std::vector<Entry> entries = entries_of(node, path, false, parts_apart);
+  name_entries(entries, path);
+  note_names(entries, path);
+  add_entries(node.info(), entries, folder, path);
+  std::vector<Entry> unbatched = entries_of(node, path, true, parts_apart);
+  if (unbatched.empty()) return;
+  const std::size_t depth = depth_;
+  const std::size_t values = add_folder(folder, std::string(kValuesName), path);
+  name_entries(unbatched, path);
+  note_names(unbatched, path);
+  add_entries(NodeInfo(), unbatched, values, path);
+  depth_ = depth;
+}
+
+void Planner::link_aliases() {
+  for (const auto& [path, target] : notes_.aliases) {
+    const auto alias = leaf_files_.find(path);
+    const auto held = leaf_files_.find(target);
+    if (alias == leaf_files_.end() || held == leaf_files_.end()) continue;
+    if (held->second < alias->second) plan_.files[alias->second].same_as = held->second;
+  }
+  for (const Plan::File& file : plan_.files) {
+    if (file.is_leaf && file.same_as == Plan::kNone) plan_.leaf_bytes += file.size_bytes;
+  }
+}
+
+}  // namespace
+
+std::string Plan::path_of(const File& file) const {
+  std::string path = file.name;
+  for (std::size_t i = file.folder; i != 0; i = folders[i].parent) {
+    path.insert(0, folders[i].name + "/");
+  }
+  return path;
+}
+
+Plan plan_tree(const TensorDict& tree, const PlanOptions& options) {
+  return Planner(options).run(tree);
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,311 @@
+#include "formats/folder/source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "formats/folder/compare.hpp"
+#include "formats/folder/keys.hpp"
+
+namespace tenfold::memmap_folder {
+
+FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder,
+                           std::string note_path)
+    : store_(std::move(store)), folder_(std::move(folder)), note_path_(std::move(note_path)) {}
+
+std::uint64_t FolderSource::add(const MetaEntry& entry, const std::string& file_name) {
+  Record record{entry.key, entry.size_bytes};
+  if (store_->has_aliases()) {
+    record.group = store_->alias_group(note_path_child(note_path_, entry.key));
+  }
+  if (!file_name.empty()) file_names_.emplace(records_.size(), file_name);
+  records_.push_back(std::move(record));
+  return records_.size() - 1;
+}
+
+std::string FolderSource::file_name(std::uint64_t position) const {
+  const auto named = file_names_.find(position);
+  if (named == file_names_.end()) return encode_key(records_[position].key);
+  // The notes name the whole file; the part before its suffix is what open_file() wants.
+  const std::string& name = named->second;
+  return name.ends_with(kLeafSuffix) ? name.substr(0, name.size() - kLeafSuffix.size()) : name;
+}
+
+std::string FolderSource::part(std::uint64_t position) const {
+  return "tensor " + base::quote(records_[position].key);
+}
+
+std::string FolderSource::file_path(std::uint64_t position) const {
+  const std::string name = file_name(position);
+  return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
+}
+
+std::string FolderSource::where(const Leaf& leaf) const { return file_path(leaf.position()); }
+
+std::string FolderSource::file_of(const Leaf& leaf) {
+  const std::uint64_t position = leaf.position();
+  const std::string& key = records_[position].key;
+  const std::string base_name = file_name(position);
+  if (is_clash_name(base_name)) return base_name;
+  std::string name = base_name + std::string(kLeafSuffix);
+  if (base_name == key || folder_->file_info(name) || !may_use_raw_name(key)) return name;
+  std::string raw = key + std::string(kLeafSuffix);
+  return folder_->file_info(raw) ? raw : name;
+}
+
+std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
+                                                   bool for_writing) const {
+  if (name.size() > kMaxNameBytes) return nullptr;
+  return folder_->try_open(name, for_writing);
+}
+
+/// A file named as the raw key is this leaf's only if no other key encodes to that name.
+bool FolderSource::may_use_raw_name(const std::string& key) {
+  if (!is_safe_raw_leaf(key)) return false;
+  const auto other = decode_key(key);
+  if (!other) return true;
+  const std::lock_guard lock(mutex_);
+  if (keys_.empty()) {
+    for (const Record& record : records_) keys_.insert(record.key);
+  }
+  return !keys_.contains(*other);
+}
+
+std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std::string_view suffix,
+                                                    bool for_writing) {
+  const std::string& key = records_[position].key;
+  const std::string base_name = file_name(position);
+  const bool clashed = is_clash_name(base_name);
+  std::string name = base_name;
+  if (!clashed || suffix != kLeafSuffix) name += suffix;
+  auto file = try_open(name, for_writing);
+  if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
+    // Only older versions wrote raw names, and the sizes of the empty key under a longer one.
+    std::string raw = key + std::string(suffix);
+    if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
+    file = try_open(raw, for_writing);
+  }
+  if (file) return file;
+  if (folder_->was_replaced()) folder_->throw_replaced();
+  throw Error(ErrorCode::corrupt, folder_->display() + ": " + part(position) +
+                                      ": leaf file is missing: expected a file " +
+                                      base::quote(name));
+}
+
+void FolderSource::check_size(const StoredFile& file, std::uint64_t found_bytes,
+                              std::uint64_t position, std::uint64_t size_bytes) const {
+  if (found_bytes >= size_bytes) return file.check_cost(size_bytes);
+  throw Error(ErrorCode::corrupt, file.display() + ": " + part(position) +
+                                      ": the file is too short: expected " +
+                                      std::to_string(size_bytes) + " bytes, found " +
+                                      std::to_string(found_bytes) + "; it may be truncated");
+}
+
+FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
+  const std::uint64_t position = leaf.position();
+  const std::uint64_t size_bytes = records_[position].size_bytes;
+  NestedSizes nested;
+  std::uint64_t elements = 0;
+  if (size_bytes > 0) {
+    const auto file = open_file(position, kSizesSuffix, false);
+    check_size(*file, file->info().size_bytes, position, size_bytes);
+    const Buffer bytes = Buffer::allocate(static_cast<std::size_t>(size_bytes));
+    file->read_at(0, bytes.bytes());
+    nested.sizes = Tensor(DType::int64, leaf.shape(), bytes);
+    const auto total = nested_numel(nested.sizes);
+    if (!total) {
+      throw Error(ErrorCode::corrupt, file->display() + ": " + part(position) +
+                                          ": sizes of the components: expected lengths of at "
+                                          "least 0 whose products fit 63 bits");
+    }
+    elements = *total;
+  } else {
+    nested.sizes = Tensor(DType::int64, leaf.shape(), Buffer());
+  }
+  const auto data_bytes = base::checked_mul(elements, itemsize(leaf.dtype()));
+  if (!data_bytes || *data_bytes > std::numeric_limits<std::int64_t>::max()) {
+    throw Error(ErrorCode::corrupt, folder_->display() + ": " + part(position) +
+                                        ": nested tensor too large: expected fewer than 2^63 "
+                                        "bytes, found " +
+                                        std::to_string(elements) + " elements");
+  }
+  nested.data_bytes = *data_bytes;
+  return nested;
+}
+
+const FolderSource::NestedSizes& FolderSource::read_sizes(const Leaf& leaf) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = nested_.find(leaf.position());
+    if (found != nested_.end()) return *found->second;
+  }
+  auto loaded = std::make_unique<const NestedSizes>(load_sizes(leaf));
+  const std::lock_guard lock(mutex_);
+  return *nested_.try_emplace(leaf.position(), std::move(loaded)).first->second;
+}
+
+Tensor FolderSource::nested_sizes(const Leaf& leaf) {
+  if (!leaf.is_nested()) return LeafSource::nested_sizes(leaf);
+  return read_sizes(leaf).sizes;
+}
+
+std::uint64_t FolderSource::data_bytes(const Leaf& leaf) {
+  return leaf.is_nested() ? read_sizes(leaf).data_bytes : records_[leaf.position()].size_bytes;
+}
+
+Buffer FolderSource::cached(std::uint64_t position) const {
+  const std::lock_guard lock(mutex_);
+  return buffers_.empty() ? Buffer() : buffers_[position];
+}
+
+Buffer FolderSource::map(const Leaf& leaf) {
+  const std::uint64_t position = leaf.position();
+  if (Buffer buffer = cached(position); buffer.size_bytes() > 0) return buffer;
+  const std::uint64_t size_bytes = data_bytes(leaf);
+  if (size_bytes == 0) return {};
+  Buffer loaded = load(leaf, size_bytes);
+  const std::lock_guard lock(mutex_);
+  if (buffers_.empty()) buffers_.resize(records_.size());
+  // Another thread may have been faster: then its bytes are the leaf's.
+  Buffer& slot = buffers_[position];
+  if (slot.size_bytes() == 0) slot = std::move(loaded);
+  return slot;
+}
+
+Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
+  const std::uint64_t position = leaf.position();
+  Record& record = records_[position];
+  const Mode mode = store_->mode();
+  const auto file = open_file(position, kLeafSuffix, mode == Mode::write_through);
+  check_size(*file, file->info().size_bytes, position, size_bytes);
+  const auto map = [&] { return file->map(size_bytes, mode, store_->arena()); };
+  const auto own = [&] {
+    if (file->info().num_links < 2) return map();
+    return store_->linked(file->info(), size_bytes, map);
+  };
+  if (record.group == nullptr) return own();
+  AliasGroup& group = *record.group;
+  const std::lock_guard lock(group.mutex);
+  if (!joins_group(record, position, *file, size_bytes)) return own();
+  if (group.buffer.size_bytes() == 0) group.buffer = own();
+  return group.buffer.size_bytes() == size_bytes ? group.buffer : own();
+}
+
+/// True if the leaf's bytes are those of its group, whose mutex is held. The first to come speaks
+/// for the group. Files that are apart are compared once.
+bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
+                               std::uint64_t size_bytes) {
+  AliasGroup& group = *record.group;
+  const StoredInfo& info = file.info();
+  if (record.in_group || record.left_group) return record.in_group;
+  const auto speaker = group.source.lock();
+  if (!group.started || (!speaker && group.buffer.size_bytes() == 0)) {
+    group.started = true;
+    group.info = info;
+    group.source = weak_from_this();
+    group.position = position;
+    return record.in_group = true;
+  }
+  if (group.info.same_bytes(info)) return record.in_group = true;
+  // Two shared maps of two files cannot be one memory: a write would reach one of them only.
+  const bool apart = store_->mode() == Mode::write_through;
+  bool equal = false;
+  if (!apart && speaker) {
+    const auto other = speaker->open_file(group.position, kLeafSuffix, false);
+    equal = same_content(file, *other, size_bytes);
+  } else if (!apart && group.buffer.size_bytes() == size_bytes) {
+    equal = same_content(file, group.buffer.bytes());
+  }
+  if (equal) return record.in_group = true;
+  record.left_group = true;
+  warn(file.display() + ": " + part(position) + ": tied by " + std::string(kNotesName) +
+       (apart ? " to another file, and written through to its own alone"
+              : " to bytes that differ by now; read as its own"));
+  return false;
+}
+
+void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
+  const std::uint64_t size_bytes = data_bytes(leaf);
+  if (!base::range_fits(offset_bytes, into.size(), size_bytes)) {
+    throw Error(ErrorCode::invalid_argument,
+                where(leaf) + ": bytes to read: expected a range within " +
+                    std::to_string(size_bytes) + " bytes, found " + std::to_string(into.size()) +
+                    " at " + std::to_string(offset_bytes));
+  }
+  if (into.empty()) return;
+  // What the program wrote into its private copy is what the leaf holds for it.
+  if (store_->mode() == Mode::copy_on_write) {
+    if (const Buffer buffer = cached(leaf.position()); buffer.size_bytes() > 0) {
+      std::memcpy(into.data(), buffer.data() + offset_bytes, into.size());
+      return;
+    }
+  }
+  const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  file->check_cost(size_bytes);
+  if (file->read_some_at(offset_bytes, into) == into.size()) return;
+  check_size(*file, file->size_bytes_now(), leaf.position(), size_bytes);
+  file->read_at(offset_bytes, into);
+}
+
+std::uint64_t FolderSource::check(const Leaf& leaf) {
+  const std::uint64_t size_bytes = data_bytes(leaf);
+  if (size_bytes == 0) return 0;
+  const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  check_size(*file, file->info().size_bytes, leaf.position(), size_bytes);
+  return size_bytes;
+}
+
+void FolderSource::will_need(const Leaf& leaf) {
+  const std::uint64_t size_bytes = data_bytes(leaf);
+  if (size_bytes > 0) open_file(leaf.position(), kLeafSuffix, false)->will_need(size_bytes);
+}
+
+LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
+  const std::uint64_t size_bytes = data_bytes(leaf);
+  if (size_bytes == 0) return {};
+  const std::uint64_t position = leaf.position();
+  Record& record = records_[position];
+  if (record.group == nullptr) {
+    // Without opening: most leaves are files with one name, which share with nobody.
+    const std::string name = file_name(position) + std::string(kLeafSuffix);
+    if (const auto found =
+            name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {
+      if (found->num_links < 2) return {};
+    }
+  }
+  const auto file = open_file(position, kLeafSuffix, false);
+  StoredInfo info = file->info();
+  check_size(*file, info.size_bytes, position, size_bytes);
+  bool shared = info.num_links > 1;
+  if (record.group != nullptr) {
+    const std::lock_guard lock(record.group->mutex);
+    if (joins_group(record, position, *file, size_bytes)) {
+      info = record.group->info;
+      shared = true;
+    }
+  }
+  if (!shared) return {};
+  return {.device = info.device,
+          .inode = info.inode,
+          .offset_bytes = info.offset_bytes,
+          .size_bytes = size_bytes};
+}
+
+void FolderSource::flush(Monitor* monitor) {
+  if (store_->mode() != Mode::write_through) return;
+  std::vector<MappedPart> mapped;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].size_bytes() > 0) mapped.push_back({buffers_[i], file_path(i)});
+    }
+  }
+  folder_->flush(mapped, monitor);
+}
+
+}  // namespace tenfold::memmap_folder

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core/tree/leaf_source.hpp"
+#include "formats/folder/files.hpp"
+#include "formats/folder/meta/meta.hpp"
+#include "formats/folder/store.hpp"
+
+namespace tenfold::memmap_folder {
+
+/// The leaves of one folder, one file each; Leaf::position() is what add() returned. A leaf's file
+/// is opened, checked, read or mapped, and closed when it is first asked for. Thread-safe once all
+/// leaves are added.
+class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
+ public:
+  FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
+
+  /// Adds a tensor; `file_name` empty: the name that its key gives it.
+  std::uint64_t add(const MetaEntry& entry, const std::string& file_name);
+
+  Buffer map(const Leaf& leaf) override;
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  Tensor nested_sizes(const Leaf& leaf) override;
+  void will_need(const Leaf& leaf) override;
+  bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
+  Identity identity(const Leaf& leaf) override;
+  std::string where(const Leaf& leaf) const override;
+  void flush(Monitor* monitor) override;
+
+  /// Opens the leaf's file and checks its length, without mapping it: 0 bytes need no file.
+  /// Returns the bytes of the data. Throws as map().
+  std::uint64_t check(const Leaf& leaf);
+
+  const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
+  /// The name of the leaf's file in its folder: the one that is there, else the one it would get.
+  std::string file_of(const Leaf& leaf);
+
+ private:
+  struct Record {
+    std::string key;
+    std::uint64_t size_bytes = 0;  ///< of a nested leaf: of its sizes
+    AliasGroup* group = nullptr;
+    bool in_group = false;    ///< compared with its group, and equal
+    bool left_group = false;  ///< compared, and different
+  };
+  struct NestedSizes {
+    Tensor sizes;
+    std::uint64_t data_bytes = 0;
+  };
+
+  std::string file_name(std::uint64_t position) const;
+  std::string file_path(std::uint64_t position) const;
+  std::string part(std::uint64_t position) const;
+  /// Opens the file of that suffix, under its name or its raw name of older versions.
+  std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
+                                        bool for_writing);
+  std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;
+  bool may_use_raw_name(const std::string& key);
+  void check_size(const StoredFile& file, std::uint64_t found_bytes, std::uint64_t position,
+                  std::uint64_t size_bytes) const;
+
+  std::uint64_t data_bytes(const Leaf& leaf);
+  const NestedSizes& read_sizes(const Leaf& leaf);
+  NestedSizes load_sizes(const Leaf& leaf);
+  Buffer load(const Leaf& leaf, std::uint64_t size_bytes);
+  bool joins_group(Record& record, std::uint64_t position, const StoredFile& file,
+                   std::uint64_t size_bytes);
+  Buffer cached(std::uint64_t position) const;
+
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<Folder> folder_;
+  std::string note_path_;
+  std::vector<Record> records_;
+  std::unordered_map<std::uint64_t, std::string> file_names_;  ///< those that the notes name
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::vector<Buffer> buffers_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<const NestedSizes>> nested_;
+  std::unordered_set<std::string_view> keys_;  ///< made when a raw name is first looked for
+};
+
+}  // namespace tenfold::memmap_folder

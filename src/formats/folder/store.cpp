@@ -1,0 +1,74 @@
+#include "formats/folder/store.hpp"
+
+#include <optional>
+
+#include "base/text.hpp"
+#include "formats/folder/keys.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// The path of an entry's node, and the entry's key; the root has neither.
+std::optional<std::pair<std::string, std::string>> split_path(std::string_view path) {
+  auto keys = keys_of_note_path(path);
+  if (!keys || keys->empty()) return std::nullopt;
+  std::string key = std::move(keys->back());
+  keys->pop_back();
+  return std::pair(note_path(*keys), std::move(key));
+}
+
+}  // namespace
+
+Store::Store(Mode mode, Notes notes, const std::string& notes_where)
+    : mode_(mode), notes_(std::move(notes)) {
+  index_notes(notes_where);
+}
+
+void Store::index_notes(const std::string& where) {
+  for (const auto& [path, leaf] : notes_.leaves) {
+    if (auto place = split_path(path)) {
+      node_notes_[place->first].leaves.emplace_back(std::move(place->second), leaf);
+    }
+  }
+  for (const auto& [path, name] : notes_.files) {
+    auto place = split_path(path);
+    // No other name is ever written here, and none may lead out of the folder.
+    if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
+      warn(where + ": file of " + base::quote(path) + ": expected \"%clash-<n>\", found " +
+           base::quote(name) + "; ignored");
+      continue;
+    }
+    node_notes_[place->first].files.emplace_back(std::move(place->second), name);
+  }
+  for (const std::string& path : notes_.unbatched) {
+    if (auto place = split_path(path)) {
+      node_notes_[place->first].unbatched.push_back(std::move(place->second));
+    }
+  }
+  for (const auto& [path, target] : notes_.aliases) {
+    auto& group = groups_[target];
+    if (!group) group = std::make_shared<AliasGroup>();
+    const auto shared = group;
+    groups_[path] = shared;
+  }
+}
+
+void Store::left_out(const std::string& path, const std::string& part, const std::string& what) {
+  if (problems_ != nullptr) {
+    problems_->push_back({path, part, what});
+  } else {
+    warn(path + ": " + part + ": " + what);
+  }
+}
+
+const NodeNotes* Store::node_notes(const std::string& path) const {
+  const auto found = node_notes_.find(path);
+  return found == node_notes_.end() ? nullptr : &found->second;
+}
+
+AliasGroup* Store::alias_group(const std::string& path) const {
+  const auto found = groups_.find(path);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace tenfold::memmap_folder

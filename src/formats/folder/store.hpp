@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+#include "core/notes/notes.hpp"
+#include "formats/folder/arena.hpp"
+#include "formats/folder/files.hpp"
+
+namespace tenfold::memmap_folder {
+
+class FolderSource;
+
+/// What the notes say about the entries of one node.
+struct NodeNotes {
+  std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< key -> hidden tensor
+  std::vector<std::pair<std::string, std::string>> files;       ///< key -> name of file or folder
+  std::vector<std::string> unbatched;                           ///< keys, in `%values`
+};
+
+/// Leaves that the notes tie together. Where they are one file (hard links) nothing is asked; where
+/// a copy of the tree has them apart they share memory as long as their bytes are equal.
+struct AliasGroup {
+  std::mutex mutex;
+  bool started = false;
+  StoredInfo info;  ///< of the file that speaks for the group
+  std::weak_ptr<FolderSource> source;
+  std::uint64_t position = 0;
+  Buffer buffer;  ///< its bytes, once mapped
+};
+
+/// What all nodes of one opened tree share. Immutable but for its caches; thread-safe.
+class Store {
+ public:
+  Store(Mode mode, Notes notes, const std::string& notes_where);
+
+  Mode mode() const noexcept { return mode_; }
+  const Notes& notes() const noexcept { return notes_; }
+  Arena& arena() noexcept { return arena_; }
+
+  /// Rows that the root has now, if `%commit` says so rather than meta.json.
+  const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
+  void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
+  /// Rows that it has, once it is read; of a data set that grows its nodes have as many.
+  const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
+  void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
+  /// Rows are being added to the root, or were when a writer died.
+  bool grows() const noexcept { return grows_; }
+  void set_grows() noexcept { grows_ = true; }
+
+  /// The notes of the node at that path, or null.
+  const NodeNotes* node_notes(const std::string& path) const;
+
+  /// Something in the folder is not part of the tree that was read: a warning, or an entry of
+  /// `problems` if verify() gave a list.
+  void left_out(const std::string& path, const std::string& part, const std::string& what);
+  void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
+
+  bool has_aliases() const noexcept { return !groups_.empty(); }
+  /// The group of the leaf at that path, or null.
+  AliasGroup* alias_group(const std::string& path) const;
+
+  /// The bytes of a file with several names: `make` is called for the first of them only.
+  template <class Make>
+  Buffer linked(const StoredInfo& info, std::uint64_t size_bytes, const Make& make) {
+    const std::lock_guard lock(links_mutex_);
+    const auto [found, is_new] =
+        links_.try_emplace(std::tuple(info.device, info.inode, size_bytes));
+    if (is_new) {
+      try {
+        found->second = make();
+      } catch (...) {
+        links_.erase(found);
+        throw;
+      }
+    }
+    return found->second;
+  }
+
+ private:
+  void index_notes(const std::string& where);
+
+  Mode mode_;
+  std::vector<Problem>* problems_ = nullptr;
+  Notes notes_;
+  std::unordered_map<std::string, NodeNotes> node_notes_;
+  std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
+  Arena arena_;
+  std::optional<std::int64_t> live_rows_;
+  std::optional<std::int64_t> root_rows_;
+  bool grows_ = false;
+  std::mutex links_mutex_;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;
+};
+
+}  // namespace tenfold::memmap_folder

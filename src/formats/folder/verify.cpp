@@ -1,0 +1,83 @@
+#include "formats/folder/verify.hpp"
+
+#include <cerrno>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "core/tree/node.hpp"
+#include "formats/folder/append/commit_page.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/reader.hpp"
+#include "formats/folder/source.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+class TreeVerifier {
+ public:
+  TreeVerifier(const VerifyRequest& request, VerifyReport& report)
+      : request_(request), report_(report) {}
+
+  void run(std::shared_ptr<Folder> root) {
+    const std::string where = root->display();
+    try {
+      if (request_.filter != nullptr) return check_node(*request_.filter->selected().node());
+      const TensorDict tree = open_tree(std::move(root), Mode::read, &report_.problems);
+      check_node(*tree.node());
+    } catch (const Error& error) {
+      add(error, where);
+    }
+  }
+
+ private:
+  void add(const Error& error, const std::string& path) {
+    // The system's failure to read at all says nothing about the data, unless it is one file's.
+    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
+    report_.problems.push_back(problem_of(error, path));
+  }
+
+  void check_node(Node& node) {
+    for (std::size_t i = 0; i < node.entries.size(); ++i) {
+      if (request_.monitor != nullptr) progress_.poll();
+      try {
+        const TensorDict::Item item = node.item(i);
+        if (const auto* leaf = std::get_if<Leaf>(&item)) {
+          ++report_.num_leaves;
+          if (auto* source = dynamic_cast<FolderSource*>(leaf->source().get())) {
+            report_.num_bytes += source->check(*leaf);
+          }
+        } else if (const auto* child = std::get_if<TensorDict>(&item)) {
+          check_node(*child->node());
+        }
+      } catch (const Error& error) {
+        add(error, node.where);
+      }
+    }
+  }
+
+  const VerifyRequest& request_;
+  VerifyReport& report_;
+  Progress progress_{request_.monitor, 0, "verify"};
+};
+
+}  // namespace
+
+void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report) {
+  TreeVerifier(request, report).run(std::move(root));
+}
+
+VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  const os::Directory root = os::Directory::open(path);
+  check_tree(FolderHandle::root(root.duplicate(), path), request, report);
+  const bool is_growing = root.entry_info(std::string(kCommitName)).has_value();
+  check_folder_checksums(root, request, report, is_growing);
+  return report;
+}
+
+}  // namespace tenfold::memmap_folder

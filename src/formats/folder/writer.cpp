@@ -1,0 +1,317 @@
+#include "formats/folder/writer.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/hash/checksum.hpp"
+#include "core/tensor/leaf_bytes.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+#include "os/process.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold::memmap_folder {
+namespace {
+
+/// Larger files are cut into blocks that threads share; smaller ones are written by one thread,
+/// from their creation to their end.
+constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
+/// A small file is written by one call, which gives it the largest folios.
+constexpr std::size_t kScratchBytes = kSmallBytes;
+/// Small files that one thread takes at once: few enough to share the work evenly.
+constexpr std::size_t kRunFiles = 32;
+/// Threads that wait for the device at once: on many of them, many small files are synced far
+/// sooner than one after the other (docs/performance.md). They hardly use a core.
+constexpr int kSyncThreads = 32;
+constexpr std::size_t kSyncRunFiles = 8;
+/// Large files that are open at once.
+constexpr std::size_t kOpenLeaves = 64;
+
+/// Opens folders of the plan; those on the way from the root to the last one stay open, as files
+/// come folder by folder.
+class FolderChain {
+ public:
+  FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}
+
+  os::Directory& at(std::size_t folder) {
+    if (folder == 0) {
+      chain_.clear();
+      return root_;
+    }
+    for (std::size_t i = chain_.size(); i > 0; --i) {
+      if (chain_[i - 1].first != folder) continue;
+      chain_.resize(i);
+      return *chain_.back().second;
+    }
+    os::Directory& parent = at(plan_.folders[folder].parent);
+    auto opened =
+        std::make_unique<os::Directory>(os::Directory::open_at(parent, plan_.folders[folder].name));
+    chain_.emplace_back(folder, std::move(opened));
+    return *chain_.back().second;
+  }
+
+ private:
+  const Plan& plan_;
+  os::Directory& root_;
+  std::vector<std::pair<std::size_t, std::unique_ptr<os::Directory>>> chain_;
+};
+
+class Writer {
+ public:
+  Writer(const Plan& plan, os::Directory& root, const WriteRequest& request)
+      : plan_(plan),
+        root_(root),
+        request_(request),
+        num_threads_(os::num_threads_for(request.num_threads)),
+        progress_(request.monitor, plan.leaf_bytes, "save"),
+        checksums_(request.checksums ? plan.files.size() : 0) {}
+
+  void run() {
+    create_folders();
+    sort_out();
+    write_small(small_);
+    for (std::size_t i = 0; i < large_.size(); i += kOpenLeaves) {
+      write_large(std::span(large_).subspan(i, std::min(kOpenLeaves, large_.size() - i)));
+    }
+    link_aliases();
+    if (request_.checksums) write_checksums();
+    if (request_.durable) sync_all();
+    progress_.finish();
+  }
+
+ private:
+  bool is_hole(const Plan::File& file) const {
+    return request_.zeros && file.is_leaf && !file.is_sizes;
+  }
+
+  void create_folders() {
+    FolderChain chain(plan_, root_);
+    for (std::size_t i = 1; i < plan_.folders.size(); ++i) {
+      chain.at(plan_.folders[i].parent).create_directory(plan_.folders[i].name);
+    }
+  }
+
+  void sort_out() {
+    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+      const Plan::File& file = plan_.files[i];
+      if (file.same_as != Plan::kNone && !is_hole(file)) {
+        aliases_.push_back(i);
+      } else if (file.is_leaf && file.size_bytes > kSmallBytes && !is_hole(file)) {
+        large_.push_back(i);
+      } else {
+        small_.push_back(i);
+      }
+    }
+  }
+
+  /// Calls work(chain, number of file) for all files, in runs, on all threads.
+  template <class Work>
+  void for_runs(std::size_t count, int num_threads, std::size_t run_length, const Work& work) {
+    const std::size_t num_runs = (count + run_length - 1) / run_length;
+    os::parallel_for(
+        num_runs, num_threads,
+        [&](std::size_t run) {
+          FolderChain chain(plan_, root_);
+          const std::size_t end = std::min(count, (run + 1) * run_length);
+          for (std::size_t i = run * run_length; i < end; ++i) work(chain, i);
+        },
+        [&] { progress_.poll(); });
+  }
+
+  void write_small(std::span<const std::size_t> numbers) {
+    for (std::size_t begin = 0; begin < numbers.size(); begin += max_open_) {
+      const auto some = numbers.subspan(begin, std::min(max_open_, numbers.size() - begin));
+      make_room(some.size());
+      std::vector<os::File> files(some.size());
+      for_runs(some.size(), num_threads_, kRunFiles, [&](FolderChain& chain, std::size_t i) {
+        const Plan::File& file = plan_.files[some[i]];
+        files[i] = os::File::create_at(chain.at(file.folder), file.name);
+        write_one(files[i], file, some[i]);
+        written(files[i]);
+      });
+      keep_open(std::move(files));
+    }
+  }
+
+  /// The file is whole; if it is to be durable, the device begins with it while others are written.
+  void written(os::File& file) const {
+    if (request_.durable) {
+      file.start_writeback();
+    } else {
+      file.close_written();
+    }
+  }
+
+  /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
+  /// to those that were open when it happened.
+  void keep_open(std::vector<os::File> files) {
+    if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
+  }
+
+  void make_room(std::size_t num_files) {
+    if (open_.size() + num_files > max_open_) sync_files();
+  }
+
+  void write_one(os::File& out, const Plan::File& file, std::size_t number) {
+    if (is_hole(file)) {
+      out.truncate(file.size_bytes);
+      if (request_.reserve) out.reserve();
+      return;
+    }
+    if (!file.is_leaf) {
+      const auto bytes = std::as_bytes(std::span(file.text));
+      out.write_at(0, bytes);
+      if (!request_.checksums) return;
+      for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
+        const auto length = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
+        checksums_[number].push_back(base::xxh3(
+            bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(length))));
+      }
+      return;
+    }
+    std::uint64_t position = 0;
+    base::Xxh3Stream* stream = nullptr;
+    std::unique_ptr<base::Xxh3Stream> several;
+    std::uint64_t whole = 0;
+    for_each_piece(file.leaf, 0, file.size_bytes, scratch_for(file),
+                   [&](std::span<const std::byte> piece) {
+                     out.write_at(position, piece);
+                     position += piece.size();
+                     progress_.add(piece.size());
+                     if (!request_.checksums) return;
+                     if (piece.size() == file.size_bytes) {
+                       whole = base::xxh3(piece);
+                       return;
+                     }
+                     if (stream == nullptr) {
+                       several = std::make_unique<base::Xxh3Stream>();
+                       stream = several.get();
+                     }
+                     stream->update(piece);
+                   });
+    if (request_.checksums) {
+      checksums_[number].push_back(stream == nullptr ? whole : stream->digest());
+    }
+  }
+
+  static std::span<std::byte> scratch_for(const Plan::File& file) {
+    // Leaves in memory are mostly handed out as they lie; the buffer is one a thread.
+    thread_local std::vector<std::byte> scratch;
+    const auto wanted =
+        static_cast<std::size_t>(std::min<std::uint64_t>(file.size_bytes, kScratchBytes));
+    constexpr std::size_t kOneElement = 16;
+    if (scratch.size() < std::max(wanted, kOneElement))
+      scratch.resize(std::max(wanted, kOneElement));
+    return scratch;
+  }
+
+  void write_large(std::span<const std::size_t> numbers) {
+    make_room(numbers.size());
+    std::vector<os::File> files;
+    files.reserve(numbers.size());
+    std::vector<LeafWrite> writes;
+    FolderChain chain(plan_, root_);
+    for (const std::size_t number : numbers) {
+      const Plan::File& file = plan_.files[number];
+      files.push_back(os::File::create_at(chain.at(file.folder), file.name));
+      LeafWrite write;
+      write.leaf = &file.leaf;
+      write.file = &files.back();
+      write.size_bytes = file.size_bytes;
+      writes.push_back(std::move(write));
+    }
+    write_leaves(writes, xxh3_if(request_.checksums), request_.num_threads, progress_,
+                 request_.durable);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      written(files[i]);
+      if (request_.checksums) checksums_[numbers[i]] = std::move(writes[i].block_checksums);
+    }
+    keep_open(std::move(files));
+  }
+
+  /// Tied tensors are one file with several names, or copies where there are no hard links.
+  void link_aliases() {
+    for (const std::size_t number : aliases_) {
+      const Plan::File& file = plan_.files[number];
+      const Plan::File& held = plan_.files[file.same_as];
+      FolderChain from(plan_, root_);
+      FolderChain to(plan_, root_);
+      if (to.at(file.folder).link_from(from.at(held.folder), held.name, file.name)) {
+        if (request_.checksums) checksums_[number] = checksums_[file.same_as];
+      } else if (file.size_bytes > kSmallBytes) {
+        write_large({&number, 1});
+      } else {
+        write_small({&number, 1});
+      }
+    }
+  }
+
+  void write_checksums() {
+    std::vector<ChecksumLine> lines;
+    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+      append_lines(lines, plan_.path_of(plan_.files[i]), plan_.files[i].size_bytes, checksums_[i]);
+    }
+    const std::string text = checksums_text(lines);
+    os::File out = os::File::create_at(root_, std::string(kChecksumsName));
+    out.write_at(0, std::as_bytes(std::span(text)));
+    if (request_.durable) out.sync();
+    out.close_written();
+  }
+
+  /// Files were handed to the device while others were still written; waiting for each comes last,
+  /// when most are there already and one commit of the file system covers all their inodes.
+  void sync_files() {
+    for_runs(open_.size(), kSyncThreads, kSyncRunFiles, [&](FolderChain&, std::size_t i) {
+      open_[i].sync();
+      open_[i].close_written();
+    });
+    open_.clear();
+  }
+
+  void sync_all() {
+    sync_files();
+    const std::size_t num_runs = (plan_.folders.size() + kSyncRunFiles - 1) / kSyncRunFiles;
+    os::parallel_for(
+        num_runs, kSyncThreads,
+        [&](std::size_t run) {
+          FolderChain chain(plan_, root_);
+          const std::size_t end = std::min(plan_.folders.size(), (run + 1) * kSyncRunFiles);
+          // Number 0 is the root, which its publisher syncs.
+          for (std::size_t i = std::max<std::size_t>(1, run * kSyncRunFiles); i < end; ++i) {
+            chain.at(i).sync();
+          }
+        },
+        [&] { progress_.poll(); });
+  }
+
+  const Plan& plan_;
+  os::Directory& root_;
+  const WriteRequest& request_;
+  int num_threads_;
+  Progress progress_;
+  std::vector<std::vector<std::uint64_t>> checksums_;  ///< of each file's blocks
+  std::vector<std::size_t> small_;
+  std::vector<std::size_t> large_;
+  std::vector<std::size_t> aliases_;
+  std::size_t max_open_ = os::num_files_to_keep_open();
+  std::vector<os::File> open_;  ///< written and not yet synced
+};
+
+}  // namespace
+
+void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request) {
+  Writer(plan, root, request).run();
+}
+
+std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept {
+  return request.zeros && !request.reserve ? 0 : plan.leaf_bytes;
+}
+
+}  // namespace tenfold::memmap_folder

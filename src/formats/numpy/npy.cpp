@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/npy_header.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "formats/format.hpp"
+#include "formats/numpy/npy_array.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+#include "os/memory/mapping.hpp"
+
+// A NumPy file is one array without a name: it is read as a dict whose one key is the file's name
+// without the suffix, and a tree of one tensor is written whatever its key is.
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSuffixes = {".npy"};
+
+/// A file whose header was checked against its size.
+struct OpenedNpy {
+  os::File file;
+  NpyArray array;
+};
+
+OpenedNpy open_npy(os::File file) {
+  const std::uint64_t file_bytes = file.size_bytes();
+  std::string bytes(codecs::kNpyPrefixBytes, '\0');
+  bytes.resize(file.read_some_at(0, std::as_writable_bytes(std::span(bytes))));
+  const std::uint64_t offset = codecs::npy_data_offset(bytes, file.display());
+  bytes.resize(static_cast<std::size_t>(std::min(offset, file_bytes)));
+  file.read_at(0, std::as_writable_bytes(std::span(bytes)));
+  NpyArray array = parse_npy_array(bytes, file_bytes, file.display());
+  return {std::move(file), std::move(array)};
+}
+
+/// The array of a file in C order. The file stays open, so that it is the one whose header was read
+/// whatever happens to its name.
+class NpySource final : public LeafSource {
+ public:
+  NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
+
+  Buffer map(const Leaf&) override { return bytes(); }
+  /// The bytes as they are stored: mapped, or read if the header has an odd length.
+  const Buffer& bytes() {
+    std::call_once(mapped_, [this] {
+      const NpyArray& array = opened_.array;
+      if (array.nbytes == 0) return;
+      const bool shared = mode_ == Mode::write_through;
+      if (array.data_offset_bytes % itemsize(array.dtype) == 0) {
+        bytes_ = os::map_file(opened_.file, array.data_offset_bytes, array.nbytes,
+                              shared ? os::MapKind::shared_write : os::MapKind::private_copy);
+        return;
+      }
+      if (shared) {
+        throw Error(ErrorCode::unsupported,
+                    opened_.file.display() +
+                        ": data: cannot be written through where it lies: expected a multiple of " +
+                        std::to_string(itemsize(array.dtype)) + " bytes, found " +
+                        std::to_string(array.data_offset_bytes) +
+                        "; save it again, which aligns it");
+      }
+      bytes_ = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
+      opened_.file.read_at(array.data_offset_bytes, bytes_.bytes());
+    });
+    return bytes_;
+  }
+  void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    opened_.file.read_at(opened_.array.data_offset_bytes + offset_bytes, into);
+  }
+  void will_need(const Leaf&) override {
+    opened_.file.will_need(opened_.array.data_offset_bytes, opened_.array.nbytes);
+  }
+  bool is_one_mapping() const noexcept override { return true; }
+  std::string where(const Leaf&) const override { return opened_.file.display(); }
+  void flush(Monitor*) override {
+    if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) {
+      os::sync_mapping(bytes_, opened_.file.display());
+    }
+  }
+  const NpyArray& array() const noexcept { return opened_.array; }
+
+ private:
+  OpenedNpy opened_;
+  Mode mode_;
+  std::once_flag mapped_;
+  Buffer bytes_;
+};
+
+/// A leaf on disk is in C order by its nature. One in Fortran order is a strided view of the
+/// mapping, which is therefore made here; still no element is read.
+Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
+  const NpyArray& array = source->array();
+  if (!array.fortran_order) return {array.dtype, array.shape, source, 0};
+  return Tensor(array.dtype, array.shape, fortran_strides(array.shape), source->bytes(), 0);
+}
+
+bool probe(const Path& path) {
+  if (!os::file_info(path).is_regular) return false;
+  const os::File file = os::File::open_read(path);
+  std::string head(codecs::kNpyMagic.size(), '\0');
+  head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
+  return head == codecs::kNpyMagic;
+}
+
+TensorDict open(const Path& path, const OpenRequest& request) {
+  const std::string key = path.stem().string();
+  if (!base::is_utf8(key)) {
+    throw Error(ErrorCode::unsupported, base::quote(path.string()) +
+                                            ": its name makes no key: expected UTF-8, found " +
+                                            base::quote(key) + "; rename the file");
+  }
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  TensorDict tree(std::move(info));
+  const bool shared = request.mode == Mode::write_through;
+  OpenedNpy opened = open_npy(shared ? open_write_through(path) : os::File::open_read(path));
+  const auto source = std::make_shared<NpySource>(std::move(opened), request.mode);
+  if (shared && source->array().fortran_order) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": fortran_order: cannot be written through: expected False, found True; open "
+                    "it in mode \"c\"");
+  }
+  tree.set(key, TensorDict::Item(leaf_of(source)));
+  return tree;
+}
+
+/// The one tensor of `tree`, or Error(unsupported) naming the first key that does not fit.
+Leaf only_leaf(const TensorDict& tree) {
+  check_npy_root("npy", tree.info());
+  std::optional<Leaf> only;
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const std::string subject = "key " + base::quote(key);
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) {
+      refuse_for_npy("npy", subject,
+                     std::string("it cannot be stored: expected a tensor, found a ") +
+                         (std::holds_alternative<NonTensor>(item) ? "JSON value" : "node"));
+    }
+    if (only) {
+      refuse_for_npy("npy", subject,
+                     "a NumPy file holds one array: expected one tensor, found " +
+                         std::to_string(tree.size()) + "; save each as a file of its own");
+    }
+    check_npy_leaf("npy", key, *leaf);
+    only = *leaf;
+  });
+  if (!only)
+    refuse_for_npy("npy", "root", "a NumPy file holds one array: expected one tensor, found none");
+  return *std::move(only);
+}
+
+void check(const TensorDict& tree) { only_leaf(tree); }
+
+void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  if (request.zeros) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": memmap_like: a NumPy file cannot be written through: expected "
+                    "a folder, found a name that ends in \".npy\"");
+  }
+  const Leaf leaf = only_leaf(tree);
+  const std::string head = npy_head_of(leaf);
+
+  Progress progress(request.monitor, leaf.nbytes(), path.filename().string());
+  FileReplacement replacement(path, leaf.nbytes(), OldFile::exclusive);
+  std::vector<LeafWrite> writes = {{&leaf, &replacement.file(), head.size(), leaf.nbytes(), {}}};
+  write_leaves(writes, BlockChecksum::none, request.num_threads, progress, request.durable);
+  replacement.file().write_at(0, std::as_bytes(std::span(head)));
+  replacement.publish(request.durable);
+  progress.finish();
+}
+
+/// There are no checksums: what can be checked is the header and that the size fits it.
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  Progress progress(request.monitor, 0, path.filename().string());
+  try {
+    report.num_bytes = open_npy(os::File::open_read(path)).array.nbytes;
+    report.num_leaves = 1;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    std::string what = error.what();
+    const std::string prefix = path.string() + ": ";
+    if (what.starts_with(prefix)) what.erase(0, prefix.size());
+    const std::size_t colon = what.find(": ");
+    report.problems.push_back({path.string(), what.substr(0, colon), what.substr(colon + 2)});
+  }
+  progress.finish();
+  return report;
+}
+
+}  // namespace
+
+const Format kNpy = {"npy", kSuffixes, probe, open, check, write, verify};
+
+}  // namespace tenfold

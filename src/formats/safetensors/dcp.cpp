@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/tree/assembled_source.hpp"
+#include "core/tree/node.hpp"
+#include "formats/format.hpp"
+#include "formats/safetensors/file.hpp"
+#include "formats/safetensors/source.hpp"
+#include "os/fs/directory.hpp"
+
+// Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
+// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`, each with the boxes of
+// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, where they belong:
+// `{"w": {"saved_offsets": [2, 0]}}`. There is no list of files: all of them are the checkpoint.
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 0> kDcpSuffixes = {};
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kShardingInfo = "DCP_SHARDING_INFO";
+
+bool is_shard(std::string_view name) {
+  return name.starts_with("shard-") && name.find("-model-") != std::string_view::npos &&
+         name.ends_with(kSuffix);
+}
+
+bool probe_dcp(const Path& path) {
+  if (!os::file_info(path).is_directory) return false;
+  return std::ranges::any_of(os::Directory::open(path).list(), is_shard);
+}
+
+std::vector<OpenedSafetensors> open_shards(const Path& path) {
+  const os::Directory folder = os::Directory::open(path);
+  std::vector<std::string> names = folder.list();
+  std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
+  if (names.empty()) {
+    throw Error(ErrorCode::corrupt,
+                path.string() + ": no shards: expected files called \"shard-...\", found none");
+  }
+  std::ranges::sort(names);
+  std::vector<OpenedSafetensors> shards;
+  for (const std::string& name : names) {
+    shards.push_back(open_safetensors(os::File::open_read_at(folder, name)));
+  }
+  return shards;
+}
+
+/// Where the boxes of one file belong.
+class ShardingInfo {
+ public:
+  explicit ShardingInfo(const OpenedSafetensors& shard) : where_(shard.source->file().display()) {
+    const std::string* text = shard.header->metadata_value(kShardingInfo);
+    if (text != nullptr) {
+      value_ = from_json(*text, where_ + ": metadata " + base::quote(kShardingInfo));
+    }
+  }
+
+  /// Of a file without such information every tensor is whole.
+  Shape offsets(std::string_view name, std::size_t rank) const {
+    if (value_.is_null()) return Shape(rank, 0);
+    const auto* tensors = value_.get_if<Value::Object>();
+    const Value* tensor = tensors == nullptr ? nullptr : tensors->find(name);
+    const auto* fields = tensor == nullptr ? nullptr : tensor->get_if<Value::Object>();
+    const Value* offsets = fields == nullptr ? nullptr : fields->find("saved_offsets");
+    const auto* list = offsets == nullptr ? nullptr : offsets->get_if<Value::List>();
+    if (list == nullptr || list->items.size() != rank) fail(name, rank);
+    Shape shape;
+    for (const Value& item : list->items) {
+      const auto* offset = item.get_if<std::int64_t>();
+      if (offset == nullptr || *offset < 0) fail(name, rank);
+      shape.push_back(*offset);
+    }
+    return shape;
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view name, std::size_t rank) const {
+    throw Error(ErrorCode::corrupt, where_ + ": tensor " + base::quote(name) + ": metadata " +
+                                        base::quote(kShardingInfo) + ": expected " +
+                                        std::to_string(rank) +
+                                        " \"saved_offsets\" from 0, found others");
+  }
+
+  std::string where_;
+  Value value_;
+};
+
+struct Tensor {
+  DType dtype = DType::float32;
+  Shape shape;  ///< as far as its boxes reach
+  std::vector<TensorPiece> pieces;
+  std::set<std::pair<Shape, Shape>> boxes;
+};
+
+/// The tensors of all files.
+class Tensors {
+ public:
+  void add(const OpenedSafetensors& shard) {
+    const ShardingInfo info(shard);
+    for (std::size_t i = 0; i < shard.header->entries.size(); ++i) {
+      const std::string_view name = shard.header->name(i);
+      const auto lengths = shard.header->shape(i);
+      const Shape sizes(lengths.begin(), lengths.end());
+      const auto [found, is_new] = positions_.emplace(name, tensors.size());
+      if (is_new) tensors.emplace_back(std::string(name), Tensor());
+      Tensor& tensor = tensors[found->second].second;
+      const DType dtype = shard.header->entries[i].dtype;
+      if (is_new) tensor.dtype = dtype;
+      const Shape offsets = info.offsets(name, sizes.size());
+      grow(tensor, offsets, sizes, shard.source->file().display(), name);
+      // A tensor that every rank held may be in several files.
+      if (!tensor.boxes.emplace(offsets, sizes).second) continue;
+      tensor.pieces.push_back({offsets, Leaf(dtype, sizes, shard.source, i)});
+    }
+  }
+
+  std::vector<std::pair<std::string, Tensor>> tensors;
+
+ private:
+  static void grow(Tensor& tensor, const Shape& offsets, const Shape& sizes,
+                   const std::string& where, std::string_view name) {
+    tensor.shape.resize(std::max(tensor.shape.size(), sizes.size()), 0);
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const auto end = base::checked_add(static_cast<std::uint64_t>(offsets[d]),
+                                         static_cast<std::uint64_t>(sizes[d]));
+      if (!end || *end > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+        throw Error(ErrorCode::corrupt,
+                    where + ": tensor " + base::quote(name) +
+                        ": it ends too far off: expected at most 63 bits, found " +
+                        base::list_text(offsets) + " + " + base::list_text(sizes));
+      }
+      tensor.shape[d] = std::max(tensor.shape[d], static_cast<std::int64_t>(*end));
+    }
+  }
+
+  std::unordered_map<std::string, std::size_t> positions_;
+};
+
+TensorDict tree_of(const std::vector<OpenedSafetensors>& shards, const std::string& where) {
+  Tensors all;
+  for (const OpenedSafetensors& shard : shards) all.add(shard);
+  auto node = std::make_shared<Node>();
+  node->info.kind = NodeKind::dict;
+  node->where = where;
+  // Each file has an order of its own, and none of them is that of the program.
+  std::ranges::sort(all.tensors, {},
+                    [](const auto& named) -> const std::string& { return named.first; });
+  for (auto& [name, tensor] : all.tensors) {
+    Leaf leaf =
+        AssembledSource::assemble(tensor.dtype, std::move(tensor.shape), std::move(tensor.pieces),
+                                  where + ": tensor " + base::quote(name));
+    node->entries.push_back({std::move(name), std::move(leaf)});
+  }
+  return TensorDict(std::move(node));
+}
+
+TensorDict open_dcp(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: a checkpoint of torch.distributed cannot be written through: expected "
+                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
+  }
+  return tree_of(open_shards(path), path.string());
+}
+
+[[noreturn]] void refuse_to_write() {
+  throw Error(ErrorCode::unsupported,
+              "format \"dcp\": this version reads such folders and writes none: expected "
+              "\"safetensors\", found \"dcp\"");
+}
+
+void check_dcp(const TensorDict&) { refuse_to_write(); }
+void write_dcp(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_write(); }
+
+VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
+  std::uint64_t num_tensors = 0;
+  VerifyReport report = verify_safetensors(path, request, [&](VerifyReport&) {
+    std::vector<OpenedSafetensors> shards = open_shards(path);
+    num_tensors = tree_of(shards, path.string()).size();
+    return shards;
+  });
+  report.num_leaves = num_tensors;  // not their pieces
+  return report;
+}
+
+}  // namespace
+
+const Format kSafetensorsDcp = {"dcp",     kDcpSuffixes, probe_dcp, open_dcp,
+                                check_dcp, write_dcp,    verify_dcp};
+
+}  // namespace tenfold

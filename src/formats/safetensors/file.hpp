@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/format.hpp"
+#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+// One file of tensors, written and verified: what the single file and the shards share.
+
+/// Writes a whole file: `tensors` in the reference's order with `metadata` before them. With
+/// checksums `metadata` gets one more member, "tenfold_xxh3" (json_checksums.hpp); the document
+/// that it speaks of is the whole header, its length included.
+void write_safetensors_file(os::File& file,
+                            const std::vector<const SafetensorsPlan::Tensor*>& tensors,
+                            SafetensorsMetadata metadata, const WriteRequest& request,
+                            Progress& progress);
+
+/// The bytes that write_safetensors_file() would write before the data. Throws Error(unsupported)
+/// beyond the limit of 100,000,000 bytes.
+std::string safetensors_header_of(const std::vector<const SafetensorsPlan::Tensor*>& tensors,
+                                  const SafetensorsMetadata& metadata);
+
+/// The text of "tenfold_xxh3" for those tensors, all digits zero.
+std::string blank_checksums(const std::vector<const SafetensorsPlan::Tensor*>& tensors);
+
+/// Verifies the files that `open` gives: counts their leaves, bytes and checksums, compares headers
+/// and blocks with their checksums. `open` adds what else it finds; what it throws as corrupt or
+/// unsupported becomes a problem of `path`.
+VerifyReport verify_safetensors(
+    const Path& path, const VerifyRequest& request,
+    const std::function<std::vector<OpenedSafetensors>(VerifyReport&)>& open);
+
+}  // namespace tenfold

@@ -1,0 +1,496 @@
+#include "formats/safetensors/header.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "codecs/json/json.hpp"
+#include "formats/safetensors/header_compact.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kLengthBytes = 8;
+
+}  // namespace
+
+std::uint32_t SafetensorsHeader::find(std::string_view wanted) const {
+  return index.find(wanted, [this](std::uint32_t i) { return name(i); });
+}
+
+const std::string* SafetensorsHeader::metadata_value(std::string_view key) const {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
+}
+
+std::vector<std::uint32_t> SafetensorsHeader::file_order() const {
+  std::vector<std::uint32_t> order(entries.size());
+  std::iota(order.begin(), order.end(), 0U);
+  const auto before = [this](std::uint32_t a, std::uint32_t b) {
+    const Entry& x = entries[a];
+    const Entry& y = entries[b];
+    return x.begin != y.begin ? x.begin < y.begin : x.end < y.end;
+  };
+  // Writers list the tensors in the order of their bytes, so there is rarely anything to sort.
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::stable_sort(order.begin(), order.end(), before);
+  }
+  return order;
+}
+
+namespace {
+
+/// Fills a SafetensorsHeader from the events of its JSON text.
+class HeaderHandler final : public codecs::JsonHandler {
+ public:
+  HeaderHandler(SafetensorsHeader& header, std::string_view where)
+      : header_(header), where_(where) {}
+
+  void null() override {
+    if (state_ == State::metadata_value) {
+      state_ = State::names;  // the reference takes `"__metadata__": null` for none
+      return;
+    }
+    scalar("null");
+  }
+  void boolean(bool value) override { scalar(value ? "true" : "false"); }
+  void big_integer(std::string_view digits) override {
+    if (in_numbers()) {
+      fail(field(), digits.starts_with('-') ? "is negative" : "does not fit 63 bits",
+           "an integer from 0", std::string(digits));
+    }
+    scalar(digits);
+  }
+  void number(double value) override {
+    if (in_numbers()) fail(field(), "is no integer", "an integer from 0", to_json(Value(value)));
+    scalar("a number with a fraction");
+  }
+  void integer(std::int64_t value) override {
+    if (state_ == State::shape) {
+      if (value < 0) fail("shape", "is negative", "lengths from 0", std::to_string(value));
+      header_.shapes.push_back(value);
+    } else if (state_ == State::offsets) {
+      if (value < 0) fail("data_offsets", "is negative", "offsets from 0", std::to_string(value));
+      if (num_offsets_ == 2) fail("data_offsets", "is too long", "2 offsets", "more");
+      offsets_[num_offsets_++] = static_cast<std::uint64_t>(value);
+    } else {
+      scalar("a number");
+    }
+  }
+  void string(std::string_view value) override {
+    switch (state_) {
+      case State::dtype:
+        set_dtype(value);
+        state_ = State::entry;
+        break;
+      case State::metadata_text:
+        header_.metadata.insert_or_assign(metadata_key_, std::string(value));
+        state_ = State::metadata;
+        break;
+      default:
+        scalar("a string");
+    }
+  }
+
+  void begin_object() override {
+    switch (state_) {
+      case State::start:
+        state_ = State::names;
+        break;
+      case State::metadata_value:
+        state_ = State::metadata;
+        break;
+      case State::entry_value:
+        begin_entry();
+        break;
+      case State::skip:
+        ++skip_depth_;
+        break;
+      default:
+        unexpected("an object");
+    }
+  }
+  void key(std::string_view value) override {
+    switch (state_) {
+      case State::names:
+        begin_name(value);
+        break;
+      case State::metadata:
+        if (header_.metadata.contains(value)) {
+          fail_header(base::quote(value) + " in \"__metadata__\"", "is there twice", "it once");
+        }
+        metadata_key_ = value;
+        state_ = State::metadata_text;
+        break;
+      case State::entry:
+        begin_field(value);
+        break;
+      default:
+        break;  // inside what is skipped
+    }
+  }
+  void end_object() override {
+    switch (state_) {
+      case State::names:
+        state_ = State::end;
+        break;
+      case State::metadata:
+        state_ = State::names;
+        break;
+      case State::entry:
+        end_entry();
+        break;
+      default:
+        leave_skipped();
+    }
+  }
+  void begin_array() override {
+    switch (state_) {
+      case State::shape_value:
+        state_ = State::shape;
+        break;
+      case State::offsets_value:
+        state_ = State::offsets;
+        break;
+      case State::skip:
+        ++skip_depth_;
+        break;
+      default:
+        unexpected("an array");
+    }
+  }
+  void end_array() override {
+    if (state_ == State::shape || state_ == State::offsets) {
+      state_ = State::entry;
+    } else {
+      leave_skipped();
+    }
+  }
+
+ private:
+  enum class State : std::uint8_t {
+    start,
+    names,           ///< in the outer object, before a name
+    metadata_value,  ///< after "__metadata__"
+    metadata,        ///< in it, before a key
+    metadata_text,   ///< after a key of it
+    entry_value,     ///< after a tensor's name
+    entry,           ///< in a tensor's object, before a field
+    dtype,
+    shape_value,
+    shape,
+    offsets_value,
+    offsets,
+    skip,  ///< in the value of a field we do not know
+    end,
+  };
+
+  bool in_numbers() const { return state_ == State::shape || state_ == State::offsets; }
+  std::string_view field() const { return state_ == State::shape ? "shape" : "data_offsets"; }
+
+  [[noreturn]] void fail_header(std::string_view part, std::string_view what,
+                                std::string_view expected, std::string_view found = "two") const {
+    throw Error(ErrorCode::corrupt, std::string(where_) + ": header: " + std::string(part) + " " +
+                                        std::string(what) + ": expected " + std::string(expected) +
+                                        ", found " + std::string(found));
+  }
+  [[noreturn]] void fail(std::string_view part, std::string_view what, std::string_view expected,
+                         std::string_view found) const {
+    throw Error(ErrorCode::corrupt, std::string(where_) + ": tensor " + base::quote(name_) + ": " +
+                                        std::string(part) + " " + std::string(what) +
+                                        ": expected " + std::string(expected) + ", found " +
+                                        std::string(found));
+  }
+
+  /// A value that is no container, where none of the handled ones belongs.
+  void scalar(std::string_view found) {
+    if (state_ == State::skip) {
+      if (skip_depth_ == 0) state_ = State::entry;
+      return;
+    }
+    unexpected(found);
+  }
+
+  [[noreturn]] void unexpected(std::string_view found) const {
+    switch (state_) {
+      case State::metadata_value:
+        fail_header("\"__metadata__\"", "has the wrong type", "an object of strings", found);
+      case State::metadata_text:
+        fail_header(base::quote(metadata_key_) + " in \"__metadata__\"", "has the wrong type",
+                    "a string", found);
+      case State::entry_value:
+        fail("its value", "has the wrong type", "an object", found);
+      case State::dtype:
+        fail("dtype", "has the wrong type", "a string", found);
+      case State::shape_value:
+        fail("shape", "has the wrong type", "an array of integers", found);
+      case State::offsets_value:
+        fail("data_offsets", "has the wrong type", "an array of two integers", found);
+      case State::shape:
+      case State::offsets:
+        fail(field(), "has an item of the wrong type", "an integer", found);
+      default:
+        fail_header("the document", "has the wrong type", "an object", found);
+    }
+  }
+
+  void begin_name(std::string_view value) {
+    if (value == "__metadata__") {
+      if (seen_metadata_) fail_header("\"__metadata__\"", "is there twice", "it once");
+      seen_metadata_ = true;
+      state_ = State::metadata_value;
+      return;
+    }
+    name_ = value;
+    // The parser checked the text's own bytes; escapes can still make half a surrogate pair, whose
+    // first byte is 0xED.
+    if (value.find('\xED') != std::string_view::npos && !base::is_utf8(value)) {
+      fail("its name", "is not valid UTF-8", "UTF-8", "a lone surrogate");
+    }
+    state_ = State::entry_value;
+  }
+
+  void begin_entry() {
+    state_ = State::entry;
+    seen_dtype_ = seen_shape_ = seen_offsets_ = false;
+    num_offsets_ = 0;
+    shape_at_ = header_.shapes.size();
+  }
+
+  void begin_field(std::string_view value) {
+    const auto once = [&](bool& seen, State next) {
+      if (seen) fail(value, "is there twice", "it once", "two");
+      seen = true;
+      state_ = next;
+    };
+    if (value == "dtype") {
+      once(seen_dtype_, State::dtype);
+    } else if (value == "shape") {
+      once(seen_shape_, State::shape_value);
+    } else if (value == "data_offsets") {
+      once(seen_offsets_, State::offsets_value);
+    } else {
+      state_ = State::skip;
+      skip_depth_ = 0;
+    }
+  }
+
+  void leave_skipped() {
+    if (--skip_depth_ == 0) state_ = State::entry;
+  }
+
+  void set_dtype(std::string_view value) {
+    const std::optional<DType> dtype = dtype_of_safetensors_name(value);
+    if (!dtype) {
+      throw Error(ErrorCode::unsupported, std::string(where_) + ": tensor " + base::quote(name_) +
+                                              ": unknown dtype: expected one that torch has, "
+                                              "found " +
+                                              base::quote(value));
+    }
+    dtype_ = *dtype;
+  }
+
+  void end_entry() {
+    if (!seen_dtype_) fail("dtype", "is missing", "a string", "none");
+    if (!seen_shape_) fail("shape", "is missing", "an array of integers", "none");
+    if (!seen_offsets_) fail("data_offsets", "is missing", "an array of two integers", "none");
+    if (num_offsets_ != 2) {
+      fail("data_offsets", "is too short", "2 offsets", std::to_string(num_offsets_));
+    }
+    if (dtype_ == DType::float4_e2m1fn_x2) halve_last();
+    SafetensorsHeader::Entry entry;
+    entry.begin = offsets_[0];
+    entry.end = offsets_[1];
+    entry.name_at = static_cast<std::uint32_t>(header_.names.size());
+    entry.name_size = static_cast<std::uint32_t>(name_.size());
+    entry.shape_at = static_cast<std::uint32_t>(shape_at_);
+    entry.rank = static_cast<std::uint32_t>(header_.shapes.size() - shape_at_);
+    entry.dtype = dtype_;
+    header_.names += name_;
+    header_.entries.push_back(entry);
+    const auto position = static_cast<std::uint32_t>(header_.entries.size() - 1);
+    const auto name_of = [this](std::uint32_t i) { return header_.name(i); };
+    if (header_.index.insert(name_, position, name_of) != KeyIndex::kNone) {
+      fail("its name", "is there twice", "it once", "two");
+    }
+    state_ = State::names;
+  }
+
+  /// A 4-bit type counts single numbers; torch counts the bytes that hold two of them.
+  void halve_last() {
+    if (header_.shapes.size() == shape_at_ || header_.shapes.back() % 2 != 0) {
+      const auto shape = std::span(header_.shapes).subspan(shape_at_);
+      fail("shape", "does not fill whole bytes", "an even last dimension for F4",
+           base::list_text(shape));
+    }
+    header_.shapes.back() /= 2;
+  }
+
+  SafetensorsHeader& header_;
+  std::string_view where_;
+  State state_ = State::start;
+  std::string name_;
+  std::string metadata_key_;
+  std::size_t skip_depth_ = 0;
+  std::size_t shape_at_ = 0;
+  std::array<std::uint64_t, 2> offsets_{};
+  std::size_t num_offsets_ = 0;
+  DType dtype_ = DType::float32;
+  bool seen_metadata_ = false;
+  bool seen_dtype_ = false;
+  bool seen_shape_ = false;
+  bool seen_offsets_ = false;
+};
+
+[[noreturn]] void fail_tensor(std::string_view where, std::string_view name,
+                              const std::string& what) {
+  throw Error(ErrorCode::corrupt,
+              std::string(where) + ": tensor " + base::quote(name) + ": " + what);
+}
+
+/// Nothing for a shape that is too large. Lengths of 0 count as 1 then: strides are made of the
+/// others.
+std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> shape) {
+  std::uint64_t extent = 1;
+  bool is_empty = false;
+  for (const std::int64_t length : shape) {
+    if (length == 0) {
+      is_empty = true;
+      continue;
+    }
+    const auto product = base::checked_mul(extent, static_cast<std::uint64_t>(length));
+    if (!product || *product > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+    extent = *product;
+  }
+  return is_empty ? 0 : base::checked_mul(extent, itemsize(dtype));
+}
+
+/// Checks what the format promises; afterwards every range may be used unchecked.
+void validate(const SafetensorsHeader& header, std::string_view where) {
+  std::uint64_t expected_begin = 0;
+  for (const std::uint32_t i : header.file_order()) {
+    const SafetensorsHeader::Entry& e = header.entries[i];
+    if (e.begin != expected_begin) {
+      fail_tensor(where, header.name(i),
+                  "data_offsets must be contiguous: expected begin " +
+                      std::to_string(expected_begin) + ", found " + std::to_string(e.begin));
+    }
+    if (e.end < e.begin) {
+      fail_tensor(where, header.name(i),
+                  "data_offsets run backwards: expected end at least " + std::to_string(e.begin) +
+                      ", found " + std::to_string(e.end));
+    }
+    const std::optional<std::uint64_t> size_bytes = size_of(e.dtype, header.shape(i));
+    if (!size_bytes) {
+      fail_tensor(where, header.name(i),
+                  "shape is too large: expected a size of at most 63 bits, found " +
+                      base::list_text(header.shape(i)));
+    }
+    if (*size_bytes != e.end - e.begin) {
+      fail_tensor(where, header.name(i),
+                  "data_offsets do not fit " + std::string(*safetensors_name(e.dtype)) + " " +
+                      base::list_text(header.shape(i)) + ": expected " +
+                      std::to_string(*size_bytes) + " bytes, found " +
+                      std::to_string(e.end - e.begin));
+    }
+    // e.begin <= data_bytes holds: ranges are contiguous and the last one fitted.
+    if (!base::range_fits(e.begin, *size_bytes, header.data_bytes)) {
+      fail_tensor(where, header.name(i),
+                  "data reaches past the end of the file: expected at most " +
+                      std::to_string(header.data_bytes - e.begin) + " bytes, found " +
+                      std::to_string(*size_bytes) + "; the file may be truncated");
+    }
+    expected_begin = e.end;
+  }
+  if (expected_begin != header.data_bytes) {
+    throw Error(ErrorCode::corrupt, std::string(where) +
+                                        ": data: bytes after the last tensor: expected " +
+                                        std::to_string(expected_begin) + " bytes of data, found " +
+                                        std::to_string(header.data_bytes));
+  }
+}
+
+SafetensorsHeader empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
+  SafetensorsHeader header;
+  header.data_offset = kLengthBytes + text_bytes;
+  header.data_bytes = data_bytes;
+  // An entry takes about 80 characters: one allocation for nearly every file.
+  const std::size_t expected_entries = text_bytes / 64 + 1;
+  header.entries.reserve(expected_entries);
+  header.shapes.reserve(expected_entries * 2);
+  header.names.reserve(text_bytes / 2);
+  header.index.reserve(expected_entries);
+  return header;
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes,
+                                           std::string_view where) {
+  const std::string header_where = std::string(where) + ": header";
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] != '{') {
+    throw Error(
+        ErrorCode::corrupt,
+        header_where + ": not a JSON object: expected \"{\", found " +
+            (first == std::string_view::npos ? "nothing" : base::quote(text.substr(first, 1))));
+  }
+  SafetensorsHeader header = empty_header(text.size(), data_bytes);
+  const std::size_t entries_at = compact_entries_at(text);
+  bool parsed = false;
+  if (entries_at != std::string_view::npos) {
+    if (entries_at > 1) {
+      // The metadata alone, as a document of its own.
+      HeaderHandler handler(header, where);
+      codecs::parse_json(std::string(text.substr(0, entries_at - 1)) + "}", header_where, handler);
+    }
+    parsed = parse_compact_entries(text.substr(entries_at), header);
+  }
+  if (!parsed) {
+    header = empty_header(text.size(), data_bytes);
+    HeaderHandler handler(header, where);
+    codecs::parse_json(text, header_where, handler);
+  }
+  validate(header, where);
+  return header;
+}
+
+std::string read_safetensors_header_bytes(const os::File& file, std::uint64_t file_bytes) {
+  const std::string& where = file.display();
+  if (file_bytes < kLengthBytes) {
+    throw Error(ErrorCode::corrupt, where +
+                                        ": header length: the file is too short: expected at "
+                                        "least 8 bytes, found " +
+                                        std::to_string(file_bytes));
+  }
+  std::array<std::byte, kLengthBytes> length_bytes;
+  file.read_at(0, length_bytes);
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
+  }
+  if (length > kMaxSafetensorsHeaderBytes) {
+    throw Error(ErrorCode::corrupt, where + ": header: too long: expected at most " +
+                                        std::to_string(kMaxSafetensorsHeaderBytes) +
+                                        " bytes, found " + std::to_string(length));
+  }
+  if (length > file_bytes - kLengthBytes) {
+    throw Error(ErrorCode::corrupt,
+                where + ": header: reaches past the end of the file: expected at most " +
+                    std::to_string(file_bytes - kLengthBytes) + " bytes, found " +
+                    std::to_string(length) + "; the file may be truncated");
+  }
+  std::string bytes(kLengthBytes + length, '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(bytes)));
+  // The length may have changed between the two reads: what was checked is what counts.
+  std::memcpy(bytes.data(), length_bytes.data(), kLengthBytes);
+  return bytes;
+}
+
+}  // namespace tenfold

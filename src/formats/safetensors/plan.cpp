@@ -1,0 +1,475 @@
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "codecs/json/json.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tensor/leaf_bytes.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/safetensors/stack.hpp"
+#include "formats/safetensors/tree.hpp"
+
+namespace tenfold {
+namespace {
+
+[[noreturn]] void refuse(const std::string& key, const std::string& what) {
+  throw Error(ErrorCode::unsupported, "safetensors: key " + base::quote(key) + ": " + what);
+}
+
+void check_key(const std::string& path, std::string_view key) {
+  if (!base::is_utf8(key)) {
+    refuse(path, "a key that is no text cannot be stored: expected UTF-8, found other bytes");
+  }
+}
+
+void check_leaf(const std::string& path, const Leaf& leaf) {
+  if (leaf.is_nested()) {
+    refuse(path, "a nested tensor cannot be stored: expected a dense one, found one of " +
+                     std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
+                     " components; save as a folder, which holds it");
+  }
+  if (!safetensors_name(leaf.dtype())) {
+    refuse(path, "the dtype cannot be stored: expected one that safetensors has, found " +
+                     std::string(name(leaf.dtype())) + "; save as a folder, which holds it");
+  }
+  if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
+    refuse(path,
+           "a float4_e2m1fn_x2 tensor without dimensions cannot be stored: expected at "
+           "least one dimension, found none");
+  }
+}
+
+/// Which leaves are one stored tensor: those over the same bytes, seen alike.
+class TiedTensors {
+ public:
+  explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
+
+  /// The number under which a leaf over the same bytes was added before; else adds this one as
+  /// `number` and returns it. `leaf_of(number)` is the leaf that was added so.
+  template <class LeafOf>
+  std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
+    const SharedBytes bytes = shared_bytes(leaf);
+    if (bytes == SharedBytes{}) return number;
+    const auto [found, added] = first_.try_emplace(bytes, number);
+    if (added) return number;
+    // The same bytes seen as another dtype or shape are another tensor.
+    auto& seen = others_[found->second];
+    if (seen.empty()) seen.push_back(found->second);
+    for (const std::size_t other : seen) {
+      const Leaf& held = leaf_of(other);
+      if (held.dtype() == leaf.dtype() && held.shape() == leaf.shape()) return other;
+    }
+    seen.push_back(number);
+    return number;
+  }
+
+ private:
+  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
+  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< of those in first_
+};
+
+/// For each leaf the one that is stored for it. Of tied names the first in sorted order is, as
+/// safetensors' save_model does.
+std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
+                                 const std::vector<Leaf>& leaves) {
+  std::vector<std::size_t> order(leaves.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> kept(leaves.size());
+  const auto leaf_of = [&](std::size_t i) -> const Leaf& { return leaves[i]; };
+  const auto tie = [&] {
+    TiedTensors tied(leaves.size());
+    for (const std::size_t i : order) kept[i] = tied.add(leaves[i], i, leaf_of);
+  };
+  tie();
+  if (kept == order) return kept;  // nothing is tied, whatever the order
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
+  tie();
+  return kept;
+}
+
+/// A flat dict of tensors as a plain file; nothing if the tree is anything else.
+std::optional<SafetensorsPlan> plan_flat(const TensorDict& tree) {
+  const NodeKind kind = tree.kind();
+  if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
+  SafetensorsPlan plan;
+  plan.flat = true;
+  std::vector<Leaf> leaves;
+  bool flat = true;
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    flat = flat && leaf != nullptr && !leaf->is_unbatched() && key != "__metadata__";
+    if (!flat) return;
+    check_key(key, key);
+    check_leaf(key, *leaf);
+    plan.keys.push_back(key);
+    leaves.push_back(*leaf);
+  });
+  if (!flat) return std::nullopt;
+
+  const std::vector<std::size_t> kept = kept_of(plan.keys, leaves);
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (kept[i] == i) {
+      plan.tensors.push_back({plan.keys[i], std::move(leaves[i])});
+    } else if (is_reserved_member(plan.keys[i])) {
+      return std::nullopt;
+    } else {
+      plan.metadata.emplace(plan.keys[i], plan.keys[kept[i]]);
+    }
+  }
+  return plan;
+}
+
+/// True if upstream can hold these entries of a lazy stack as one level of stacked tensors, and
+/// nothing of them is lost by it.
+bool can_be_stacked(const std::vector<TensorDict>& parts);
+
+bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
+  const TensorDict::Item& first = items.front();
+  if (const auto* leaf = std::get_if<Leaf>(&first)) {
+    return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
+      const auto* other = std::get_if<Leaf>(&item);
+      if (other == nullptr || other->is_nested() || other->dtype() != leaf->dtype() ||
+          other->shape() != leaf->shape() || other->is_unbatched() != leaf->is_unbatched()) {
+        return false;
+      }
+      if (!leaf->is_unbatched() || items.size() == 1) return true;
+      return shared_bytes(*leaf) != SharedBytes{} && shared_bytes(*other) == shared_bytes(*leaf);
+    });
+  }
+  if (const auto* value = std::get_if<NonTensor>(&first)) {
+    Notes marks;
+    collect_value_note("", value->value, marks);
+    if (value->is_stack || !marks.empty()) return false;
+    return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
+      const auto* other = std::get_if<NonTensor>(&item);
+      return other != nullptr && *other == *value;
+    });
+  }
+  std::vector<TensorDict> nodes;
+  for (const TensorDict::Item& item : items) {
+    const auto* node = std::get_if<TensorDict>(&item);
+    if (node == nullptr) return false;
+    nodes.push_back(*node);
+  }
+  return can_be_stacked(nodes);
+}
+
+std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
+                                       const std::string& key) {
+  std::vector<TensorDict::Item> items;
+  items.reserve(parts.size());
+  for (const TensorDict& part : parts) items.push_back(part.get(key));
+  return items;
+}
+
+bool can_be_stacked(const std::vector<TensorDict>& parts) {
+  if (parts.empty()) return false;
+  const NodeInfo& info = parts.front().info();
+  if (info.kind != NodeKind::tensordict && info.kind != NodeKind::tensorclass) return false;
+  const std::vector<std::string> keys = parts.front().keys();
+  for (const TensorDict& part : parts) {
+    const NodeInfo& other = part.info();
+    if (other.kind != info.kind || other.class_name != info.class_name ||
+        other.batch_size != info.batch_size || other.names != info.names ||
+        other.device != info.device || part.keys() != keys) {
+      return false;
+    }
+  }
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    return items_can_be_stacked(items_of(parts, key));
+  });
+}
+
+/// Writes the structure document and collects the tensors.
+class StructurePlanner {
+ public:
+  explicit StructurePlanner(SafetensorsPlan& plan)
+      : plan_(plan), json_(codecs::JsonStyle::python) {}
+
+  std::string run(const TensorDict& tree) {
+    json_.begin_object();
+    json_.key("version");
+    json_.integer(1);
+    json_.key("root");
+    level(tree, "");
+    json_.end_object();
+    return json_.take();
+  }
+
+ private:
+  void level(const TensorDict& tree, const std::string& prefix) {
+    const NodeInfo& info = tree.info();
+    if (info.kind == NodeKind::lazy_stack) {
+      stack(tree, prefix);
+      return;
+    }
+    json_.begin_object();
+    const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
+    write_batch(batched ? info.batch_size : Shape{}, batched ? info.names : DimNames{});
+    if (!info.device.empty()) {
+      json_.key("device");
+      json_.string(info.device);
+    }
+    write_class(info);
+    begin_keys();
+    tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      entry(key, item, child_name(prefix, key));
+    });
+    json_.end_object();
+    json_.end_object();
+  }
+
+  void stack(const TensorDict& tree, const std::string& prefix) {
+    const NodeInfo& info = tree.info();
+    std::vector<TensorDict> parts;
+    bool all_nodes = true;
+    tree.for_each([&](const std::string&, const TensorDict::Item& item) {
+      const auto* part = std::get_if<TensorDict>(&item);
+      all_nodes = all_nodes && part != nullptr;
+      if (part != nullptr) parts.push_back(*part);
+    });
+    const auto fits = [&] {
+      const auto rank = parts.front().batch_size().size();
+      return info.stack_dim >= 0 && static_cast<std::size_t>(info.stack_dim) <= rank;
+    };
+    if (all_nodes && can_be_stacked(parts) && fits()) {
+      stacked_level(parts, info.stack_dim, &info, prefix);
+      return;
+    }
+    json_.begin_object();
+    write_batch({}, {});
+    json_.key("lazy_stack");
+    json_.begin_object();
+    json_.key("stack_dim");
+    json_.integer(info.stack_dim);
+    if (info.stack_dim_name) {
+      json_.key("name");
+      json_.string(*info.stack_dim_name);
+    }
+    json_.end_object();
+    begin_keys();
+    tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      entry(key, item, child_name(prefix, key));
+    });
+    json_.end_object();
+    json_.end_object();
+  }
+
+  /// The entries of a lazy stack as one level. `stack` is null below the level of the stack itself:
+  /// upstream stacks what lies there, too.
+  void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
+                     const std::string& prefix) {
+    const NodeInfo& info = parts.front().info();
+    Shape batch_size = info.batch_size;
+    batch_size.insert(batch_size.begin() + dim, static_cast<std::int64_t>(parts.size()));
+    DimNames names = info.names;
+    const bool named = stack != nullptr && stack->stack_dim_name.has_value();
+    if (names.empty() && named) names.resize(info.batch_size.size());
+    if (!names.empty()) {
+      names.insert(names.begin() + dim, named ? stack->stack_dim_name : std::nullopt);
+    }
+    json_.begin_object();
+    write_batch(batch_size, names);
+    json_.key("stack_dim");
+    json_.integer(dim);
+    if (!info.device.empty()) {  // of each entry
+      json_.key("device");
+      json_.string(info.device);
+    }
+    write_class(info);
+    begin_keys();
+    for (const std::string& key : parts.front().keys()) {
+      std::vector<TensorDict::Item> items = items_of(parts, key);
+      const std::string name = child_name(prefix, key);
+      check_key(name, key);
+      json_.key(key);
+      json_.begin_object();
+      if (const auto* leaf = std::get_if<Leaf>(&items.front())) {
+        tensor(leaf->is_unbatched() ? *leaf : stacked_leaf(items, dim), name);
+      } else if (const auto* value = std::get_if<NonTensor>(&items.front())) {
+        json_.key("non_tensor");
+        write_json(value->value, json_);
+      } else {
+        std::vector<TensorDict> nodes;
+        for (auto& item : items) nodes.push_back(std::get<TensorDict>(std::move(item)));
+        json_.key("td");
+        stacked_level(nodes, dim, nullptr, name);
+      }
+      json_.end_object();
+    }
+    json_.end_object();
+    json_.end_object();
+  }
+
+  static Leaf stacked_leaf(const std::vector<TensorDict::Item>& items, std::int64_t dim) {
+    std::vector<Leaf> leaves;
+    leaves.reserve(items.size());
+    for (const auto& item : items) leaves.push_back(std::get<Leaf>(item));
+    return stack_leaves(std::move(leaves), dim);
+  }
+
+  void entry(const std::string& key, const TensorDict::Item& item, const std::string& name) {
+    check_key(name, key);
+    json_.key(key);
+    json_.begin_object();
+    if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      tensor(*leaf, name);
+    } else if (const auto* value = std::get_if<NonTensor>(&item)) {
+      json_.key("non_tensor");
+      write_json(value->value, json_);
+      if (value->is_stack) {
+        json_.key("stack_dim");
+        json_.integer(value->stack_dim);
+      }
+    } else {
+      json_.key("td");
+      level(std::get<TensorDict>(item), name);
+    }
+    json_.end_object();
+  }
+
+  void tensor(const Leaf& leaf, const std::string& wanted_name) {
+    check_leaf(wanted_name, leaf);
+    const std::size_t number = plan_.tensors.size();
+    const std::size_t kept = tied_.add(
+        leaf, number, [&](std::size_t i) -> const Leaf& { return plan_.tensors[i].leaf; });
+    if (kept == number) plan_.tensors.push_back({free_name(wanted_name), leaf});
+    json_.key("tensor");
+    json_.string(plan_.tensors[kept].name);
+    if (leaf.is_unbatched()) {
+      json_.key("unbatched");
+      json_.boolean(true);
+    }
+  }
+
+  /// The keys "a.b" and ("a", "b") have one dotted name: the second becomes "a.b~2".
+  std::string free_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 2; name == "__metadata__" || !names_.insert(name).second; ++i) {
+      name = wanted + "~" + std::to_string(i);
+    }
+    return name;
+  }
+
+  std::string child_name(const std::string& prefix, const std::string& key) {
+    return prefix.empty() ? key : prefix + "." + key;
+  }
+
+  void write_batch(const Shape& batch_size, const DimNames& names) {
+    json_.key("batch_size");
+    json_.begin_array();
+    for (const std::int64_t length : batch_size) json_.integer(length);
+    json_.end_array();
+    json_.key("names");
+    if (names.empty()) {
+      json_.null();
+      return;
+    }
+    json_.begin_array();
+    for (const auto& name : names) {
+      if (name) {
+        json_.string(*name);
+      } else {
+        json_.null();
+      }
+    }
+    json_.end_array();
+  }
+  void write_class(const NodeInfo& info) {
+    if (info.class_name.empty()) return;
+    json_.key("class");
+    json_.string(info.class_name);
+  }
+  void begin_keys() {
+    json_.key("keys");
+    json_.begin_object();
+  }
+
+  SafetensorsPlan& plan_;
+  codecs::JsonWriter json_;
+  TiedTensors tied_;
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
+/// What people put into `__metadata__`, unless the file says it already.
+void add_metadata(SafetensorsPlan& plan, const std::map<std::string, std::string>& metadata) {
+  std::unordered_set<std::string_view> names;
+  for (const SafetensorsPlan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
+  for (const auto& [key, text] : metadata) {
+    if (is_reserved_member(key)) continue;
+    if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "metadata " + base::quote(key) +
+                      ": expected a text that is no tensor's name, found " + base::quote(text) +
+                      ", which safetensors' readers take for a tied tensor; say it in other words");
+    }
+    plan.metadata.emplace(key, text);
+  }
+}
+
+SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
+  std::optional<SafetensorsPlan> flat = plan_flat(tree);
+  SafetensorsPlan plan = flat ? std::move(*flat) : SafetensorsPlan{};
+  if (!plan.flat) {
+    plan.metadata.emplace(kStructureMember, StructurePlanner(plan).run(tree));
+  }
+  plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
+  add_metadata(plan, tree.info().metadata);
+  if (!notes) return plan;
+  // The structure says itself what there is to say of leaves, and a plain file that it is a dict.
+  Notes collected = collect_notes(tree, false);
+  collected.schema = tree.info().schema;
+  const auto root = collected.nodes.find("");
+  if (plan.flat && root != collected.nodes.end() &&
+      root->second == Notes::NodeNote{NodeKind::dict, false}) {
+    collected.nodes.erase(root);
+  }
+  if (!collected.empty()) plan.metadata.emplace(kNotesMember, collected.to_json());
+  return plan;
+}
+
+std::vector<std::size_t> reference_order(const std::vector<SafetensorsPlan::Tensor>& tensors) {
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<int> ranks;
+  ranks.reserve(tensors.size());
+  for (const auto& tensor : tensors) ranks.push_back(safetensors_rank(tensor.leaf.dtype()));
+  const auto before = [&](std::size_t a, std::size_t b) {
+    return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : tensors[a].name < tensors[b].name;
+  };
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::sort(order.begin(), order.end(), before);
+  }
+  return order;
+}
+
+void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& stored_names) {
+  if (std::ranges::equal(plan.keys, stored_names)) return;
+  std::unordered_map<std::string_view, std::size_t> positions;
+  positions.reserve(plan.keys.size());
+  for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
+  for (const auto& [dropped, kept] : plan.metadata) {
+    if (is_reserved_member(dropped) || !positions.contains(kept)) continue;
+    positions.emplace(dropped, positions.size());
+  }
+  std::string text;
+  bool changed = false;
+  for (std::size_t i = 0; i < plan.keys.size(); ++i) {
+    const std::size_t position = positions.at(plan.keys[i]);
+    changed = changed || position != i;
+    if (i > 0) text += ' ';
+    text += std::to_string(position);
+  }
+  if (changed) plan.metadata.insert_or_assign(std::string(kOrderMember), std::move(text));
+}
+
+}  // namespace tenfold

@@ -1,0 +1,122 @@
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "formats/format.hpp"
+#include "formats/safetensors/file.hpp"
+#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/commit.hpp"
+
+// A safetensors file. What is where:
+//   safetensors_header     the header: parse, validate, write
+//   safetensors_structure  the document in __metadata__ that tells what the tree was
+//   safetensors_tree       header and structure to a tree of lazy leaves
+//   safetensors_plan       a tree to tensors, names and metadata
+//   safetensors_stack      lazy stacks, which are stored stacked
+//   safetensors_source     one mapping of the file's data
+//   safetensors_file       writing and verifying one file
+//   safetensors_sharded    several files and their index
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors"};
+
+bool probe(const Path& path) {
+  if (!os::file_info(path).is_regular) return false;
+  const os::File file = os::File::open_read(path);
+  // The length (below 2^27 by the format's limit), then JSON.
+  std::array<std::byte, 64> head{};
+  const std::size_t size = file.read_some_at(0, head);
+  if (size < 10) return false;
+  for (std::size_t i = 4; i < 8; ++i) {
+    if (head[i] != std::byte{0}) return false;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, size - 8);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+/// Takes the index out of the header, which needs it no more.
+TensorDict tree_of(const OpenedSafetensors& opened) {
+  SafetensorsTensors tensors;
+  tensors.files.push_back({opened.header, opened.source});
+  tensors.rows.reserve(opened.header->entries.size());
+  for (std::uint32_t i = 0; i < opened.header->entries.size(); ++i) tensors.rows.push_back({0, i});
+  tensors.index = std::move(opened.header->index);
+  return build_safetensors_tree(std::move(tensors), opened.header->metadata,
+                                opened.source->file().display());
+}
+
+TensorDict open(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: a safetensors file cannot be written through: expected "
+                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
+  }
+  return tree_of(open_safetensors(os::File::open_read(path)));
+}
+
+struct FilePlan {
+  SafetensorsPlan plan;
+  std::vector<const SafetensorsPlan::Tensor*> tensors;  ///< in the order of the file
+};
+
+FilePlan plan_file(const TensorDict& tree, bool notes) {
+  FilePlan file{plan_safetensors(tree, notes), {}};
+  for (const std::size_t i : reference_order(file.plan.tensors)) {
+    file.tensors.push_back(&file.plan.tensors[i]);
+  }
+  if (file.plan.flat && notes) {
+    std::vector<std::string_view> names;
+    names.reserve(file.tensors.size());
+    for (const auto* tensor : file.tensors) names.push_back(tensor->name);
+    add_order(file.plan, names);
+  }
+  return file;
+}
+
+void check(const TensorDict& tree) {
+  const FilePlan file = plan_file(tree, true);
+  SafetensorsMetadata metadata = file.plan.metadata;
+  metadata.insert_or_assign(std::string(kChecksumsMember), blank_checksums(file.tensors));
+  safetensors_header_of(file.tensors, metadata);
+}
+
+void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  if (request.zeros) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": memmap_like: a safetensors file cannot be written through: "
+                    "expected a folder, found a name that ends in \".safetensors\"");
+  }
+  const FilePlan file = plan_file(tree, request.notes);
+  std::uint64_t total_bytes = 0;
+  for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
+  Progress progress(request.monitor, total_bytes, path.filename().string());
+  FileReplacement replacement(path, total_bytes);
+  write_safetensors_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);
+  replacement.publish(request.durable);
+  progress.finish();
+}
+
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  return verify_safetensors(path, request, [&](VerifyReport&) {
+    std::vector<OpenedSafetensors> files;
+    files.push_back(open_safetensors(os::File::open_read(path)));
+    tree_of(files.front());  // checks the structure against the tensors
+    return files;
+  });
+}
+
+}  // namespace
+
+const Format kSafetensors = {"safetensors", kSuffixes, probe, open, check, write, verify};
+
+}  // namespace tenfold

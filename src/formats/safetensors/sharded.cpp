@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "formats/format.hpp"
+#include "formats/safetensors/file.hpp"
+#include "formats/safetensors/shards.hpp"
+#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/hub_cache.hpp"
+#include "formats/shared/hub_index.hpp"
+#include "formats/shared/json_checksums.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
+/// transformers' own limit: 5 GB, decimal.
+constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
+
+bool probe_index(const Path& path) {
+  if (!os::file_info(path).is_regular) return false;
+  const os::File file = os::File::open_read(path);
+  if (file.size_bytes() > kMaxHubIndexBytes) return false;
+  std::array<std::byte, 64> head{};
+  const std::string_view start(reinterpret_cast<const char*>(head.data()),
+                               file.read_some_at(0, head));
+  const std::size_t first = start.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || start[first] != '{') return false;
+  return file.read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
+}
+
+/// An index with all its shards open, so that they stay the files they were.
+struct OpenedShards {
+  os::File index_file;
+  std::string index_text;
+  HubIndex index;
+  std::vector<OpenedSafetensors> shards;
+};
+
+os::Directory folder_of(const Path& file) {
+  return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
+}
+
+/// A save through a link puts shards beside the file that it leads to. In the Hugging Face cache
+/// that is the folder of all blobs, and the shards are links beside the link.
+os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
+  const Path target = os::resolve_link(path);
+  if (target == path) return folder_of(path);
+  os::Directory folder = folder_of(target);
+  const auto is_there = [&](const std::string& name) {
+    return folder.entry_info(name).has_value();
+  };
+  return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
+}
+
+/// A save may have removed the old shards since the index was opened: os::read_unreplaced() sees
+/// it.
+OpenedShards open_indexed_shards(const Path& path) {
+  OpenedShards opened;
+  opened.index_file = os::File::open_read(path);
+  opened.index_text = opened.index_file.read_all(kMaxHubIndexBytes);
+  opened.index = parse_hub_index(opened.index_text, opened.index_file.display());
+  const os::Directory folder = folder_of_shards(path, opened.index);
+  for (const std::string& name : opened.index.shards) {
+    os::File shard = open_shard(folder, name, opened.index_file.display());
+    if (!shard.valid()) {
+      throw Error(ErrorCode::corrupt,
+                  opened.index_file.display() + ": shard " + base::quote(name) +
+                      ": missing: expected a file beside the index, found none");
+    }
+    opened.shards.push_back(open_safetensors(std::move(shard)));
+  }
+  return opened;
+}
+
+/// The rows in the order of the weight map, which must name exactly the tensors of the shards.
+TensorDict tree_of(const OpenedShards& opened) {
+  const std::string& where = opened.index_file.display();
+  SafetensorsTensors tensors;
+  std::size_t num_entries = 0;
+  for (const OpenedSafetensors& shard : opened.shards) {
+    tensors.files.push_back({shard.header, shard.source});
+    num_entries += shard.header->entries.size();
+  }
+  tensors.rows.reserve(opened.index.weight_map.size());
+  tensors.index.reserve(opened.index.weight_map.size());
+  const auto name_of = [&](std::uint32_t row) { return tensors.name(row); };
+  for (const auto& [name, shard] : opened.index.weight_map) {
+    const std::uint32_t entry = opened.shards[shard].header->find(name);
+    if (entry == KeyIndex::kNone) {
+      throw Error(ErrorCode::corrupt,
+                  where + ": tensor " + base::quote(name) + ": not in its shard: expected it in " +
+                      base::quote(opened.index.shards[shard]) + ", found it missing there");
+    }
+    tensors.rows.push_back({shard, entry});
+    tensors.index.insert(name, static_cast<std::uint32_t>(tensors.rows.size() - 1), name_of);
+  }
+  if (num_entries != tensors.rows.size()) {
+    for (std::size_t s = 0; s < opened.shards.size(); ++s) {
+      const SafetensorsHeader& header = *opened.shards[s].header;
+      for (std::size_t i = 0; i < header.entries.size(); ++i) {
+        const std::uint32_t row = tensors.find(header.name(i));
+        if (row != KeyIndex::kNone && tensors.rows[row].file == s) continue;
+        throw Error(ErrorCode::corrupt,
+                    where + ": tensor " + base::quote(header.name(i)) +
+                        ": not in the index: expected \"weight_map\" to name it for " +
+                        base::quote(opened.index.shards[s]) + ", found no such entry");
+      }
+    }
+  }
+  return build_safetensors_tree(std::move(tensors), opened.index.metadata, where);
+}
+
+TensorDict open_index(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: safetensors files cannot be written through: expected "
+                    "\"r\" or \"c\", found \"r+\"; save as a memmap folder");
+  }
+  return tree_of(open_indexed_shards(path));
+}
+
+struct Shard {
+  std::vector<SafetensorsPlan::Tensor> tensors;
+  std::vector<const SafetensorsPlan::Tensor*> ordered;  ///< of `tensors`, as in the file
+};
+
+struct ShardedPlan {
+  SafetensorsPlan plan;  ///< its tensors are in the shards
+  HubIndex index;
+  std::vector<Shard> shards;
+  std::uint64_t total_bytes = 0;
+};
+
+/// Fills shards in the order of the keys; one takes the next tensor unless it would grow too large.
+ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes) {
+  const std::uint64_t limit = shard_size_bytes == 0 ? kDefaultShardBytes : shard_size_bytes;
+  ShardedPlan result;
+  result.plan = plan_safetensors(tree, notes);
+  result.plan.metadata.erase(std::string(kFormatMember));
+  std::uint64_t shard_bytes = 0;
+  for (SafetensorsPlan::Tensor& tensor : result.plan.tensors) {
+    const std::uint64_t size = tensor.leaf.nbytes();
+    if (result.shards.empty() || shard_bytes > limit || size > limit - shard_bytes) {
+      result.shards.emplace_back();
+      shard_bytes = 0;
+    }
+    result.index.weight_map.emplace_back(tensor.name,
+                                         static_cast<std::uint32_t>(result.shards.size() - 1));
+    result.shards.back().tensors.push_back(std::move(tensor));
+    shard_bytes += size;
+    result.total_bytes += size;
+  }
+  if (result.plan.flat && notes) {
+    std::vector<std::string_view> names;
+    for (const auto& [name, shard] : result.index.weight_map) names.push_back(name);
+    add_order(result.plan, names);
+  }
+  result.index.metadata = result.plan.metadata;
+  for (Shard& shard : result.shards) {
+    for (const std::size_t i : reference_order(shard.tensors)) {
+      shard.ordered.push_back(&shard.tensors[i]);
+    }
+  }
+  return result;
+}
+
+SafetensorsMetadata shard_metadata() { return {{std::string(kFormatMember), "pt"}}; }
+
+void check_plan(const TensorDict& tree) {
+  const ShardedPlan plan = plan_shards(tree, true, 0);
+  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+}
+
+/// The text of the index, its own checksum included.
+std::string index_text(const ShardedPlan& plan, bool checksums) {
+  HubIndex index = plan.index;
+  if (checksums) {
+    index.metadata.insert_or_assign(std::string(kChecksumsMember), std::string(16, '0'));
+  }
+  std::string text = write_hub_index(index, plan.total_bytes);
+  if (checksums) {
+    const std::size_t at = find_checksums(text);
+    text.replace(at, 16, base::hex16(hash_with_blank_digits(text, at)));
+  }
+  return text;
+}
+
+std::vector<std::string> shards_of_index(const os::File& file) {
+  return parse_hub_index(file.read_all(kMaxHubIndexBytes), file.display()).shards;
+}
+
+/// None if there is no index.
+std::vector<std::string> shards_of_present_index(const Path& path) {
+  return os::exists(path) ? shards_of_index(os::File::open_read(path)) : std::vector<std::string>();
+}
+
+void write_index(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  const Path target = os::resolve_link(path);
+  os::Parent parent = os::open_parent(target, true);
+  if (request.zeros || !parent.name.ends_with(kShardedSuffixes[0]) ||
+      parent.name.size() == kShardedSuffixes[0].size()) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": an index of shards cannot be written so: expected a name that "
+                    "ends in \".safetensors.index.json\" and bytes to write, found " +
+                    (request.zeros ? "memmap_like" : base::quote(parent.name)));
+  }
+  ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
+  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+
+  // The index's own lock and sibling come first: two saves at once each use names of their own.
+  FileReplacement index(target, plan.total_bytes);
+  ShardTransaction shards(parent.directory, parent.name, index,
+                          [&target] { return shards_of_present_index(target); });
+  plan.index.shards = shards.name_shards(plan.shards.size(), request.durable);
+  Progress progress(request.monitor, plan.total_bytes, path.filename().string());
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    os::File file = shards.create(plan.index.shards[i], index.old_info());
+    write_safetensors_file(file, plan.shards[i].ordered, shard_metadata(), request, progress);
+    if (request.durable) file.sync();
+    file.close_written();
+  }
+  // An index must never be on the device before the names of its shards are.
+  if (request.durable) parent.directory.sync();
+  const std::string text = index_text(plan, request.checksums);
+  index.file().write_at(0, std::as_bytes(std::span(text)));
+  shards.about_to_commit();
+  index.publish(request.durable, [&](const os::File& old) {
+    // Another save may have come first; an index that cannot be read names nothing to remove.
+    shards.set_old_shards({});
+    shards.set_old_shards(shards_of_index(old));
+  });
+  shards.committed(request.durable);
+  progress.finish();
+}
+
+void check_index(const OpenedShards& opened, VerifyReport& report) {
+  const auto stored = opened.index.metadata.find(kChecksumsMember);
+  if (stored == opened.index.metadata.end()) return;
+  const std::string& where = opened.index_file.display();
+  ++report.num_checksums;
+  const std::size_t at = find_checksums(opened.index_text);
+  if (at == std::string::npos || stored->second.size() != 16 ||
+      opened.index_text.size() - at < 16) {
+    report.problems.push_back({where, "metadata \"tenfold_xxh3\"",
+                               "cannot be read: expected 16 hexadecimal digits as tenfold writes "
+                               "them, found others; another tool may have changed the file"});
+    return;
+  }
+  const std::string found = base::hex16(hash_with_blank_digits(opened.index_text, at));
+  if (found != stored->second) {
+    report.problems.push_back({where, "index",
+                               "the checksum of " + std::to_string(opened.index_text.size()) +
+                                   " bytes differs: expected " + stored->second + ", found " +
+                                   found + "; the file is damaged or was changed"});
+  }
+}
+
+VerifyReport verify_index(const Path& path, const VerifyRequest& request) {
+  return verify_safetensors(path, request, [&](VerifyReport& report) {
+    OpenedShards opened = open_indexed_shards(path);
+    tree_of(opened);
+    check_index(opened, report);
+    return std::move(opened.shards);
+  });
+}
+
+}  // namespace
+
+const Format kSafetensorsSharded = {"safetensors", kShardedSuffixes, probe_index, open_index,
+                                    check_plan,    write_index,      verify_index};
+
+}  // namespace tenfold

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "core/tree/leaf_source.hpp"
+#include "formats/safetensors/header.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+/// The tensors of one safetensors file; a leaf's position is that of its header entry.
+///
+/// The file stays open (one descriptor a file), so that it is the file whose header was read
+/// whatever happens to its name. All its data is mapped at once, when a tensor is first asked for.
+class SafetensorsSource final : public LeafSource {
+ public:
+  SafetensorsSource(os::File file, std::shared_ptr<const SafetensorsHeader> header);
+
+  Buffer map(const Leaf& leaf) override;
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  void will_need(const Leaf& leaf) override;
+  bool is_one_mapping() const noexcept override { return true; }
+  Identity identity(const Leaf& leaf) override;
+  std::string where(const Leaf& leaf) const override;
+
+  const os::File& file() const noexcept { return file_; }
+
+ private:
+  const SafetensorsHeader::Entry& entry(const Leaf& leaf) const {
+    return header_->entries[static_cast<std::size_t>(leaf.position())];
+  }
+  const Buffer& mapping();
+  Buffer aligned_copy(std::uint64_t position);
+
+  os::File file_;
+  os::FileInfo info_;
+  std::shared_ptr<const SafetensorsHeader> header_;
+  std::once_flag mapped_;
+  Buffer mapping_;
+  std::mutex copies_mutex_;
+  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of tensors at odd addresses
+};
+
+/// A file that was opened and whose header was checked.
+struct OpenedSafetensors {
+  std::shared_ptr<SafetensorsHeader> header;
+  std::shared_ptr<SafetensorsSource> source;
+};
+OpenedSafetensors open_safetensors(os::File file);
+
+}  // namespace tenfold

@@ -1,0 +1,448 @@
+#include "formats/shared/commit.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "os/fs/free_space.hpp"
+#include "os/thread/background.hpp"
+
+namespace tenfold {
+
+std::string hidden_name(const std::string& name, const std::string& suffix) {
+  constexpr std::size_t kMaxNameBytes = 255;
+  constexpr std::string_view kLongestSuffix = "shards-63-01234567";
+  const std::string marker = ".tenfold-";
+  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxNameBytes;
+  const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
+  return "." + stem + marker + suffix;
+}
+
+namespace {
+
+/// How often a race with another writer is run again before it is reported.
+constexpr int kMaxAttempts = 100;
+/// To free less takes no longer than to start a thread.
+constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
+/// While it is made, nobody else looks into what replaces a private file or folder.
+constexpr std::uint32_t kOwnerOnly = 0700;
+constexpr std::uint32_t kAnybody = 0777;  // less the umask
+
+std::string sibling_name(const std::string& name, int slot) {
+  return hidden_name(name, std::to_string(slot));
+}
+
+std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
+
+std::string set_aside_name(const std::string& name) { return hidden_name(name, "old"); }
+
+/// The name may have been given to another file between open and lock.
+template <class Opened>
+bool still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
+  const auto now = parent.entry_info(name);
+  return now && now->same_file(opened.info());
+}
+
+/// Removes what a dead writer left; false if it is not ours to remove. By the holder of its lease.
+bool remove_leftover(os::Directory& parent, const std::string& name) {
+  const auto found = parent.entry_info(name);
+  if (!found) return true;
+  if (!found->is_regular && !found->is_directory) return false;
+  try {
+    parent.remove_tree(name);
+  } catch (const Error& error) {
+    const int code = error.system_errno();
+    if (code == EACCES || code == EPERM || code == EBUSY || code == ENOTEMPTY) return false;
+    throw;
+  }
+  return true;
+}
+
+/// What dead writers left beyond the slot that is in use. What cannot be removed, the next save
+/// meets again: no reason to fail this one.
+void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
+  constexpr int kMostEmpty = 2;
+  int num_empty = 0;
+  for (int slot = taken + 1; slot < kMaxSiblings && num_empty < kMostEmpty; ++slot) {
+    try {
+      const std::string name = sibling_name(target_name, slot);
+      const bool is_empty = !parent.entry_info(name) && !parent.entry_info(lease_name(name));
+      num_empty = is_empty ? num_empty + 1 : 0;
+      if (is_empty) continue;
+      const auto lease = try_lease_slot(parent, target_name, slot);
+      if (lease) static_cast<void>(remove_leftover(parent, name));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+}
+
+[[noreturn]] void throw_in_use(const std::string& display, std::string_view what,
+                               const std::string& holder = {}) {
+  throw Error::io(EBUSY, display,
+                  display + ": the " + std::string(what) +
+                      " is in use: expected nobody to hold it, found a handle opened \"r+\" or a "
+                      "save under way" +
+                      holder + "; close it first");
+}
+
+[[noreturn]] void throw_not_ours(const std::string& display, const std::string& sibling) {
+  throw Error::io(EBUSY, display,
+                  display + ": not saved: expected " + base::quote(sibling) +
+                      " to belong to this save, found that it does not: the process forked, or "
+                      "was stopped for so long that another one took over; save again");
+}
+
+/// The folder at `name`, locked exclusively where there are locks; nothing if there is none.
+std::optional<os::Directory> lock_folder(const os::Directory& parent, const std::string& name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto found = parent.entry_info(name);
+    if (!found) return std::nullopt;
+    const std::string display = parent.display_of(name);
+    if (!found->is_directory) {
+      throw Error::io(ENOTDIR, display,
+                      display + ": expected a folder or nothing, found a file; remove it first");
+    }
+    os::Directory folder = os::Directory::try_open_at(parent, name);
+    if (!folder.valid()) continue;
+    if (folder.try_lock_exclusive() == os::LockResult::held) {
+      throw_in_use(display, "folder", os::held_by(*found));
+    }
+    if (still_named(parent, name, folder)) return folder;
+  }
+  throw_in_use(parent.display_of(name), "folder");
+}
+
+/// Removes the folder that was set aside. One that cannot be removed (FUSE and NFS keep the names
+/// of files that somebody has open) takes a slot, and is removed by a later save.
+void make_way(os::Directory& parent, const std::string& aside, const std::string& name) {
+  if (remove_leftover(parent, aside)) return;
+  Sibling later = Sibling::take(parent, name);
+  parent.rename(aside, later.name());
+  later.keep();
+}
+
+/// Puts `.<name>.tenfold-old` back if `name` is missing, removes it if the replacement got through.
+/// True if it was put back.
+bool settle_set_aside(os::Directory& parent, const std::string& name) {
+  const std::string aside = set_aside_name(name);
+  const auto found = parent.entry_info(aside);
+  if (!found || !found->is_directory) return false;
+  // Not to be had: its writer lives, and is between its two renames or removing it.
+  const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
+  if (!lease || !parent.entry_info(aside)) return false;
+  if (parent.rename_if_absent(aside, name)) return true;
+  make_way(parent, aside, name);
+  return false;
+}
+
+/// The old version stays although the new one is in its place.
+std::string not_removed(const std::string& display, const std::string& sibling,
+                        std::string_view why) {
+  return display + ": saved; the version before it, " + base::quote(sibling) +
+         ", cannot be removed: " + std::string(why);
+}
+
+}  // namespace
+
+std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
+                                        int slot) {
+  return os::Lease::try_acquire(parent, lease_name(sibling_name(target_name, slot)));
+}
+
+os::File create_like(os::Directory& folder, const std::string& name,
+                     const std::optional<os::FileInfo>& old) {
+  if (!old) return os::File::create_at(folder, name);
+  os::File file = os::File::create_at(folder, name, old->mode & kOwnerOnly);
+  try {
+    file.copy_permissions(*old);
+  } catch (...) {
+    folder.remove_file(name);
+    throw;
+  }
+  return file;
+}
+
+void Sibling::release() noexcept {
+  try {
+    if (is_temporary_ && is_ours()) parent_->remove_tree(name_);
+  } catch (...) {
+    // Left for the next save, which removes it.
+  }
+  is_temporary_ = false;
+  lease_.release();
+}
+
+Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
+  for (int slot = 0; slot < kMaxSiblings; ++slot) {
+    const std::string name = sibling_name(target_name, slot);
+    auto lease = try_lease_slot(parent, target_name, slot);
+    if (!lease || !remove_leftover(parent, name)) continue;
+    clear_later_slots(parent, target_name, slot);
+    return Sibling(parent, name, slot, std::move(*lease));
+  }
+  throw Error::io(EBUSY, parent.display_of(target_name),
+                  parent.display_of(target_name) + ": too many writers at once: expected at most " +
+                      std::to_string(kMaxSiblings) + "; remove " + sibling_name(target_name, 0) +
+                      " and its like if they belong to nobody");
+}
+
+FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
+    : old_file_(old_file) {
+  // One old version at a time may still hold its space.
+  os::await_background_closes();
+  const Path target = os::resolve_link(path);
+  os::Parent parent = os::open_parent(target, true);
+  parent_ = std::move(parent.directory);
+  name_ = std::move(parent.name);
+  old_info_ = require_regular();
+  lock_old();
+  sibling_.emplace(Sibling::take(parent_, name_));
+  os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);
+  file_ = create_like(parent_, sibling_->name(), old_info_);
+}
+
+/// What is at the name, if anything.
+std::optional<os::FileInfo> FileReplacement::require_regular() const {
+  const auto found = parent_.entry_info(name_);
+  if (!found || found->is_regular) return found;
+  const std::string display = parent_.display_of(name_);
+  if (found->is_directory) {
+    throw Error::io(EISDIR, display,
+                    display + ": expected a file or nothing, found a folder; remove it first");
+  }
+  throw Error(ErrorCode::invalid_argument,
+              display + ": expected a regular file or nothing, found a special file");
+}
+
+/// Keeps the lock of the old file, if it is wanted, until the end of the save.
+void FileReplacement::lock_old() {
+  if (old_file_ != OldFile::exclusive) return;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto found = parent_.entry_info(name_);
+    if (!found || !found->is_regular) return;
+    try {
+      // NFSv4 gives an exclusive lock only to who may write.
+      old_ = os::File::open_read_write_at(parent_, name_);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::file_not_found) continue;
+      try {
+        old_ = os::File::try_open_read_at(parent_, name_);
+      } catch (const Error&) {
+        return;  // Not to be opened by us, nor by anybody for us.
+      }
+      if (!old_.valid()) continue;
+    }
+    if (old_.try_lock_exclusive() == os::LockResult::held) {
+      throw_in_use(parent_.display_of(name_), "file", os::held_by(*found));
+    }
+    if (still_named(parent_, name_, old_)) return;
+  }
+  throw_in_use(parent_.display_of(name_), "file");
+}
+
+void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
+  if (const auto old = require_regular()) file_.copy_permissions(*old);
+  if (durable) file_.sync();
+  const os::FileInfo made = file_.info();
+  file_.close_written();
+  const auto now = parent_.entry_info(sibling_->name());
+  if (!now || !now->same_file(made) || !sibling_->is_ours()) {
+    throw_not_ours(parent_.display_of(name_), sibling_->name());
+  }
+  bool exchanged = false;
+  if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_->name(), name_)) {
+    // Another writer may have put the file there, or replaced it, since the save began.
+    require_regular();
+    if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
+    exchanged = parent_.exchange(sibling_->name(), name_);
+    if (!exchanged) {
+      look(look_at_old, open_old(name_));
+      parent_.rename(sibling_->name(), name_);
+    }
+  }
+  // What is called as the sibling was, if anything, is the old file now: until the exchange is on
+  // the device it stays.
+  sibling_->keep();
+  if (durable) parent_.sync();
+  std::string problem;
+  if (exchanged) problem = remove_old(look_at_old);
+  old_.close();
+  if (!problem.empty()) warn(problem);
+}
+
+/// Invalid if it cannot be read by us.
+os::File FileReplacement::open_old(const std::string& name) const {
+  try {
+    return os::File::try_open_read_at(parent_, name);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
+  try {
+    if (look_at_old && old.valid()) look_at_old(old);
+  } catch (const Error&) {
+    // Damaged: nothing is known of it.
+  }
+}
+
+/// What has the sibling's name after the exchange. Returns why it could not be removed.
+std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
+  try {
+    const auto there = parent_.entry_info(sibling_->name());
+    const bool is_large = there && there->is_regular && there->size_bytes >= kSlowlyFreedBytes;
+    os::File old;
+    if (is_large || look_at_old) old = open_old(sibling_->name());
+    look(look_at_old, old);
+    parent_.remove_file(sibling_->name());
+    if (is_large && old.valid()) {
+      old_.close();
+      os::close_in_background(std::move(old));
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::file_not_found) return {};
+    return not_removed(parent_.display_of(name_), sibling_->name(), error.what());
+  }
+  return {};
+}
+
+os::File open_write_through(const Path& path) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    os::File file = os::File::open_read_write(path);
+    const os::FileInfo info = file.info();
+    if (file.try_lock_shared() == os::LockResult::held) {
+      throw Error::io(EBUSY, file.display(),
+                      file.display() +
+                          ": the file is in use: expected nobody to replace it, "
+                          "found a save under way" +
+                          os::held_by(info) + "; open it again");
+    }
+    // Replaced between open and lock: what is open has no name any more.
+    if (os::exists(path) && os::file_info(path).same_file(info)) return file;
+  }
+  throw_in_use(path.string(), "file");
+}
+
+FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
+                                     FindForeign find_foreign)
+    : find_foreign_(std::move(find_foreign)) {
+  const Path target = os::resolve_link(path);
+  os::Parent parent = os::open_parent(target, true);
+  parent_ = std::move(parent.directory);
+  name_ = std::move(parent.name);
+  settle_set_aside(parent_, name_);
+  if (auto old = lock_folder(parent_, name_)) old_ = std::move(*old);
+  if (old_.valid() && !old_.is_writable()) {
+    const std::string display = parent_.display_of(name_);
+    throw Error::io(EACCES, display,
+                    display +
+                        ": folder to replace: expected write permission, found none; chmod u+w it, "
+                        "or save to another path");
+  }
+  sibling_.emplace(Sibling::take(parent_, name_));
+  os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);
+  parent_.create_directory(sibling_->name(), old_.valid() ? kOwnerOnly : kAnybody);
+  folder_ = os::Directory::open_at(parent_, sibling_->name());
+  if (old_.valid()) folder_.copy_permissions(old_.info());
+}
+
+void FolderReplacement::publish(bool durable) {
+  if (old_.valid()) folder_.copy_permissions(old_.info());
+  if (durable) folder_.sync();
+  if (!still_named(parent_, sibling_->name(), folder_) || !sibling_->is_ours()) {
+    throw_not_ours(parent_.display_of(name_), sibling_->name());
+  }
+  std::string problem;
+  if (!old_.valid() && parent_.rename_if_absent(sibling_->name(), name_)) {
+    sibling_->keep();
+    if (durable) parent_.sync();
+  } else {
+    // Another writer may have made one, or have replaced it where there are no locks.
+    if (!old_.valid() || !still_named(parent_, name_, old_)) {
+      auto old = lock_folder(parent_, name_);
+      if (!old) throw_in_use(parent_.display_of(name_), "folder");
+      old_ = std::move(*old);
+    }
+    if (parent_.exchange(sibling_->name(), name_)) {
+      // What is called as the sibling was is the old tree now: until the exchange is on the device
+      // it stays.
+      sibling_->keep();
+      if (durable) parent_.sync();
+      problem = remove_old(sibling_->name());
+    } else {
+      problem = step_aside_and_move_in(durable);
+    }
+  }
+  sibling_->release();
+  old_.close();
+  if (!problem.empty()) warn(problem);
+}
+
+std::string FolderReplacement::step_aside_and_move_in(bool durable) {
+  const std::string aside = set_aside_name(name_);
+  const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
+  if (!lease) throw_in_use(parent_.display_of(name_), "folder");
+  // Of a writer that was killed after its second rename.
+  make_way(parent_, aside, name_);
+  parent_.rename(name_, aside);
+  try {
+    // The two renames must reach the device in this order.
+    if (durable) parent_.sync();
+    parent_.rename(sibling_->name(), name_);
+  } catch (...) {
+    // The lease is held, so nobody else put it back.
+    parent_.rename(aside, name_);
+    throw;
+  }
+  sibling_->keep();
+  if (durable) parent_.sync();
+  return remove_old(aside);
+}
+
+/// Removes the old tree, `name`, unless there is something in it that it does not answer for.
+/// Returns what was kept, or could not be removed.
+std::string FolderReplacement::remove_old(const std::string& name) {
+  const std::string display = parent_.display_of(name_);
+  try {
+    std::vector<std::string> foreign;
+    if (find_foreign_) foreign = find_foreign_(os::Directory::open_at(parent_, name));
+    if (foreign.empty()) {
+      parent_.remove_tree(name);
+      return {};
+    }
+    for (int number = 1; number < kMaxAttempts; ++number) {
+      const std::string kept = name_ + ".kept-" + std::to_string(number);
+      if (!parent_.rename_if_absent(name, kept)) continue;
+      return display + ": saved; " + base::quote(foreign.front()) +
+             " arrived in the version before it during the save, which is kept as " +
+             base::quote(kept);
+    }
+    return not_removed(display, name, "no free name to keep it under");
+  } catch (const Error& error) {
+    return not_removed(display, name, error.what());
+  }
+}
+
+bool recover_folder(const Path& path) {
+  const Path target = os::resolve_link(path);
+  const Path above = target.has_parent_path() ? target.parent_path() : Path(".");
+  if (os::exists(target) || !os::exists(above)) return false;
+  os::Parent parent = os::open_parent(target, false);
+  return settle_set_aside(parent.directory, parent.name);
+}
+
+void replace_file(const Path& path, std::string_view bytes, bool durable) {
+  FileReplacement replacement(path, bytes.size());
+  replacement.file().write_at(0, std::as_bytes(std::span(bytes)));
+  replacement.publish(durable);
+}
+
+}  // namespace tenfold

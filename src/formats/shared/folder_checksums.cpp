@@ -1,0 +1,128 @@
+#include "formats/shared/folder_checksums.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/hash/checksum.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::string_view kLastWord = "xxh3 ";
+constexpr std::size_t kHexDigits = 16;
+constexpr char kSilent = '#';
+
+std::string last_line(std::string_view before) {
+  return std::string(kLastWord) + base::hex16(base::xxh3(std::as_bytes(std::span(before)))) + "\n";
+}
+
+/// The word before the next blank, which is taken off `text`; empty if there is none.
+std::string_view take_word(std::string_view& text) {
+  const std::size_t blank = text.find(' ');
+  if (blank == std::string_view::npos) return {};
+  const std::string_view word = text.substr(0, blank);
+  text.remove_prefix(blank + 1);
+  return word;
+}
+
+bool parse_number(std::string_view word, int base, std::uint64_t& value) {
+  const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value, base);
+  return !word.empty() && parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
+}
+
+/// True for "a/b": no part is empty, "." or "..".
+bool stays_below(std::string_view path) {
+  while (true) {
+    const std::size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (part.find('\0') != std::string_view::npos) return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+ChecksumLine parse_line(std::string_view text, const std::string& where, std::size_t number) {
+  ChecksumLine line;
+  const std::string_view checksum = take_word(text);
+  const std::string_view offset = take_word(text);
+  const std::string_view length = take_word(text);
+  const bool good = checksum.size() == kHexDigits && parse_number(checksum, 16, line.checksum) &&
+                    parse_number(offset, 10, line.offset_bytes) &&
+                    parse_number(length, 10, line.size_bytes) &&
+                    base::checked_add(line.offset_bytes, line.size_bytes) && stays_below(text);
+  if (!good) {
+    throw Error(ErrorCode::corrupt, where + ": line " + std::to_string(number) +
+                                        ": expected \"<checksum> <offset> <length> <path>\" with a "
+                                        "path below the folder, found something else");
+  }
+  line.path.assign(text);
+  return line;
+}
+
+}  // namespace
+
+std::string checksums_text(const std::vector<ChecksumLine>& lines) {
+  std::string text;
+  for (const ChecksumLine& line : lines) {
+    text.append(base::hex16(line.checksum)).append(" ");
+    text.append(std::to_string(line.offset_bytes)).append(" ");
+    text.append(std::to_string(line.size_bytes)).append(" ").append(line.path).append("\n");
+  }
+  return text + last_line(text);
+}
+
+void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
+                  std::uint64_t size_bytes, std::span<const std::uint64_t> checksums) {
+  std::uint64_t offset = 0;
+  for (const std::uint64_t checksum : checksums) {
+    const std::uint64_t length = std::min(base::kChecksumBlockBytes, size_bytes - offset);
+    lines.push_back({checksum, offset, length, path});
+    offset += length;
+  }
+}
+
+std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where) {
+  // The last line first: what it does not vouch for is not looked at.
+  const std::size_t newline =
+      text.size() < 2 ? std::string_view::npos : text.rfind('\n', text.size() - 2);
+  const std::size_t body_size = newline == std::string_view::npos ? 0 : newline + 1;
+  std::string_view body = text.substr(0, body_size);
+  if (text.substr(body_size) != last_line(body)) {
+    throw Error(ErrorCode::corrupt, where +
+                                        ": last line: expected the checksum of the lines "
+                                        "before, found another; the file is damaged");
+  }
+  std::vector<ChecksumLine> lines;
+  for (std::size_t number = 1; !body.empty(); ++number) {
+    const std::size_t end = body.find('\n');
+    if (body[0] != kSilent) lines.push_back(parse_line(body.substr(0, end), where, number));
+    body.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+bool silence_lines(std::string& text, const std::string& where,
+                   const std::function<bool(std::string_view path)>& concerns) {
+  static_cast<void>(parse_checksums(text, where));
+  const std::size_t body_size = text.rfind('\n', text.size() - 2) + 1;
+  bool silenced = false;
+  for (std::size_t begin = 0; begin < body_size;) {
+    const std::size_t end = text.find('\n', begin);
+    if (text[begin] != kSilent) {
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      if (concerns(parse_line(line, where, 0).path)) {
+        text[begin] = kSilent;
+        silenced = true;
+      }
+    }
+    begin = end + 1;
+  }
+  if (silenced) text.replace(body_size, std::string::npos, last_line(text.substr(0, body_size)));
+  return silenced;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,154 @@
+#include "formats/shared/folder_verify.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/hash/checksum.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kOpenFiles = 64;
+
+class ChecksumVerifier {
+ public:
+  ChecksumVerifier(const os::Directory& root, const VerifyRequest& request, VerifyReport& report,
+                   bool is_growing)
+      : root_(root), request_(request), report_(report), is_growing_(is_growing) {}
+
+  void run() {
+    std::vector<ChecksumLine> lines;
+    const std::string name(kChecksumsName);
+    try {
+      const os::File file = os::File::try_open_read_at(root_, name);
+      if (!file.valid()) return;
+      lines = parse_checksums(file.read_all(kMaxChecksumsBytes), file.display());
+    } catch (const Error& error) {
+      return add(error, root_.display_of(name));
+    }
+    report_.num_checksums = lines.size();
+    std::uint64_t total_bytes = 0;
+    for (const ChecksumLine& line : lines) total_bytes += line.size_bytes;
+    Progress progress(request_.monitor, total_bytes, "verify");
+    for (std::size_t begin = 0; begin < lines.size();) begin = check_files(lines, begin, progress);
+    progress.finish();
+  }
+
+ private:
+  /// True if the check of the structure could not open the file either, and said so.
+  bool is_reported(const std::string& path) const {
+    return std::ranges::any_of(report_.problems,
+                               [&](const Problem& problem) { return problem.path == path; });
+  }
+
+  void add(const Error& error, const std::string& path) {
+    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
+    report_.problems.push_back(problem_of(error, path));
+  }
+
+  /// Checks the lines from `begin` that belong to the next few files; returns where the rest is.
+  std::size_t check_files(const std::vector<ChecksumLine>& lines, std::size_t begin,
+                          Progress& progress) {
+    std::vector<std::unique_ptr<os::File>> files;
+    std::vector<BlockCheck> blocks;
+    std::size_t at = begin;
+    while (at < lines.size() && files.size() < kOpenFiles) {
+      const std::size_t first = at;
+      while (at < lines.size() && lines[at].path == lines[first].path) ++at;
+      if (request_.skips(root_.display_of(lines[first].path))) continue;
+      auto file = open_file(lines[first].path);
+      if (!file) continue;
+      check_size(*file, std::span(lines).subspan(first, at - first));
+      for (std::size_t i = first; i < at; ++i) {
+        const std::uint64_t block = lines[i].offset_bytes / base::kChecksumBlockBytes;
+        blocks.push_back({file.get(), lines[i].offset_bytes, lines[i].size_bytes, lines[i].checksum,
+                          "block " + std::to_string(block)});
+      }
+      files.push_back(std::move(file));
+    }
+    for (Problem& problem : check_blocks(blocks, request_.num_threads, progress)) {
+      report_.problems.push_back(std::move(problem));
+    }
+    return at;
+  }
+
+  /// A file that is too short is found by its last block.
+  void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
+    std::uint64_t expected = 0;
+    for (const ChecksumLine& line : lines) {
+      expected = std::max(expected, line.offset_bytes + line.size_bytes);
+    }
+    const std::uint64_t found = file.size_bytes();
+    if (found <= expected || is_growing_) return;
+    report_.problems.push_back({file.display(), "size",
+                                "expected " + std::to_string(expected) + " bytes, found " +
+                                    std::to_string(found) + "; the file was changed"});
+  }
+
+  /// The file that a line names; null, with a problem reported, if it cannot be opened.
+  std::unique_ptr<os::File> open_file(std::string_view path) {
+    const std::string display = root_.display_of(std::string(path));
+    try {
+      return std::make_unique<os::File>(open_below(root_, path));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::file_not_found) {
+        report_.problems.push_back({display, "file", "is missing: expected a file with checksums"});
+      } else if (!is_reported(display)) {
+        add(error, display);
+      }
+      return nullptr;
+    }
+  }
+
+  const os::Directory& root_;
+  const VerifyRequest& request_;
+  VerifyReport& report_;
+  bool is_growing_;
+};
+
+}  // namespace
+
+Problem problem_of(const Error& error, const std::string& path) {
+  std::string_view text = error.what();
+  Problem problem{path, "", ""};
+  const std::size_t end_of_path = text.find(": ");
+  if (end_of_path != std::string_view::npos && text.substr(0, end_of_path).starts_with(path)) {
+    problem.path = text.substr(0, end_of_path);
+    text.remove_prefix(end_of_path + 2);
+  }
+  const std::size_t end_of_part = text.find(": ");
+  const std::size_t from = end_of_part == std::string_view::npos ? 0 : end_of_part + 2;
+  problem.part = from == 0 ? "file" : text.substr(0, end_of_part);
+  problem.what = text.substr(from);
+  return problem;
+}
+
+os::File open_below(const os::Directory& root, std::string_view path) {
+  os::Directory below;
+  const os::Directory* folder = &root;
+  for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
+       slash = path.find('/')) {
+    os::Directory next = os::Directory::open_at(*folder, std::string(path.substr(0, slash)));
+    below = std::move(next);
+    folder = &below;
+    path.remove_prefix(slash + 1);
+  }
+  return os::File::open_read_at(*folder, std::string(path));
+}
+
+void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
+                            VerifyReport& report, bool is_growing) {
+  ChecksumVerifier(root, request, report, is_growing).run();
+}
+
+}  // namespace tenfold

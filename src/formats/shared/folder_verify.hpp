@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+
+#include "formats/format.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold {
+
+/// A message "<path>: <part>: <what>" in its pieces; `path` is used where it does not begin so.
+Problem problem_of(const Error& error, const std::string& path);
+
+/// Opens the file at `path` below `root`, "a/b/c", part by part; no part may be a symlink.
+os::File open_below(const os::Directory& root, std::string_view path);
+
+/// Compares every block of every file that the folder's `%checksums` names, in parallel, and adds
+/// to `report` what differs. A folder without that file has none. `is_growing`: files may be longer
+/// than what their checksums cover.
+void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
+                            VerifyReport& report, bool is_growing = false);
+
+}  // namespace tenfold

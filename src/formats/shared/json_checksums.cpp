@@ -1,0 +1,100 @@
+#include "formats/shared/json_checksums.hpp"
+
+#include <charconv>
+#include <span>
+
+#include "base/hash/checksum.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kDigits = 16;
+
+std::optional<std::uint64_t> parse_digits(std::string_view digits) {
+  std::uint64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  // Written one way only, so that a flipped bit is never another spelling of the same number.
+  if (!whole || base::hex16(value) != digits) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept {
+  return size_bytes / base::kChecksumBlockBytes +
+         (size_bytes % base::kChecksumBlockBytes != 0 ? 1 : 0);
+}
+
+std::string blank_checksum_text(std::uint64_t blocks) {
+  std::string text(kDigits, '0');
+  if (blocks > 0) text += ' ' + std::string(static_cast<std::size_t>(blocks) * kDigits, '0');
+  return text;
+}
+
+std::size_t find_checksums(std::string_view json) noexcept {
+  // A quote inside a string has a backslash before it, and after one that ends a string comes no
+  // letter: so this is the start of a member.
+  constexpr std::string_view kMember = "\"tenfold_xxh3\":";
+  for (std::size_t at = json.find(kMember); at != std::string_view::npos;
+       at = json.find(kMember, at + 1)) {
+    if (at > 0 && json[at - 1] == '\\') continue;
+    at = json.find_first_not_of(' ', at + kMember.size());
+    if (at == std::string_view::npos || json[at] != '"' || json.size() - at < 1 + kDigits) break;
+    return at + 1;
+  }
+  return std::string_view::npos;
+}
+
+std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at) {
+  text.replace(digits_at, kDigits, kDigits, '0');
+  return base::xxh3(std::as_bytes(std::span(text)));
+}
+
+void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blocks) {
+  const std::size_t document_digits = find_checksums(document);
+  std::size_t at = document_digits + kDigits + 1;
+  for (const std::uint64_t checksum : blocks) {
+    document.replace(at, kDigits, base::hex16(checksum));
+    at += kDigits;
+  }
+  document.replace(document_digits, kDigits,
+                   base::hex16(hash_with_blank_digits(document, document_digits)));
+}
+
+std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
+                                                         VerifyReport& report) {
+  const std::uint64_t expected_size = blank_checksum_text(document.num_blocks).size();
+  if (document.text.size() != expected_size) {
+    report.problems.push_back({document.path, document.member_part,
+                               "does not fit the tensors: expected " +
+                                   std::to_string(expected_size) + " characters, found " +
+                                   std::to_string(document.text.size()) +
+                                   "; another tool may have changed the file"});
+    return std::nullopt;
+  }
+  const std::size_t digits_at = find_checksums(document.bytes);
+  const auto stored = parse_digits(document.text.substr(0, kDigits));
+  ++report.num_checksums;
+  if (digits_at == std::string::npos || !stored) {
+    report.problems.push_back({document.path, document.member_part,
+                               "cannot be read: expected hexadecimal digits as tenfold writes "
+                               "them, found others; another tool may have changed the file"});
+  } else if (const std::uint64_t found = hash_with_blank_digits(document.bytes, digits_at);
+             found != *stored) {
+    report.problems.push_back({document.path, document.document_part,
+                               "the checksum of " + std::to_string(document.bytes.size()) +
+                                   " bytes at offset " + std::to_string(document.offset_bytes) +
+                                   " differs: expected " + base::hex16(*stored) + ", found " +
+                                   base::hex16(found) + "; the file is damaged or was changed"});
+  }
+  std::vector<std::uint64_t> blocks;
+  for (std::size_t at = kDigits + 1; at < document.text.size(); at += kDigits) {
+    blocks.push_back(parse_digits(document.text.substr(at, kDigits)).value_or(0));
+  }
+  report.num_checksums += document.num_blocks;
+  return blocks;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,459 @@
+#include "formats/shared/leaf_writer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "base/claims.hpp"
+#include "base/hash/checksum.hpp"
+#include "codecs/zip/zip.hpp"
+#include "core/tensor/leaf_bytes.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
+/// Hashed, then written: the second pass finds the piece in the cache. Writes of this size, at
+/// multiples of it, let the page cache take its largest folios: 512 MiB in 92 ms where pieces of
+/// 256 KiB took 487.
+constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+/// Smaller pieces are written together with their neighbours.
+constexpr std::size_t kDirectBytes = kPieceBytes / 4;
+/// Smaller ones still are first copied together: a part of a write costs as much as that.
+constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
+/// What verify reads at once: larger pieces fall out of the cache before they are hashed.
+constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
+/// Small runs are handed out together, so that handing out costs little.
+constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
+/// What is checksummed at once by a thread that goes ahead of the one that writes.
+constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
+
+/// Bytes [begin, end) of the leaf of writes[index], at most one block.
+struct Run {
+  std::size_t index;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+/// Consecutive runs [first, last).
+struct Batch {
+  std::size_t first;
+  std::size_t last;
+};
+
+/// Consecutive items whose sizes make up about a batch; a new one begins where `may_join` says no.
+template <class SizeOf, class MayJoin>
+std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, const SizeOf& size_of,
+                              const MayJoin& may_join) {
+  std::vector<Batch> batches;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (batches.empty() || bytes + size_of(i) > batch_bytes || !may_join(i)) {
+      batches.push_back({i, i});
+      bytes = 0;
+    }
+    batches.back().last = i + 1;
+    bytes += size_of(i);
+  }
+  return batches;
+}
+
+/// Memory whose pages cost nothing until they are used.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t size_bytes) : size_bytes_(size_bytes) {}
+  std::span<std::byte> bytes() {
+    if (!memory_) memory_ = std::make_unique_for_overwrite<std::byte[]>(size_bytes_);
+    return {memory_.get(), size_bytes_};
+  }
+
+ private:
+  std::size_t size_bytes_;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+/// Writes pieces, of which small neighbours become one write.
+class Gatherer {
+ public:
+  /// `lasting`: the bytes stay where they are until the next flush().
+  void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece,
+           bool lasting) {
+    const bool follows = file_ == &file && offset_bytes == offset_ + size_;
+    const bool fits = size_ + piece.size() <= kPieceBytes && parts_.size() < os::File::kMaxParts;
+    if (!follows || !fits) flush();
+    if (piece.size() >= kDirectBytes) {
+      flush();
+      file.write_at(offset_bytes, piece);
+      return;
+    }
+    if (parts_.empty()) {
+      file_ = &file;
+      offset_ = offset_bytes;
+    }
+    add(lasting && piece.size() >= kCopiedBytes ? piece : copied(piece));
+    size_ += piece.size();
+    // Full up to where the next large piece begins.
+    if ((offset_ + size_) % kPieceBytes == 0) flush();
+  }
+
+  void flush() {
+    if (!parts_.empty()) file_->write_at(offset_, parts_);
+    parts_.clear();
+    size_ = 0;
+    copied_ = 0;
+  }
+
+ private:
+  std::span<const std::byte> copied(std::span<const std::byte> piece) {
+    const auto copy = memory_.bytes().subspan(copied_, piece.size());
+    std::memcpy(copy.data(), piece.data(), piece.size());
+    copied_ += piece.size();
+    return copy;
+  }
+  void add(std::span<const std::byte> part) {
+    if (!parts_.empty() && parts_.back().data() + parts_.back().size() == part.data()) {
+      parts_.back() = {parts_.back().data(), parts_.back().size() + part.size()};
+    } else {
+      parts_.push_back(part);
+    }
+  }
+
+  Scratch memory_{kPieceBytes};
+  std::size_t copied_ = 0;
+  os::File* file_ = nullptr;
+  std::uint64_t offset_ = 0;
+  std::size_t size_ = 0;
+  std::vector<std::span<const std::byte>> parts_;
+};
+
+/// What one thread needs of memory: for bytes that do not lie in memory as they are written, and
+/// for small neighbours.
+struct Workspace {
+  Scratch scratch{kPieceBytes};
+  Gatherer gatherer;
+};
+
+/// Lends workspaces to batches: new memory for each would cost as much as writing it.
+class Workspaces {
+ public:
+  std::unique_ptr<Workspace> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> taken = std::move(free_.back());
+    free_.pop_back();
+    return taken;
+  }
+  void give_back(std::unique_ptr<Workspace> workspace) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+bool lies_as_written(const Leaf& leaf) {
+  const Tensor* tensor = leaf.tensor_in_memory();
+  return tensor != nullptr && tensor->is_contiguous();
+}
+
+std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
+  return write.block_checksums[static_cast<std::size_t>(run.begin / kBlockBytes)];
+}
+
+/// The checksum of bytes that arrive in pieces; of one piece, if it is whole, faster.
+class PieceChecksum {
+ public:
+  PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
+      : kind_(kind), size_bytes_(size_bytes) {}
+
+  void update(std::span<const std::byte> piece) {
+    if (kind_ == BlockChecksum::crc32) {
+      value_ = codecs::crc32(piece, static_cast<std::uint32_t>(value_));
+    } else if (kind_ == BlockChecksum::xxh3 && piece.size() == size_bytes_) {
+      value_ = base::xxh3(piece);
+    } else if (kind_ == BlockChecksum::xxh3) {
+      if (!stream_) stream_.emplace();
+      stream_->update(piece);
+    }
+  }
+  std::uint64_t value() const { return stream_ ? stream_->digest() : value_; }
+
+ private:
+  BlockChecksum kind_;
+  std::uint64_t size_bytes_;
+  std::uint64_t value_ = 0;
+  std::optional<base::Xxh3Stream> stream_;
+};
+
+/// True if the leaf is small enough to be checksummed as a whole and then written after its head,
+/// which so becomes a part of the same write.
+bool goes_after_its_head(const LeafWrite& write) {
+  return write.head && write.size_bytes <= kDirectBytes;
+}
+
+void write_after_its_head(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& space,
+                          Progress& progress) {
+  const bool lasting = lies_as_written(*write.leaf);
+  const auto use = [&](std::span<const std::byte> piece) {
+    PieceChecksum checksum(kind, piece.size());
+    checksum.update(piece);
+    if (kind != BlockChecksum::none && run.end > 0) checksum_of(write, run) = checksum.value();
+    const std::string head = write.head(write);
+    space.gatherer.put(*write.file, write.file_offset_bytes - head.size(),
+                       std::as_bytes(std::span(head)), false);
+    if (piece.empty()) return;
+    space.gatherer.put(*write.file, write.file_offset_bytes, piece, lasting);
+    progress.add(piece.size());
+  };
+  if (write.size_bytes == 0) {
+    use({});
+  } else {
+    for_each_piece(*write.leaf, run.begin, run.end, space.scratch.bytes(), use);
+  }
+}
+
+void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& space,
+               Progress& progress) {
+  const std::uint64_t item_bytes = itemsize(write.leaf->dtype());
+  PieceChecksum checksum(kind, run.end - run.begin);
+  std::uint64_t position = run.begin;
+  const bool lasting = lies_as_written(*write.leaf);
+  const auto use = [&](std::span<const std::byte> piece) {
+    checksum.update(piece);
+    space.gatherer.put(*write.file, write.file_offset_bytes + position, piece, lasting);
+    position += piece.size();
+    progress.add(piece.size());
+  };
+  while (position < run.end) {
+    // Up to the next multiple of a piece in the file, in whole elements.
+    const std::uint64_t in_file = write.file_offset_bytes + position;
+    std::uint64_t count = kPieceBytes - in_file % kPieceBytes;
+    count = std::max(count - count % item_bytes, item_bytes);
+    const std::uint64_t begin = write.leaf_offset_bytes + position;
+    const std::uint64_t end = write.leaf_offset_bytes + std::min(position + count, run.end);
+    for_each_piece(*write.leaf, begin, end, space.scratch.bytes(), use);
+  }
+  if (kind != BlockChecksum::none) checksum_of(write, run) = checksum.value();
+}
+
+/// The checksum of a run that lies in memory as it is written.
+void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
+  const std::byte* bytes = write.leaf->tensor_in_memory()->raw_data() + write.leaf_offset_bytes;
+  PieceChecksum checksum(kind, run.end - run.begin);
+  checksum.update({bytes + run.begin, bytes + run.end});
+  checksum_of(write, run) = checksum.value();
+}
+
+/// The checksums of one file's runs, taken by threads that have nothing to write. Where they stand
+/// before the bytes in the file, the writer waits for them, or takes them itself.
+class HashesApart {
+ public:
+  HashesApart(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
+              std::vector<Batch> batches)
+      : writes_(writes),
+        runs_(runs),
+        kind_(kind),
+        batches_(std::move(batches)),
+        claims_(batches_.size()) {}
+
+  std::size_t num_batches() const noexcept { return batches_.size(); }
+  void take(std::size_t batch) {
+    claims_.do_once(batch, [&] { hash(batches_[batch]); });
+  }
+  void ensure(std::size_t run) {
+    const auto after = std::ranges::upper_bound(batches_, run, {}, &Batch::first);
+    const auto batch = static_cast<std::size_t>(after - batches_.begin()) - 1;
+    claims_.ensure(batch, [&] { hash(batches_[batch]); });
+  }
+
+ private:
+  void hash(const Batch& batch) {
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+      if (runs_[i].end > 0) hash_run(writes_[runs_[i].index], runs_[i], kind_);
+    }
+  }
+
+  std::vector<LeafWrite>& writes_;
+  const std::vector<Run>& runs_;
+  BlockChecksum kind_;
+  std::vector<Batch> batches_;
+  base::Claims claims_;
+};
+
+/// The heads of leaves that were written before their checksums were known.
+void write_other_heads(const std::vector<LeafWrite>& writes) {
+  for (const LeafWrite& write : writes) {
+    if (!write.head || goes_after_its_head(write)) continue;
+    const std::string head = write.head(write);
+    write.file->write_at(write.file_offset_bytes - head.size(), std::as_bytes(std::span(head)));
+  }
+}
+
+std::vector<Run> runs_of(std::vector<LeafWrite>& writes, bool checksums) {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    const std::uint64_t size = writes[i].size_bytes;
+    if (size == 0 && writes[i].head) runs.push_back({i, 0, 0});
+    for (std::uint64_t begin = 0; begin < size; begin += kBlockBytes) {
+      runs.push_back({i, begin, std::min(begin + kBlockBytes, size)});
+    }
+    const std::uint64_t num_blocks = size / kBlockBytes + (size % kBlockBytes != 0 ? 1 : 0);
+    writes[i].block_checksums.assign(checksums ? static_cast<std::size_t>(num_blocks) : 0, 0);
+  }
+  return runs;
+}
+
+/// The message without the path, which the report names apart.
+std::string without_path(std::string_view message, const std::string& path) {
+  const std::string prefix = path + ": ";
+  if (message.starts_with(prefix)) message.remove_prefix(prefix.size());
+  return std::string(message);
+}
+
+std::uint64_t checksum_through(const os::File& file, std::uint64_t offset_bytes,
+                               std::uint64_t size_bytes, Scratch& scratch, Progress* progress) {
+  if (size_bytes <= kReadPieceBytes) {
+    const auto piece = scratch.bytes().first(static_cast<std::size_t>(size_bytes));
+    file.read_at(offset_bytes, piece);
+    if (progress != nullptr) progress->add(size_bytes);
+    return base::xxh3(piece);
+  }
+  base::Xxh3Stream stream;
+  for (std::uint64_t done = 0; done < size_bytes;) {
+    const std::uint64_t count = std::min<std::uint64_t>(kReadPieceBytes, size_bytes - done);
+    const auto piece = scratch.bytes().first(static_cast<std::size_t>(count));
+    file.read_at(offset_bytes + done, piece);
+    stream.update(piece);
+    done += count;
+    if (progress != nullptr) progress->add(count);
+  }
+  return stream.digest();
+}
+
+std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Progress& progress) {
+  const std::string& path = block.file->display();
+  try {
+    const std::uint64_t file_bytes = block.file->size_bytes();
+    if (!base::range_fits(block.offset_bytes, block.size_bytes, file_bytes)) {
+      const auto end = base::checked_add(block.offset_bytes, block.size_bytes);
+      return Problem{path, block.part,
+                     "the file is too short: expected at least " +
+                         (end ? std::to_string(*end) : "2^64") + " bytes, found " +
+                         std::to_string(file_bytes) + "; it may be truncated"};
+    }
+    const std::uint64_t found =
+        checksum_through(*block.file, block.offset_bytes, block.size_bytes, scratch, &progress);
+    if (found == block.expected) return std::nullopt;
+    return Problem{path, block.part,
+                   "the checksum of " + std::to_string(block.size_bytes) + " bytes at offset " +
+                       std::to_string(block.offset_bytes) + " differs: expected " +
+                       base::hex16(block.expected) + ", found " + base::hex16(found) +
+                       "; the file is damaged or was changed"};
+  } catch (const Error& error) {
+    return Problem{path, block.part, without_path(error.what(), path)};
+  }
+}
+
+}  // namespace
+
+void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
+                  Progress& progress, bool will_sync) {
+  const bool checksums = checksum != BlockChecksum::none;
+  const std::vector<Run> runs = runs_of(writes, checksums);
+  const auto size_of = [&](std::size_t i) { return runs[i].end - runs[i].begin; };
+  const auto threads = static_cast<std::size_t>(os::num_threads_for(num_threads));
+  const auto file_of = [&](std::size_t i) { return writes[runs[i].index].file; };
+  std::size_t num_files = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (i == 0 || file_of(i) != file_of(i - 1)) ++num_files;
+  }
+  const bool as_they_lie = std::ranges::all_of(
+      writes, [](const LeafWrite& write) { return lies_as_written(*write.leaf); });
+  // The kernel lets one thread at a time write into a file, and others that try make it slower (49
+  // ms where one takes 16). So a file is one thread's from its start to its end, unless there are
+  // few and their bytes must first be read or gathered.
+  const bool by_file = num_files >= threads || as_they_lie;
+  const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
+                                  [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
+  // Threads that have no file to write take the checksums off those that have.
+  std::vector<Batch> to_hash;
+  if (checksums && as_they_lie && num_files < threads) {
+    to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
+    if (to_hash.size() < 2) to_hash.clear();  // not worth another thread
+  }
+  const bool apart = !to_hash.empty();
+  const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
+  HashesApart hashes(writes, runs, checksum, std::move(to_hash));
+  Workspaces workspaces;
+  const std::thread::id caller = std::this_thread::get_id();
+  const auto write = [&](const Batch& batch) {
+    auto space = workspaces.take();
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+      LeafWrite& of = writes[runs[i].index];
+      if (goes_after_its_head(of)) {
+        if (apart) hashes.ensure(i);
+        write_after_its_head(of, runs[i], written_with, *space, progress);
+      } else {
+        write_run(of, runs[i], written_with, *space, progress);
+      }
+      // An item may be one file of any size: Ctrl-C must not wait for its end.
+      if (std::this_thread::get_id() == caller) progress.poll();
+      if (will_sync && size_of(i) == kBlockBytes) of.file->start_writeback();
+    }
+    space->gatherer.flush();
+    workspaces.give_back(std::move(space));
+  };
+  os::parallel_for(
+      batches.size() + hashes.num_batches(), static_cast<int>(threads),
+      [&](std::size_t item) {
+        if (item < batches.size()) {
+          write(batches[item]);
+        } else {
+          hashes.take(item - batches.size());
+        }
+      },
+      [&] { progress.poll(); });
+  write_other_heads(writes);
+}
+
+std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
+                          std::uint64_t size_bytes, Progress* progress) {
+  Scratch scratch(kReadPieceBytes);
+  return checksum_through(file, offset_bytes, size_bytes, scratch, progress);
+}
+
+std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
+                                  Progress& progress) {
+  std::vector<std::optional<Problem>> found(blocks.size());
+  const auto batches = batches_of(
+      blocks.size(), kBatchBytes, [&](std::size_t i) { return blocks[i].size_bytes; },
+      [](std::size_t) { return true; });
+  os::parallel_for(
+      batches.size(), os::num_threads_for(num_threads),
+      [&](std::size_t item) {
+        Scratch scratch(kReadPieceBytes);
+        for (std::size_t i = batches[item].first; i < batches[item].last; ++i) {
+          found[i] = check_block(blocks[i], scratch, progress);
+        }
+      },
+      [&] { progress.poll(); });
+  std::vector<Problem> problems;
+  for (auto& problem : found) {
+    if (problem) problems.push_back(std::move(*problem));
+  }
+  return problems;
+}
+
+}  // namespace tenfold

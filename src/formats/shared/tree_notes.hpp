@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tenfold/tensordict.hpp>
+
+namespace tenfold {
+
+// What a plain nesting of Python's dicts, lists, tuples and tensors cannot say of a tree, as one
+// JSON document for formats that hold such a nesting:
+//
+//   {"version": 1,
+//    "nodes": {"a/b": {"kind": "tensordict", "batch_size": [2], "names": ["time"], "class": "...",
+//                      "device": "cpu"},
+//              "s": {"kind": "lazy_stack", "stack_dim": 0, "stack_dim_name": "t"}},
+//    "stacks": {"texts": 0},
+//    "unbatched": ["a/table"],
+//    "versions": {"model": {"": {"version": 1}}},
+//    "schema": ..., "metadata": {"author": "me"}}
+//
+// "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes/notes.hpp.
+// Nodes that are dicts, lists and tuples, and members that say nothing, are left out.
+
+/// Who keeps NodeInfo::module_versions: the format in its own way, or the notes.
+enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
+
+/// The document; empty if the nesting says everything.
+std::string tree_notes_of(const TensorDict& tree,
+                          ModuleVersions versions = ModuleVersions::elsewhere);
+
+/// Makes of the nodes of `tree`, which was read as plain dicts and lists, what the document says
+/// they are. What does not fit the tree is ignored with a warning: another tool may have changed
+/// it. Throws Error(corrupt) if `json` is no such document, Error(unsupported) if its version is
+/// higher; `where` names it.
+void apply_tree_notes(std::string_view json, const std::string& where, TensorDict& tree);
+
+}  // namespace tenfold

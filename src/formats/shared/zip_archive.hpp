@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/leaf.hpp>
+
+#include "codecs/zip/writer.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+/// An entry of an archive that is going to be written.
+struct ZipArchiveEntry {
+  std::string name;
+  std::string head;              ///< its first bytes, an .npy header for example
+  std::optional<Leaf> leaf;      ///< whose bytes follow; nothing for an entry of `head` alone
+  std::uint32_t alignment = 1;   ///< of the entry's first byte in the file: a power of two
+  std::uint64_t zero_bytes = 0;  ///< instead of a leaf: zeros, which are a hole in the file
+  int deflate_level = 0;  ///< 1 to codecs::kMaxDeflateLevel: deflated, if that makes it smaller
+};
+
+/// Writes a whole archive into `file`, which is empty: the leaves' bytes in parallel, with their
+/// true CRC-32s in the headers before them and in the directory after them. Counts the leaves'
+/// bytes as progress. Uses num_threads and durable of the request; the caller publishes the file.
+/// Throws Error(invalid_argument) as codecs::ZipLayout does, before anything is written.
+void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
+                       const WriteRequest& request, Progress& progress);
+
+}  // namespace tenfold

@@ -1,0 +1,39 @@
+#include "formats/shared/zip_inflate.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tenfold/error.hpp>
+
+#include "os/memory/mapping.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Less is inflated without a look at the memory that is free.
+constexpr std::uint64_t kMuchInflatedBytes = std::uint64_t{64} << 20;
+
+}  // namespace
+
+Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
+                              const std::string& subject, const std::string& remedy) {
+  if (entry.method == codecs::ZipMethod::deflated && entry.size_bytes > kMuchInflatedBytes) {
+    const std::uint64_t free_bytes = os::available_memory_bytes();
+    if (entry.size_bytes > free_bytes) {
+      throw Error(ErrorCode::unsupported, subject +
+                                              ": inflates to more than fits memory: expected at "
+                                              "most " +
+                                              std::to_string(free_bytes) + " bytes, found " +
+                                              std::to_string(entry.size_bytes) + "; " + remedy);
+    }
+  }
+  Buffer bytes = Buffer::allocate(static_cast<std::size_t>(entry.size_bytes));
+  if (entry.method == codecs::ZipMethod::stored) {
+    input.read(entry.data_offset, bytes.bytes());
+  } else {
+    codecs::read_zip_entry(input, entry, bytes.bytes());
+  }
+  return bytes;
+}
+
+}  // namespace tenfold

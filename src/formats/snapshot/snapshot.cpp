@@ -1,0 +1,258 @@
+// The folders of torchsnapshot: `.snapshot_metadata`, a document that names every entry of the tree
+// and where its bytes are, and files of raw bytes. What is where:
+//   snapshot_manifest  the document: parse, validate, write
+//   snapshot_source    tensors whose bytes lie in the files as they are
+//   snapshot_tree      the document to a tree of lazy leaves
+//   snapshot_plan      a tree to the document and the files that are to be written
+//   snapshot_writer    the files
+// What only torch.save can say lies in small files of its kind (object_file.hpp).
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tree/assembled_source.hpp"
+#include "core/tree/node.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+#include "formats/shared/tree_notes.hpp"
+#include "formats/snapshot/folder.hpp"
+#include "formats/snapshot/plan.hpp"
+#include "formats/snapshot/source.hpp"
+#include "formats/snapshot/tree.hpp"
+#include "formats/snapshot/writer.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/unreplaced.hpp"
+
+namespace tenfold {
+namespace snapshot {
+namespace {
+
+/// The names of all files that a snapshot may hold.
+std::unordered_set<std::string> named_files(const os::Directory& root) {
+  std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
+                                           std::string(kNotesName)};
+  try {
+    const Manifest manifest = parse_manifest(read_metadata(root), root.display());
+    for (const auto& [path, entry] : manifest.entries) {
+      named.insert(entry.tensor.location);
+      for (const Piece& piece : entry.pieces) named.insert(piece.tensor.location);
+    }
+  } catch (const Error& error) {
+    // What cannot be read names nothing: whatever else is there is somebody's.
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+  }
+  return named;
+}
+
+bool is_leftover(std::string_view name) {
+  return name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos;
+}
+
+/// Adds the files below `folder` that are not `named`, up to `most`.
+void add_foreign(const os::Directory& folder, const std::string& prefix,
+                 const std::unordered_set<std::string>& named, std::size_t most,
+                 std::vector<std::string>& foreign) {
+  std::vector<std::string> names = folder.list();
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    if (foreign.size() >= most) return;
+    const auto info = folder.entry_info(name);
+    if (!info || is_leftover(name)) continue;
+    if (info->is_directory) {
+      add_foreign(os::Directory::open_at(folder, name), prefix + name + "/", named, most, foreign);
+    } else if (!named.contains(prefix + name)) {
+      foreign.push_back(prefix + name);
+    }
+  }
+}
+
+constexpr std::size_t kNamed = 3;
+
+/// What the metadata does not name is somebody's who did not ask for its removal. The first few.
+std::vector<std::string> foreign_in(const os::Directory& folder) {
+  std::unordered_set<std::string> named;
+  if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
+  std::vector<std::string> foreign;
+  add_foreign(folder, "", named, kNamed + 1, foreign);
+  return foreign;
+}
+
+void refuse_foreign(const Path& path) {
+  if (!os::exists(path)) return;
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return;
+  // Another save may replace the folder, and remove this one, while it is listed.
+  const std::vector<std::string> foreign =
+      os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
+  if (foreign.empty()) return;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
+  }
+  if (foreign.size() > kNamed) found += " and more";
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": folder to replace: expected only what the metadata of a snapshot "
+                  "names, found " +
+                  found + "; save to another path, or remove these first");
+}
+
+bool probe(const Path& path) {
+  if (!os::file_info(path).is_directory) return false;
+  const auto metadata = os::Directory::open(path).entry_info(std::string(kMetadataName));
+  return metadata && metadata->is_regular;
+}
+
+/// With what tenfold's own notes add.
+TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
+                   const std::string& where) {
+  constexpr std::uint64_t kMaxNotesBytes = std::uint64_t{256} << 20;
+  TensorDict tree = build_tree(std::move(manifest), root.duplicate(), where);
+  const os::File notes = os::File::try_open_read_at(root, std::string(kNotesName));
+  if (notes.valid()) apply_tree_notes(notes.read_all(kMaxNotesBytes), notes.display(), tree);
+  return tree;
+}
+
+TensorDict open(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: a snapshot cannot be written through: expected \"r\" or \"c\", found "
+                    "\"r+\"; save it as a memmap folder");
+  }
+  const os::Directory root = os::Directory::open(path);
+  auto manifest = std::make_shared<const Manifest>(
+      parse_manifest(read_metadata(root), root.display_of(std::string(kMetadataName))));
+  const std::vector<std::string> lost = unreachable(*manifest);
+  if (!lost.empty()) {
+    warn(path.string() + ": entries that no container names are left out: expected none, found " +
+         base::quote(lost.front()) +
+         (lost.size() > 1 ? " and " + std::to_string(lost.size() - 1) + " more" : ""));
+  }
+  return tree_of(std::move(manifest), root, path.string());
+}
+
+void check(const TensorDict& tree) { plan_snapshot(tree, {}); }
+
+void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+  if (request.zeros) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": memmap_like: a snapshot cannot be written through: expected a memmap "
+                    "folder, found a snapshot");
+  }
+  SnapshotOptions options;
+  options.durable = request.durable;
+  options.checksums = request.checksums;
+  options.num_threads = request.num_threads;
+  options.monitor = request.monitor;
+  write_folder(tree, path, options);
+}
+
+/// Walks the tree, so that each entry is read as far as its metadata goes.
+class Verifier {
+ public:
+  Verifier(const VerifyRequest& request, std::string where)
+      : progress_(request.monitor, 0, "verify"), where_(std::move(where)) {}
+
+  void add(const Error& error) {
+    if (error.code() == ErrorCode::io) throw error;
+    report.problems.push_back(problem_of(error, where_));
+  }
+
+  void node(Node& node) {
+    for (std::size_t i = 0; i < node.entries.size(); ++i) {
+      progress_.poll();
+      try {
+        const TensorDict::Item item = node.item(i);
+        if (const auto* held = std::get_if<Leaf>(&item)) {
+          leaf(*held);
+        } else if (const auto* child = std::get_if<TensorDict>(&item)) {
+          this->node(*child->node());
+        }
+      } catch (const Error& error) {
+        add(error);
+      }
+    }
+  }
+
+  VerifyReport report;
+
+ private:
+  void leaf(const Leaf& leaf) {
+    ++report.num_leaves;
+    const std::uint64_t size_bytes = leaf.nbytes();
+    report.num_bytes += size_bytes;
+    if (size_bytes == 0) return;
+    if (auto* raw = dynamic_cast<RawSource*>(leaf.source().get())) return raw->check(leaf);
+    // Of pieces, whose sizes it knows, each end.
+    if (auto* whole = dynamic_cast<AssembledSource*>(leaf.source().get())) {
+      for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
+    }
+  }
+  static void piece(const Leaf& leaf) {
+    if (auto* raw = dynamic_cast<RawSource*>(leaf.source().get())) raw->check(leaf);
+  }
+
+  Progress progress_;
+  std::string where_;
+};
+
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  const os::Directory root = os::Directory::open(path);
+  Verifier verifier(request, path.string());
+  try {
+    const std::string where = root.display_of(std::string(kMetadataName));
+    const auto manifest =
+        std::make_shared<const Manifest>(parse_manifest(read_metadata(root), where));
+    for (const std::string& lost : unreachable(*manifest)) {
+      verifier.report.problems.push_back(
+          {where, "entry " + base::quote(lost), "expected a container that names it, found none"});
+    }
+    verifier.node(request.filter != nullptr ? *request.filter->selected().node()
+                                            : *tree_of(manifest, root, path.string()).node());
+  } catch (const Error& error) {
+    verifier.add(error);
+  }
+  check_folder_checksums(root, request, verifier.report);
+  return std::move(verifier.report);
+}
+
+}  // namespace
+
+std::string read_metadata(const os::Directory& root) {
+  const os::File file = os::File::try_open_read_at(root, std::string(kMetadataName));
+  if (!file.valid()) {
+    throw Error(ErrorCode::corrupt, root.display() +
+                                        ": no snapshot, or one that was not finished: expected the "
+                                        "file \".snapshot_metadata\", found none");
+  }
+  return file.read_all(kMaxMetadataBytes);
+}
+
+void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
+  const Plan plan = plan_snapshot(tree, options);
+  refuse_foreign(path);
+  FolderReplacement replacement(path, plan.num_bytes, foreign_in);
+  write_plan(plan, replacement.folder(), options);
+  replacement.publish(options.durable);
+}
+
+}  // namespace snapshot
+
+const Format kSnapshot = {
+    "snapshot",       {},  snapshot::probe, snapshot::open, snapshot::check, snapshot::write,
+    snapshot::verify, true};
+
+}  // namespace tenfold

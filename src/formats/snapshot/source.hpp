@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/tree/leaf_source.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::snapshot {
+
+/// The data files of a snapshot, each opened when it is first needed. Thread-safe.
+class Files {
+ public:
+  explicit Files(os::Directory root) : root_(std::move(root)) {}
+
+  struct File {
+    std::string location;
+    std::uint64_t number = 0;
+    std::mutex mutex;  ///< guards what follows
+    std::shared_ptr<const os::File> opened;
+    Buffer mapping;
+    std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
+  };
+  /// The file at a plain location; it stays in place as long as this object.
+  File& at(const std::string& location);
+
+  /// Throws Error(corrupt) if there is none, or a symlink on the way.
+  std::shared_ptr<const os::File> open(File& file);
+  /// All of it, mapped once.
+  Buffer map(File& file);
+  /// Bytes of it in memory, the same for all who ask: they may be tied.
+  Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
+
+  const os::Directory& root() const noexcept { return root_; }
+
+ private:
+  std::shared_ptr<const os::File> open_locked(File& file);
+
+  os::Directory root_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<File>> files_;
+  std::size_t num_open_ = 0;
+};
+
+/// Tensors whose bytes lie in those files as they are; Leaf::position() is what leaf() made of it.
+/// Tensors at odd offsets, as torchsnapshot packs them, are copied when they are mapped.
+/// Thread-safe once all leaves are made.
+class RawSource final : public LeafSource {
+ public:
+  explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
+
+  /// A leaf that begins at `offset` of a file; nothing: it is all of the file.
+  static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
+                   const std::string& location, std::optional<std::uint64_t> offset);
+
+  /// Throws Error(corrupt) if the file is missing or has not the size that the leaf needs.
+  void check(const Leaf& leaf);
+
+  Buffer map(const Leaf& leaf) override;
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  void will_need(const Leaf& leaf) override;
+  Identity identity(const Leaf& leaf) override;
+  std::string where(const Leaf& leaf) const override;
+
+ private:
+  struct Range {
+    Files::File* file = nullptr;
+    std::uint64_t offset = 0;
+    bool is_whole_file = false;
+  };
+  const Range& range_of(const Leaf& leaf) const {
+    return ranges_[static_cast<std::size_t>(leaf.position())];
+  }
+  void check_size(const Leaf& leaf, const os::File& file) const;
+
+  std::shared_ptr<Files> files_;
+  std::vector<Range> ranges_;
+};
+
+}  // namespace tenfold::snapshot

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
+
+#include "core/tree/node.hpp"
+#include "formats/torch_file/node.hpp"
+#include "formats/torch_file/pickle.hpp"
+#include "formats/torch_file/tensor.hpp"
+
+namespace tenfold {
+
+/// Makes the tree that the pickle of a file of torch.save stands for. torch_file_tree.cpp has what
+/// is read, torch_file_opaque.cpp what is only shown.
+class TorchTreeBuilder {
+ public:
+  TorchTreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<TorchStorages>& storages,
+                   const std::string& where)
+      : pickle_(graph, where),
+        tensors_(pickle_, storages),
+        budget_(kMaxRepeats + 4 * graph.nodes.size()),
+        open_(graph.nodes.size(), false) {}
+
+  TensorDict root(std::uint32_t id, const std::string& key);
+  TensorDict::Item object(std::uint32_t id);
+
+ private:
+  /// A pickle can hold one list in a thousand places, and each of those lists in a thousand. As a
+  /// tree each is there every time it is named, up to this many more than the pickle has nodes.
+  static constexpr std::size_t kMaxRepeats = 1'000'000;
+
+  using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
+  using Children = TorchChildren;
+
+  /// Marks a container as being converted.
+  class Entered {
+   public:
+    Entered(TorchTreeBuilder& builder, std::uint32_t id) : builder_(builder), id_(id) {
+      builder_.open_[id_] = true;
+      ++builder_.depth_;
+    }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+    ~Entered() {
+      --builder_.depth_;
+      builder_.open_[id_] = false;
+    }
+
+   private:
+    TorchTreeBuilder& builder_;
+    std::uint32_t id_;
+  };
+
+  /// Counts what was converted, so that repeats end.
+  void spend();
+
+  /// What cannot be read becomes an opaque node that says why, and does not keep others away.
+  Slot convert(std::uint32_t id);
+  Slot convert_readable(std::uint32_t id);
+  static Slot special(Value::Special::Type type, std::string_view text);
+  [[noreturn]] void refuse(std::uint32_t id, const std::string& remedy) const;
+
+  bool has_valid_text(std::uint32_t id) const;
+  std::string valid_text(std::uint32_t id) const;
+  Slot of_global(std::uint32_t id);
+  Slot of_call(std::uint32_t id);
+
+  // Trees are as deep as the stack: what a level needs only now and then is not in its frame.
+
+  [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const TorchPickle::Call& call);
+  [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
+                                    const TorchPickle::Call& call);
+  [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
+                                std::span<const std::uint32_t> items);
+
+  /// Something of Python that is known, but not this value of it.
+  [[gnu::noinline]] Slot unreadable(std::uint32_t id, std::string problem);
+
+  /// The call by which Python could make text of these bytes.
+  static Children text_parts(std::string_view bytes);
+  Slot opaque_node(std::uint32_t id, Children parts, std::string problem);
+
+  /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
+  [[gnu::noinline]] Slot opaque(std::uint32_t id);
+
+  /// What was done to an object after it was made: "items" of a list or set, "entries" of a dict,
+  /// each a list; "state", the last one.
+  void add_history(Children& to, std::uint32_t id);
+  void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
+
+  /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
+  /// indices, plain indices, values, size).
+  [[gnu::noinline]] Slot sparse(const TorchPickle::Call& call);
+
+  /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
+  bool is_jagged(const TorchPickle::Call& call) const;
+  [[gnu::noinline]] Slot jagged(const TorchPickle::Call& call);
+
+  /// A Parameter of a tensor of the meta device, which is no leaf: its opaque node says
+  /// "parameter", a bool: requires_grad.
+  bool is_meta_parameter(const TorchPickle::Call& call) const;
+  [[gnu::noinline]] Slot meta_parameter(const TorchPickle::Call& call);
+
+  Slot of_collections(std::uint32_t id, const TorchPickle::Call& call);
+  [[gnu::noinline]] Slot counter(std::uint32_t id, const TorchPickle::Call& call);
+
+  template <class Fill>
+  Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
+    if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
+    if (depth_ >= kMaxDepth) {
+      is_beyond_limits_ = true;
+      pickle_.unsupported("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
+                          " levels, found more");
+    }
+    const bool forced = std::exchange(force_node_, false);
+    Children children;
+    {
+      const Entered entered(*this, id);
+      fill(children);
+      add_unreadable_pairs(children);
+    }
+    return torch_file_container(pickle_, std::move(children), kind, forced);
+  }
+
+  void add(Children& to, std::string key, std::uint32_t value);
+  void add_items(Children& to, std::span<const std::uint32_t> items);
+  static void reserve(Children& to, std::size_t more);
+  void add_pairs(Children& to, std::span<const std::uint32_t> items);
+
+  /// [[key, value], ...], as Python 2 pickles an OrderedDict.
+  void add_listed_pairs(Children& to, std::uint32_t list);
+  void add_changes(Children& to, std::uint32_t id);
+
+  /// The state dict of a module carries `_metadata`, the versions of its layers. Other attributes
+  /// of a dict are worth a warning.
+  void add_attributes(Children& to, std::uint32_t id);
+  void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
+  /// A key that is no text, if a tree can have it.
+  std::optional<Value> typed_key(std::uint32_t id);
+
+  /// Under names that no key has.
+  [[gnu::noinline]] void add_unreadable_pairs(Children& to);
+
+  TorchPickle pickle_;
+  TorchTensors tensors_;
+  std::size_t budget_;
+  std::vector<bool> open_;  ///< containers around the one that is converted
+  std::size_t depth_ = 0;
+  bool force_node_ = false;        ///< the next container is a node whatever it holds
+  bool is_beyond_limits_ = false;  ///< an error that is no one entry's
+};
+
+}  // namespace tenfold

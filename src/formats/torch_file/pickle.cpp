@@ -1,0 +1,166 @@
+#include "formats/torch_file/pickle.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+/// UTF-8 of U+0000 to U+00FF to one byte each, as Python's latin1 encodes it.
+std::optional<std::string> latin1_bytes(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x80) {
+      bytes += text[i];
+      continue;
+    }
+    if ((byte != 0xC2 && byte != 0xC3) || i + 1 == text.size()) return std::nullopt;
+    const auto next = static_cast<unsigned char>(text[++i]);
+    bytes += static_cast<char>((byte & 3U) << 6U | (next & 0x3FU));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TorchPickle::TorchPickle(const codecs::PickleGraph& graph, std::string where)
+    : graph_(graph), where_(std::move(where)), changes_(graph.changes) {
+  std::ranges::stable_sort(changes_, {}, &PickleChange::object);
+}
+
+std::span<const PickleChange> TorchPickle::changes(std::uint32_t id) const {
+  return std::ranges::equal_range(changes_, id, {}, &PickleChange::object);
+}
+
+std::optional<TorchPickle::Call> TorchPickle::call(std::uint32_t id) const {
+  const PickleNode node = at(id);
+  if (node.kind != PickleKind::reduce) return std::nullopt;
+  const PickleNode callable = at(node.items[0]);
+  if (callable.kind != PickleKind::global) return std::nullopt;
+  return Call{callable.text, callable.name, at(node.items[1]).items};
+}
+
+std::optional<std::string> TorchPickle::bytes(std::uint32_t id) const {
+  const PickleNode node = at(id);
+  if (node.kind == PickleKind::bytes || node.kind == PickleKind::bytearray ||
+      node.kind == PickleKind::old_string) {
+    return std::string(node.text);
+  }
+  if (node.kind != PickleKind::reduce) return std::nullopt;
+  const PickleNode arguments = at(node.items[1]);
+  const bool is_empty = is_global(node.items[0], "__builtin__", "bytes") ||
+                        is_global(node.items[0], "builtins", "bytes");
+  if (is_empty && arguments.kind == PickleKind::tuple && arguments.items.empty()) {
+    return std::string();
+  }
+  if (!is_global(node.items[0], "_codecs", "encode")) return std::nullopt;
+  if (arguments.kind != PickleKind::tuple || arguments.items.size() != 2) return std::nullopt;
+  return latin1(arguments.items[0], arguments.items[1]);
+}
+
+std::optional<std::string> TorchPickle::latin1(std::uint32_t id, std::uint32_t encoding) const {
+  const auto name = text(encoding);
+  if ((name != "latin1" && name != "latin-1") || !text(id)) return std::nullopt;
+  return latin1_bytes(*text(id));
+}
+
+std::optional<std::string_view> TorchPickle::text(std::uint32_t id) const {
+  const PickleNode node = at(id);
+  if (node.kind == PickleKind::text) return node.text;
+  const bool is_ascii = std::ranges::all_of(
+      node.text, [](char byte) { return static_cast<unsigned char>(byte) < 0x80; });
+  if (node.kind == PickleKind::old_string && is_ascii) return node.text;
+  return std::nullopt;
+}
+
+bool TorchPickle::is_global(std::uint32_t id, std::string_view module,
+                            std::string_view name) const {
+  const PickleNode node = at(id);
+  return node.kind == PickleKind::global && node.text == module && node.name == name;
+}
+
+std::uint64_t TorchPickle::natural(std::uint32_t id, std::string_view subject) const {
+  const PickleNode node = at(id);
+  if (node.kind == PickleKind::integer && node.integer >= 0) {
+    return static_cast<std::uint64_t>(node.integer);
+  }
+  corrupt(std::string(subject) + ": expected an integer from 0, found " +
+          (node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
+}
+
+Shape TorchPickle::lengths(std::uint32_t id, std::string_view subject) const {
+  constexpr std::size_t kMaxDimensions = 64;  // of torch
+  PickleNode node = at(id);
+  if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
+    const PickleNode arguments = at(node.items[1]);
+    if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
+      node = at(arguments.items[0]);
+    }
+  }
+  if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
+    corrupt(std::string(subject) + ": expected a tuple of integers, found " + describe(id));
+  }
+  if (node.items.size() > kMaxDimensions) {
+    corrupt(std::string(subject) + ": too many dimensions: expected at most " +
+            std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
+  }
+  Shape lengths(node.items.size());
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] = static_cast<std::int64_t>(natural(node.items[i], subject));
+  }
+  return lengths;
+}
+
+std::string TorchPickle::describe(std::uint32_t id) const {
+  const PickleNode node = at(id);
+  const auto quoted = [](const PickleNode& global) {
+    return base::quote(std::string(global.text) + "." + std::string(global.name));
+  };
+  if (node.kind == PickleKind::global) return quoted(node);
+  const bool calls = node.kind == PickleKind::reduce || node.kind == PickleKind::newobj ||
+                     node.kind == PickleKind::instance;
+  if (calls && at(node.items[0]).kind == PickleKind::global) {
+    return "a call of " + quoted(at(node.items[0]));
+  }
+  return std::string(codecs::describe(node.kind));
+}
+
+std::string TorchPickle::subject() const {
+  return keys.empty() ? "root" : "key " + base::quote(dotted(keys));
+}
+
+void TorchPickle::corrupt(const std::string& what) const {
+  throw Error(ErrorCode::corrupt, where_ + ": " + subject() + ": " + what);
+}
+
+void TorchPickle::unsupported(const std::string& what) const {
+  throw Error(ErrorCode::unsupported, where_ + ": " + subject() + ": " + what);
+}
+
+void TorchPickle::refuse_global(std::string_view module, std::string_view name) const {
+  unsupported(
+      "it is no tensor, JSON value or container of them: expected one of the classes that are "
+      "read, found " +
+      base::quote(std::string(module) + "." + std::string(name)) + "; nothing was imported");
+}
+
+void TorchPickle::require_arguments(const Call& call, std::size_t least, std::size_t most) const {
+  const std::size_t count = call.arguments.size();
+  if (count >= least && count <= most) return;
+  corrupt(std::string(call.name) + ": expected " + std::to_string(least) +
+          (most == least ? "" : " to " + std::to_string(most)) + " arguments, found " +
+          std::to_string(count));
+}
+
+}  // namespace tenfold

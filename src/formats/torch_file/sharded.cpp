@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/hub_cache.hpp"
+#include "formats/shared/hub_index.hpp"
+#include "formats/shared/object_file.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+// `pytorch_model.bin.index.json`: transformers' index of files of torch.save, each a dict of
+// tensors by name. It is read as one dict of all of them; nothing is written so.
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 3> kShardedSuffixes = {".bin.index.json", ".pt.index.json",
+                                                              ".pth.index.json"};
+
+bool has_index_suffix(const Path& path) {
+  const std::string name = path.filename().string();
+  return std::ranges::any_of(kShardedSuffixes, [&](std::string_view suffix) {
+    return name.size() > suffix.size() && name.ends_with(suffix);
+  });
+}
+
+bool probe_sharded(const Path& path) {
+  return has_index_suffix(path) && os::file_info(path).is_regular;
+}
+
+struct OpenedIndex {
+  HubIndex index;
+  std::vector<os::File> shards;
+};
+
+OpenedIndex open_index(const Path& path) {
+  const os::File file = os::File::open_read(path);
+  const std::string& where = file.display();
+  OpenedIndex opened;
+  opened.index = parse_hub_index(file.read_all(kMaxHubIndexBytes), where);
+  const os::Directory folder =
+      os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
+  for (const std::string& name : opened.index.shards) {
+    os::File shard = open_shard(folder, name, where);
+    if (!shard.valid()) {
+      throw Error(ErrorCode::corrupt, where + ": shard " + base::quote(name) +
+                                          ": missing: expected a file beside the index, found "
+                                          "none");
+    }
+    opened.shards.push_back(std::move(shard));
+  }
+  return opened;
+}
+
+TensorDict dict_in(os::File shard) {
+  const std::string where = shard.display();
+  const TensorDict::Item item = read_object_file(
+      [file = std::make_shared<const os::File>(std::move(shard))] { return file; });
+  const auto* dict = std::get_if<TensorDict>(&item);
+  if (dict == nullptr || dict->kind() == NodeKind::opaque) {
+    throw Error(ErrorCode::corrupt, where + ": not a shard: expected a dict of tensors, found " +
+                                        describe_object(item));
+  }
+  return *dict;
+}
+
+/// In the order of the weight map; after it what the shards hold beside, as transformers loads it.
+TensorDict tree_of(OpenedIndex opened, const std::string& where) {
+  std::vector<TensorDict> shards;
+  for (os::File& shard : opened.shards) shards.push_back(dict_in(std::move(shard)));
+  NodeInfo info;
+  info.kind = NodeKind::ordered_dict;
+  TensorDict tree(info);
+  for (const auto& [name, shard] : opened.index.weight_map) {
+    if (!shards[shard].contains(name)) {
+      throw Error(ErrorCode::corrupt,
+                  where + ": tensor " + base::quote(name) + ": not in its shard: expected it in " +
+                      base::quote(opened.index.shards[shard]) + ", found it missing there");
+    }
+    tree.set(name, shards[shard].get(name));
+  }
+  for (const TensorDict& shard : shards) {
+    shard.for_each([&](const std::string& name, const TensorDict::Item& item) {
+      if (!tree.contains(name)) tree.set(name, item);
+    });
+  }
+  return tree;
+}
+
+TensorDict open_sharded(const Path& path, const OpenRequest& request) {
+  if (request.mode == Mode::write_through) {
+    throw Error(ErrorCode::unsupported,
+                path.string() +
+                    ": mode: files of torch.save cannot be written through: expected \"r\" or "
+                    "\"c\", found \"r+\"; save it as a memmap folder");
+  }
+  return tree_of(open_index(path), path.string());
+}
+
+[[noreturn]] void refuse_to_write() {
+  throw Error(
+      ErrorCode::unsupported,
+      "format \"pt\": this version writes no index of files of torch.save: expected a "
+      "name that ends in \".pt\" or \".safetensors.index.json\", found \".bin.index.json\"");
+}
+
+void check_sharded(const TensorDict&) { refuse_to_write(); }
+void write_sharded(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_write(); }
+
+VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  try {
+    OpenedIndex opened = open_index(path);
+    for (const std::string& name : opened.index.shards) {
+      const VerifyReport found = kTorchFile.verify(path.parent_path() / name, request);
+      report.num_leaves += found.num_leaves;
+      report.num_bytes += found.num_bytes;
+      report.num_checksums += found.num_checksums;
+      report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
+    }
+    if (report.ok()) tree_of(std::move(opened), path.string());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    std::string what = error.what();
+    if (what.starts_with(path.string() + ": ")) what.erase(0, path.string().size() + 2);
+    report.problems.push_back({path.string(), "structure", std::move(what)});
+  }
+  return report;
+}
+
+}  // namespace
+
+const Format kTorchSharded = {"pt",          kShardedSuffixes, probe_sharded,  open_sharded,
+                              check_sharded, write_sharded,    verify_sharded, true};
+
+}  // namespace tenfold

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/buffer.hpp>
+#include <tenfold/dtype.hpp>
+
+#include "core/tree/leaf_source.hpp"
+
+namespace tenfold {
+
+/// Where one contiguous tensor lies in a storage.
+struct TorchRange {
+  std::size_t storage = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+/// The storages of a file that torch.save wrote: runs of bytes, each of one or several tensors.
+/// A source of leaves that learns where they lie while the tree is built.
+class TorchStorages : public LeafSource {
+ public:
+  std::vector<TorchRange> ranges;  ///< by the position of the leaf
+
+  /// The number of the storage of that key, or nothing.
+  virtual std::optional<std::size_t> find(std::string_view key) const = 0;
+  virtual std::uint64_t size_bytes(std::size_t storage) const = 0;
+  /// All bytes of a storage, the same at every call, aligned to 16.
+  virtual Buffer bytes(std::size_t storage) = 0;
+
+  Buffer map(const Leaf& leaf) override {
+    const TorchRange& range = range_of(leaf);
+    if (range.size_bytes == 0) return {};
+    return bytes(range.storage)
+        .slice(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size_bytes));
+  }
+
+  Part map_storage(const Leaf& leaf) override {
+    const TorchRange& range = range_of(leaf);
+    return {bytes(range.storage), range.begin};
+  }
+
+ protected:
+  const TorchRange& range_of(const Leaf& leaf) const {
+    return ranges[static_cast<std::size_t>(leaf.position())];
+  }
+};
+
+}  // namespace tenfold

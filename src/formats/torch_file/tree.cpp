@@ -1,0 +1,394 @@
+#include "formats/torch_file/tree.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tensor/special.hpp"
+#include "core/tensor/torch_names.hpp"
+#include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
+#include "core/tree/typed_keys.hpp"
+#include "formats/torch_file/builder.hpp"
+#include "formats/torch_file/node.hpp"
+#include "formats/torch_file/pickle.hpp"
+#include "formats/torch_file/tensor.hpp"
+#include "formats/torch_file/value.hpp"
+
+namespace tenfold {
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+TensorDict TorchTreeBuilder::root(std::uint32_t id, const std::string& key) {
+  force_node_ = true;
+  Slot converted = convert(id);
+  if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
+  if (std::holds_alternative<Leaf>(converted)) {
+    if (!base::is_utf8(key)) {
+      pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
+                          base::quote(key) + "; rename the file");
+    }
+    auto node = std::make_shared<Node>();
+    node->info.kind = NodeKind::dict;
+    node->where = pickle_.where();
+    node->entries.push_back({key, std::move(converted)});
+    return TensorDict(std::move(node));
+  }
+  pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+}
+
+TensorDict::Item TorchTreeBuilder::object(std::uint32_t id) {
+  Slot converted = convert(id);
+  if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
+  if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
+  return std::get<TensorDict>(std::move(converted));
+}
+
+void TorchTreeBuilder::spend() {
+  if (budget_-- != 0) return;
+  is_beyond_limits_ = true;
+  pickle_.unsupported("the file names the same containers again and again: expected at most " +
+                      std::to_string(kMaxRepeats) + " repeats, found more");
+}
+
+Node::Slot TorchTreeBuilder::convert(std::uint32_t id) {
+  spend();
+  try {
+    return convert_readable(id);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported || is_beyond_limits_) throw;
+    return unreadable(id, error.what());
+  }
+}
+
+Node::Slot TorchTreeBuilder::convert_readable(std::uint32_t id) {
+  const PickleNode node = pickle_.at(id);
+  switch (node.kind) {
+    case PickleKind::none:
+      return NonTensor{};
+    case PickleKind::boolean:
+      return NonTensor{Value(node.integer != 0)};
+    case PickleKind::integer:
+      return NonTensor{Value(node.integer)};
+    case PickleKind::big_integer:
+      return NonTensor{Value(Value::BigInt{std::string(node.text)})};
+    case PickleKind::number:
+      return NonTensor{Value(node.number)};
+    case PickleKind::text:
+    case PickleKind::old_string:
+      return NonTensor{Value(valid_text(id))};
+    case PickleKind::list:
+      return container(id, NodeKind::list, [&](Children& to) { add_items(to, node.items); });
+    case PickleKind::tuple:
+      return container(id, NodeKind::tuple, [&](Children& to) { add_items(to, node.items); });
+    case PickleKind::dict:
+      return container(id, NodeKind::dict, [&](Children& to) { add_pairs(to, node.items); });
+    case PickleKind::set:
+      return set_of(id, Value::Special::Type::set, node.items);
+    case PickleKind::frozenset:
+      return set_of(id, Value::Special::Type::frozenset, node.items);
+    case PickleKind::bytes:
+      return special(Value::Special::Type::bytes, node.text);
+    case PickleKind::bytearray:
+      return special(Value::Special::Type::bytearray, node.text);
+    case PickleKind::global:
+      return of_global(id);
+    case PickleKind::reduce:
+      return of_call(id);
+    case PickleKind::newobj:
+    case PickleKind::instance:
+    case PickleKind::extension:
+    case PickleKind::persistent:
+      return opaque(id);
+  }
+  refuse(id, "");
+}
+
+Node::Slot TorchTreeBuilder::special(Value::Special::Type type, std::string_view text) {
+  Value::Special made;
+  made.type = type;
+  made.text = text;
+  return NonTensor{Value(std::move(made))};
+}
+
+void TorchTreeBuilder::refuse(std::uint32_t id, const std::string& remedy) const {
+  pickle_.unsupported("it cannot be read: expected a tensor, a JSON value or a container, found " +
+                      pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
+}
+
+bool TorchTreeBuilder::has_valid_text(std::uint32_t id) const {
+  const auto text = pickle_.text(id);
+  return text && base::is_utf8(*text);
+}
+
+std::string TorchTreeBuilder::valid_text(std::uint32_t id) const {
+  const auto text = pickle_.text(id);
+  if (!text || !base::is_utf8(*text)) {
+    pickle_.unsupported("text cannot be read: expected UTF-8, found " +
+                        base::quote(pickle_.at(id).text));
+  }
+  return std::string(*text);
+}
+
+Node::Slot TorchTreeBuilder::of_global(std::uint32_t id) {
+  const PickleNode node = pickle_.at(id);
+  if (node.text != "torch") return opaque(id);
+  if (is_torch_dtype(node.name)) {
+    return special(Value::Special::Type::dtype, "torch." + std::string(node.name));
+  }
+  if (is_torch_qscheme(node.name)) {
+    return special(Value::Special::Type::qscheme, "torch." + std::string(node.name));
+  }
+  return opaque(id);
+}
+
+Node::Slot TorchTreeBuilder::of_call(std::uint32_t id) {
+  const auto call = pickle_.call(id);
+  if (!call) return opaque(id);
+  return call->module == "collections" ? of_collections(id, *call) : of_other_call(id, *call);
+}
+
+Node::Slot TorchTreeBuilder::of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
+  if (is_jagged(call)) return jagged(call);
+  if (is_meta_parameter(call)) return meta_parameter(call);
+  if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
+  if (auto made = torch_file_special(pickle_, id, call)) {
+    return NonTensor{Value(*std::move(made))};
+  }
+  for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
+    if (is_builtin(call, name(type))) return called_set(id, type, call);
+  }
+  if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
+  if (call.is("torch._utils", "_rebuild_nested_tensor")) {
+    return torch_file_nested(pickle_, tensors_, call);
+  }
+  return opaque(id);
+}
+
+Node::Slot TorchTreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
+                                        const TorchPickle::Call& call) {
+  pickle_.require_arguments(call, 0, 1);
+  if (call.arguments.empty()) return set_of(id, type, {});
+  const PickleNode items = pickle_.at(call.arguments[0]);
+  if (items.kind != PickleKind::list && items.kind != PickleKind::tuple) return opaque(id);
+  return set_of(id, type, items.items);
+}
+
+Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
+                                    std::span<const std::uint32_t> items) {
+  force_node_ = false;  // a set at the root makes no tree
+  Value::Special set;
+  set.type = type;
+  Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
+  auto* value = std::get_if<NonTensor>(&converted);
+  if (value != nullptr) {
+    set.items = std::move(std::get<Value::List>(value->value.data()).items);
+    if (is_sound(set)) return NonTensor{Value(std::move(set))};
+  }
+  Children parts;
+  if (value != nullptr) converted = NonTensor{Value(Value::List{std::move(set.items)})};
+  parts.entries.push_back({"items", std::move(converted)});
+  return opaque_node(id, std::move(parts),
+                     "a set of what a set cannot hold: expected JSON values and tuples, found " +
+                         std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
+}
+
+Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle::Call& call) {
+  if (call.name == "OrderedDict") {
+    pickle_.require_arguments(call, 0, 1);
+    return container(id, NodeKind::ordered_dict, [&](Children& to) {
+      if (!call.arguments.empty()) add_listed_pairs(to, call.arguments[0]);
+      add_changes(to, id);
+    });
+  }
+  if (call.name == "defaultdict") {
+    pickle_.require_arguments(call, 0, 1);
+    if (!call.arguments.empty()) check_torch_file_factory(pickle_, call.arguments[0]);
+    return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
+  }
+  if (call.name == "Counter") return counter(id, call);
+  return opaque(id);
+}
+
+Node::Slot TorchTreeBuilder::counter(std::uint32_t id, const TorchPickle::Call& call) {
+  pickle_.require_arguments(call, 0, 1);
+  force_node_ = false;
+  Slot counts = container(id, NodeKind::dict, [&](Children& to) {
+    if (!call.arguments.empty()) {
+      const PickleNode given = pickle_.at(call.arguments[0]);
+      if (given.kind != PickleKind::dict) refuse(call.arguments[0], "");
+      add_pairs(to, given.items);
+    }
+    add_changes(to, id);
+  });
+  auto* value = std::get_if<NonTensor>(&counts);
+  if (value == nullptr) return counts;  // of tensors: a dict
+  Value::Special special;
+  special.type = Value::Special::Type::counter;
+  special.items.push_back(std::move(value->value));
+  return NonTensor{Value(std::move(special))};
+}
+
+void TorchTreeBuilder::add(Children& to, std::string key, std::uint32_t value) {
+  pickle_.keys.push_back(std::move(key));
+  Slot converted = convert(value);
+  to.any_tensor |= !std::holds_alternative<NonTensor>(converted);
+  to.entries.push_back({std::move(pickle_.keys.back()), std::move(converted)});
+  pickle_.keys.pop_back();
+}
+
+void TorchTreeBuilder::add_items(Children& to, std::span<const std::uint32_t> items) {
+  to.entries.reserve(to.entries.size() + items.size());
+  std::size_t position = 0;
+  for (const std::uint32_t item : items) add(to, std::to_string(position++), item);
+}
+
+void TorchTreeBuilder::reserve(Children& to, std::size_t more) {
+  to.entries.reserve(to.entries.size() + more);
+  to.positions.reserve(to.entries.size() + more);
+}
+
+void TorchTreeBuilder::add_pairs(Children& to, std::span<const std::uint32_t> items) {
+  reserve(to, items.size() / 2);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) add_pair(to, items[i], items[i + 1]);
+}
+
+void TorchTreeBuilder::add_listed_pairs(Children& to, std::uint32_t list) {
+  const PickleNode pairs = pickle_.at(list);
+  if (pairs.kind != PickleKind::list) refuse(list, "");
+  for (const std::uint32_t item : pairs.items) {
+    const PickleNode pair = pickle_.at(item);
+    const bool fits =
+        (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple) && pair.items.size() == 2;
+    if (!fits) refuse(item, "");
+    add_pair(to, pair.items[0], pair.items[1]);
+  }
+}
+
+void TorchTreeBuilder::add_changes(Children& to, std::uint32_t id) {
+  const std::span<const PickleChange> changes = pickle_.changes(id);
+  reserve(to, changes.size());
+  for (const PickleChange& change : changes) {
+    if (change.kind == PickleChange::Kind::set_item) {
+      add_pair(to, change.key, change.value);
+    } else if (change.kind == PickleChange::Kind::state) {
+      add_attributes(to, change.value);
+    } else {
+      pickle_.corrupt("it is filled as no dict is: expected keys and values, found items");
+    }
+  }
+}
+
+void TorchTreeBuilder::add_attributes(Children& to, std::uint32_t id) {
+  const PickleNode state = pickle_.at(id);
+  bool others = state.kind != PickleKind::dict;
+  for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
+    others = pickle_.text(state.items[i]) != "_metadata";
+    if (others) break;
+    Slot versions = convert(state.items[i + 1]);
+    auto* value = std::get_if<NonTensor>(&versions);
+    if (value == nullptr || !value->value.is<Value::Object>()) continue;
+    std::get<Value::Object>(value->value.data()).ordered = false;
+    to.versions = std::move(value->value);
+  }
+  if (!others) return;
+  warn(pickle_.where() + ": " + pickle_.subject() +
+       ": the dict's attributes are left out: expected none, found some");
+}
+
+void TorchTreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
+  const PickleNode node = pickle_.at(key);
+  const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
+  const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
+  std::optional<Value> typed;
+  if (is_text ? !has_valid_text(key) : !is_int && !(typed = typed_key(key))) {
+    to.unreadable.push_back({key, value,
+                             "its key cannot be read: expected text, a number, a bool, None or a "
+                             "tuple of these, found " +
+                                 pickle_.describe(key)});
+    return;
+  }
+  std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)
+                     : is_int                         ? std::string(node.text)
+                     : is_text                        ? valid_text(key)
+                                                      : key_text(*typed);
+  const std::uint32_t known =
+      to.positions.insert(text, static_cast<std::uint32_t>(to.entries.size()),
+                          [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; });
+  if (known != KeyIndex::kNone &&
+      (to.keys.is_text(known) != is_text || (typed && has_nan(*typed)))) {
+    to.unreadable.push_back({key, value,
+                             "its key is written as another key of the dict: expected keys of "
+                             "different texts, found " +
+                                 base::quote(text) + " again"});
+    return;
+  }
+  if (known == KeyIndex::kNone) {
+    if (is_int) {
+      to.keys.add_int();
+    } else if (is_text) {
+      to.keys.add_text();
+    } else {
+      to.keys.add(text, *std::move(typed));
+    }
+  }
+  add(to, std::move(text), value);
+  if (known == KeyIndex::kNone) return;
+  to.entries[known] = std::move(to.entries.back());
+  to.entries.pop_back();
+}
+
+std::optional<Value> TorchTreeBuilder::typed_key(std::uint32_t id) {
+  spend();
+  const PickleNode node = pickle_.at(id);
+  switch (node.kind) {
+    case PickleKind::none:
+      return Value();
+    case PickleKind::boolean:
+      return Value(node.integer != 0);
+    case PickleKind::integer:
+      return Value(node.integer);
+    case PickleKind::big_integer:
+      return Value(Value::BigInt{std::string(node.text)});
+    case PickleKind::number:
+      return Value(node.number);
+    case PickleKind::tuple:
+      break;
+    default:
+      return std::nullopt;
+  }
+  Value::Tuple tuple;
+  for (const std::uint32_t item : node.items) {
+    const PickleKind kind = pickle_.at(item).kind;
+    const bool is_text = kind == PickleKind::text || kind == PickleKind::old_string;
+    if (is_text && !has_valid_text(item)) return std::nullopt;
+    std::optional<Value> part = is_text ? Value(valid_text(item)) : typed_key(item);
+    if (!part) return std::nullopt;
+    tuple.items.push_back(*std::move(part));
+  }
+  return Value(std::move(tuple));
+}
+TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
+                                 const std::shared_ptr<TorchStorages>& storages,
+                                 const std::string& where, const std::string& key) {
+  return TorchTreeBuilder(graph, storages, where).root(graph.root, key);
+}
+
+TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
+                                         const std::shared_ptr<TorchStorages>& storages,
+                                         const std::string& where) {
+  return TorchTreeBuilder(graph, storages, where).object(graph.root);
+}
+
+}  // namespace tenfold

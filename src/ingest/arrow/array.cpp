@@ -1,0 +1,335 @@
+#include "ingest/arrow/array.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Rows of one array: offsets and products of them stay far from overflow.
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
+/// A view of up to 12 bytes holds them itself.
+constexpr std::int32_t kInlineBytes = 12;
+constexpr std::size_t kViewBytes = 16;
+
+struct View {
+  std::int32_t size;
+  std::int32_t buffer;
+  std::int32_t offset;
+};
+
+View view_at(const ArrowArray& array, std::int64_t at) {
+  const auto* bytes =
+      static_cast<const std::byte*>(array.buffers[1]) + static_cast<std::size_t>(at) * kViewBytes;
+  View view{};
+  std::memcpy(&view.size, bytes, 4);
+  std::memcpy(&view.buffer, bytes + 8, 4);
+  std::memcpy(&view.offset, bytes + 12, 4);
+  return view;
+}
+
+std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
+  const auto read = [&]<class T>(T value) {
+    std::memcpy(&value,
+                static_cast<const std::byte*>(buffer) + static_cast<std::size_t>(at) * sizeof(T),
+                sizeof(T));
+    return static_cast<std::int64_t>(value);
+  };
+  switch (dtype) {
+    case DType::int8:
+      return read(std::int8_t{});
+    case DType::uint8:
+      return read(std::uint8_t{});
+    case DType::int16:
+      return read(std::int16_t{});
+    case DType::uint16:
+      return read(std::uint16_t{});
+    case DType::int32:
+      return read(std::int32_t{});
+    case DType::uint32:
+      return read(std::uint32_t{});
+    default:  // beyond 2^63 it is negative, and so out of range
+      return read(std::int64_t{});
+  }
+}
+
+class Checker {
+ public:
+  explicit Checker(const std::string& where) : where_(where) {}
+
+  /// `needed`: as many values are looked at, Arrow's offset included.
+  void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed) {
+    path_.push_back(type.name);
+    if (array.length < 0 || array.offset < 0 || array.length > kMaxLength ||
+        array.offset > kMaxLength) {
+      fail("length and offset: expected numbers from 0 to 2^48, found " +
+           std::to_string(array.length) + " and " + std::to_string(array.offset));
+    }
+    if (array.length < needed) {
+      fail("length: expected at least " + std::to_string(needed) + ", found " +
+           std::to_string(array.length));
+    }
+    if (array.null_count < -1 || array.null_count > array.length) {
+      fail("null_count: expected -1 to " + std::to_string(array.length) + ", found " +
+           std::to_string(array.null_count));
+    }
+    const bool has_rows = array.length > 0;
+    check_buffers(array, type, has_rows);
+    check_children(array, type);
+    if (type.dictionary) {
+      if (array.dictionary == nullptr) fail("dictionary: expected an array, found a null pointer");
+      check(*array.dictionary, *type.dictionary, 0);
+      if (has_rows) check_indices(array, type);
+    }
+    if (has_rows && type.kind == ArrowKind::text) check_text(array, type);
+    if (has_rows && type.kind == ArrowKind::text_view) check_views(array);
+    path_.pop_back();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    std::string place = where_;
+    if (path_.size() > 1) {
+      place += ": column " + base::quote(dotted(KeyPath(path_.begin() + 1, path_.end())));
+    }
+    throw Error(ErrorCode::corrupt, place + ": " + what);
+  }
+
+  void check_buffers(const ArrowArray& array, const ArrowType& type, bool has_rows) const {
+    std::int64_t expected = 2;
+    switch (type.kind) {
+      case ArrowKind::null:
+        expected = 0;
+        break;
+      case ArrowKind::record:
+      case ArrowKind::fixed_list:
+        expected = 1;
+        break;
+      case ArrowKind::text:
+      case ArrowKind::list_view:
+        expected = 3;
+        break;
+      default:
+        break;
+    }
+    const bool variadic = type.kind == ArrowKind::text_view;
+    if (variadic) expected = 3;
+    if (variadic ? array.n_buffers < expected || array.n_buffers > (1 << 20)
+                 : array.n_buffers != expected) {
+      fail("buffers: expected " + std::to_string(expected) + (variadic ? " or more" : "") +
+           " of the format " + base::quote(type.format) + ", found " +
+           std::to_string(array.n_buffers));
+    }
+    if (expected > 0 && array.buffers == nullptr) {
+      fail("buffers: expected " + std::to_string(expected) + ", found a null pointer");
+    }
+    if (!has_rows) return;
+    // The first is validity, which may be missing; bytes of text may be if there are none.
+    const std::int64_t last = type.kind == ArrowKind::text || variadic ? 2 : array.n_buffers;
+    for (std::int64_t i = 1; i < last; ++i) {
+      if (array.buffers[i] == nullptr && !(type.kind == ArrowKind::fixed_bytes && !type.width)) {
+        fail("buffer " + std::to_string(i) + ": expected " + std::to_string(array.length) +
+             " values, found a null pointer");
+      }
+    }
+    if (expected > 0 && array.null_count > 0 && array.buffers[0] == nullptr) {
+      fail("buffer 0: expected the validity of " + std::to_string(array.null_count) +
+           " nulls, found a null pointer");
+    }
+  }
+
+  void check_children(const ArrowArray& array, const ArrowType& type) {
+    const auto expected = static_cast<std::int64_t>(type.children.size());
+    if (array.n_children != expected) {
+      fail("children: expected " + std::to_string(expected) + ", found " +
+           std::to_string(array.n_children));
+    }
+    if (expected > 0 && array.children == nullptr) fail("children: found a null pointer");
+    for (std::int64_t i = 0; i < expected; ++i) {
+      if (array.children[i] == nullptr) {
+        fail("child " + std::to_string(i) + ": expected an array, found a null pointer");
+      }
+      std::int64_t needed = 0;
+      if (type.kind == ArrowKind::record) needed = array.offset + array.length;
+      if (type.kind == ArrowKind::fixed_list) needed = (array.offset + array.length) * type.width;
+      if (needed > kMaxLength) fail("length: expected at most 2^48 items");
+      check(*array.children[i], type.children[static_cast<std::size_t>(i)], needed);
+    }
+    const bool has_ranges = type.kind == ArrowKind::list || type.kind == ArrowKind::list_view ||
+                            type.kind == ArrowKind::map;
+    if (has_ranges && array.length > 0) check_ranges(array, type);
+  }
+
+  void check_ranges(const ArrowArray& array, const ArrowType& type) const {
+    const ArrowSlice all = ArrowSlice::whole(array, type);
+    const std::int64_t limit = array.children[0]->length;
+    for (std::int64_t i = 0; i < array.length; ++i) {
+      if (type.kind == ArrowKind::list_view && !all.is_valid(i)) continue;
+      const auto [begin, end] = all.range_at(i);
+      if (begin >= 0 && begin <= end && end <= limit) continue;
+      fail("list " + std::to_string(i) + ": expected items within 0 to " + std::to_string(limit) +
+           ", found " + std::to_string(begin) + " to " + std::to_string(end));
+    }
+  }
+
+  void check_text(const ArrowArray& array, const ArrowType& type) const {
+    const ArrowSlice all = ArrowSlice::whole(array, type);
+    const auto offset = [&](std::int64_t i) {
+      return type.is_large ? all.value_at<std::int64_t>(1, i)
+                           : static_cast<std::int64_t>(all.value_at<std::int32_t>(1, i));
+    };
+    std::int64_t last = offset(0);
+    if (last < 0) fail("offset 0: expected 0 or more, found " + std::to_string(last));
+    for (std::int64_t i = 1; i <= array.length; ++i) {
+      const std::int64_t next = offset(i);
+      if (next < last || next > kMaxLength) {
+        fail("offset " + std::to_string(i) + ": expected " + std::to_string(last) +
+             " or more, found " + std::to_string(next));
+      }
+      last = next;
+    }
+    if (last > 0 && array.buffers[2] == nullptr) {
+      fail("buffer 2: expected " + std::to_string(last) + " bytes, found a null pointer");
+    }
+  }
+
+  void check_views(const ArrowArray& array) const {
+    const std::int64_t num_buffers = array.n_buffers - 3;
+    const auto* sizes = static_cast<const std::int64_t*>(array.buffers[array.n_buffers - 1]);
+    if (num_buffers > 0 && sizes == nullptr) {
+      fail("lengths of the buffers of text: found a null pointer");
+    }
+    const bool has_validity = array.null_count != 0 && array.buffers[0] != nullptr;
+    const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
+    for (std::int64_t i = array.offset; i < array.offset + array.length; ++i) {
+      if (has_validity && (bits[i >> 3] >> (i & 7) & 1) == 0) continue;
+      const View view = view_at(array, i);
+      if (view.size >= 0 && view.size <= kInlineBytes) continue;
+      const bool fits = view.size >= 0 && view.buffer >= 0 && view.buffer < num_buffers &&
+                        view.offset >= 0 && array.buffers[2 + view.buffer] != nullptr &&
+                        std::int64_t{view.offset} + view.size <= sizes[view.buffer];
+      if (fits) continue;
+      fail("view " + std::to_string(i - array.offset) + ": expected bytes within one of " +
+           std::to_string(num_buffers) + " buffers, found " + std::to_string(view.size) +
+           " bytes at " + std::to_string(view.offset) + " of buffer " +
+           std::to_string(view.buffer));
+    }
+  }
+
+  void check_indices(const ArrowArray& array, const ArrowType& type) const {
+    const ArrowSlice all = ArrowSlice::whole(array, type);
+    const std::int64_t limit = array.dictionary->length;
+    for (std::int64_t i = 0; i < array.length; ++i) {
+      if (!all.is_valid(i)) continue;
+      const std::int64_t index = all.index_at(i);
+      if (index >= 0 && index < limit) continue;
+      fail("index " + std::to_string(i) + ": expected one below " + std::to_string(limit) +
+           ", the size of the dictionary, found " + std::to_string(index));
+    }
+  }
+
+  const std::string& where_;
+  KeyPath path_;
+};
+
+}  // namespace
+
+void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where) {
+  if (array.release == nullptr) {
+    throw Error(ErrorCode::corrupt, where + ": expected a batch, found one that was released");
+  }
+  Checker(where).check(array, type, 0);
+}
+
+std::pair<std::int64_t, std::int64_t> ArrowSlice::range_at(std::int64_t i) const {
+  const auto offset = [&](std::size_t buffer, std::int64_t at) {
+    return type->is_large ? value_at<std::int64_t>(buffer, at)
+                          : static_cast<std::int64_t>(value_at<std::int32_t>(buffer, at));
+  };
+  switch (type->kind) {
+    case ArrowKind::fixed_list:
+      return {(begin + i) * type->width, (begin + i + 1) * type->width};
+    case ArrowKind::list_view: {
+      const std::int64_t first = offset(1, i);
+      const std::int64_t count = offset(2, i);
+      if (first < 0 || count < 0 || first > kMaxLength || count > kMaxLength) return {-1, -1};
+      return {first, first + count};
+    }
+    default:
+      return {offset(1, i), offset(1, i + 1)};
+  }
+}
+
+std::string_view ArrowSlice::text_at(std::int64_t i) const {
+  if (type->kind == ArrowKind::fixed_bytes) {
+    const auto width = static_cast<std::size_t>(type->width);
+    const auto* bytes = static_cast<const char*>(array->buffers[1]);
+    return width == 0
+               ? std::string_view()
+               : std::string_view(bytes + static_cast<std::size_t>(begin + i) * width, width);
+  }
+  if (type->kind == ArrowKind::text) {
+    const auto [first, end] = range_at(i);
+    if (first == end) return {};
+    return {static_cast<const char*>(array->buffers[2]) + first,
+            static_cast<std::size_t>(end - first)};
+  }
+  const View view = view_at(*array, begin + i);
+  const auto num_bytes = static_cast<std::size_t>(view.size);
+  if (view.size <= kInlineBytes) {
+    return {static_cast<const char*>(array->buffers[1]) +
+                static_cast<std::size_t>(begin + i) * kViewBytes + 4,
+            num_bytes};
+  }
+  return {static_cast<const char*>(array->buffers[2 + view.buffer]) + view.offset, num_bytes};
+}
+
+std::int64_t ArrowSlice::index_at(std::int64_t i) const {
+  return integer_at(array->buffers[1], type->stored, begin + i);
+}
+
+std::string ArrowSlice::decimal_at(std::int64_t i) const {
+  // Little-endian words, two's complement.
+  std::array<std::uint32_t, 8> words{};
+  const auto width = static_cast<std::size_t>(type->width);
+  std::memcpy(words.data(),
+              static_cast<const std::byte*>(array->buffers[1]) +
+                  static_cast<std::size_t>(begin + i) * width,
+              width);
+  const std::size_t count = width / 4;
+  const bool negative = (words[count - 1] >> 31) != 0;
+  if (negative) {
+    std::uint64_t carry = 1;
+    for (std::size_t k = 0; k < count; ++k) {
+      carry += static_cast<std::uint32_t>(~words[k]);
+      words[k] = static_cast<std::uint32_t>(carry);
+      carry >>= 32;
+    }
+  }
+  std::string digits;
+  const auto any = [&] {
+    return std::any_of(words.begin(), words.end(), [](auto w) { return w; });
+  };
+  while (any()) {
+    std::uint64_t rest = 0;
+    for (std::size_t k = count; k-- > 0;) {
+      rest = rest << 32 | words[k];
+      words[k] = static_cast<std::uint32_t>(rest / 10);
+      rest %= 10;
+    }
+    digits.push_back(static_cast<char>('0' + rest));
+  }
+  const auto scale = static_cast<std::size_t>(std::max(type->scale, 0));
+  while (digits.size() <= scale) digits.push_back('0');
+  std::reverse(digits.begin(), digits.end());
+  if (type->scale > 0) digits.insert(digits.size() - scale, 1, '.');
+  if (type->scale < 0 && digits != "0") digits.append(static_cast<std::size_t>(-type->scale), '0');
+  return negative ? "-" + digits : digits;
+}
+
+}  // namespace tenfold

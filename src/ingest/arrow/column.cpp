@@ -1,0 +1,392 @@
+#include "ingest/arrow/column.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/value.hpp>
+
+#include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+#include "ingest/arrow/value.hpp"
+#include "ingest/table/convert_chunk.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Reads the rows of one column.
+class RowsReader {
+ public:
+  RowsReader(const ArrowColumn& column, const ArrowSlice& batch)
+      : column_(column.column), is_json_(column.is_json), is_nested_(column.is_nested) {
+    rows_ = batch;
+    for (const std::size_t field : column.fields) {
+      merge_validity(rows_);
+      rows_ = rows_.field(field);
+    }
+    merge_validity(rows_);
+    made_.chunk.num_rows = made_.owned.num_rows = rows_.size;
+  }
+
+  ArrowRows run() {
+    if (is_json_) {
+      read_json();
+    } else if (column_.is_text()) {
+      if (column_.ragged) {
+        read_lists([&](const ArrowSlice& items) { return add_texts(items); });
+      } else {
+        read_texts();
+      }
+    } else if (column_.ragged) {
+      read_lists([&](const ArrowSlice& items) { return add_numbers(items); });
+    } else if (column_.shape.empty()) {
+      read_scalars();
+    } else {
+      read_fixed();
+    }
+    return finish();
+  }
+
+ private:
+  OwnedChunk& owned() { return made_.owned; }
+
+  bool is_valid(std::int64_t row) const {
+    return owned_valid().empty() || owned_valid()[static_cast<std::size_t>(row)] != 0;
+  }
+  const std::vector<std::uint8_t>& owned_valid() const { return made_.owned.valid; }
+
+  /// A row is valid if its field and all structs around it are.
+  void merge_validity(const ArrowSlice& level) {
+    if (!level.may_have_nulls()) return;
+    auto& valid = made_.owned.valid;
+    if (valid.empty()) valid.assign(static_cast<std::size_t>(level.size), 1);
+    bool any_null = false;
+    for (std::int64_t i = 0; i < level.size; ++i) {
+      auto& flag = valid[static_cast<std::size_t>(i)];
+      flag = static_cast<std::uint8_t>(flag & (level.is_valid(i) ? 1 : 0));
+      any_null |= flag == 0;
+    }
+    if (!any_null) valid.clear();
+  }
+
+  /// The row has no value after all.
+  void mark_bad(std::int64_t row, std::string what) {
+    auto& valid = made_.owned.valid;
+    if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
+    valid[static_cast<std::size_t>(row)] = 0;
+    made_.bad.push_back({row, std::move(what)});
+  }
+
+  ArrowRows finish() {
+    ColumnChunk& chunk = made_.chunk;
+    if (chunk.values.data() == nullptr) chunk.values = owned().values;
+    chunk.ends = owned().ends;
+    chunk.item_ends = owned().item_ends;
+    chunk.valid = owned().valid;
+    return std::move(made_);
+  }
+
+  std::byte* grow(std::size_t size_bytes) {
+    auto& values = owned().values;
+    const std::size_t before = values.size();
+    values.resize(before + size_bytes);
+    return values.data() + before;
+  }
+
+  // --- numbers ---
+
+  /// All of `numbers` as the column stores them, nulls as zeros or what the buffer holds.
+  void copy_numbers(const ArrowSlice& numbers, std::byte* into) const {
+    const ArrowType& type = *numbers.type;
+    const DType dtype = column_.dtype;
+    const auto count = static_cast<std::size_t>(numbers.size);
+    if (type.dictionary) {
+      const std::size_t size = itemsize(dtype);
+      for (std::int64_t i = 0; i < numbers.size; ++i) {
+        std::byte* to = into + static_cast<std::size_t>(i) * size;
+        if (numbers.is_valid(i)) {
+          copy_numbers(numbers.entry(numbers.index_at(i)), to);
+        } else {
+          fill_null(dtype, to, 1);
+        }
+      }
+    } else if (type.kind == ArrowKind::null) {
+      fill_null(dtype, into, numbers.size);
+    } else if (type.kind == ArrowKind::boolean) {
+      for (std::int64_t i = 0; i < numbers.size; ++i) {
+        into[i] = static_cast<std::byte>(numbers.bit_at(1, i) ? 1 : 0);
+      }
+    } else {
+      cast_elements(type.stored, buffer_of(numbers), dtype, into, count);
+    }
+  }
+
+  static const std::byte* buffer_of(const ArrowSlice& numbers) {
+    return static_cast<const std::byte*>(numbers.array->buffers[1]) +
+           static_cast<std::size_t>(numbers.begin) * itemsize(numbers.type->stored);
+  }
+
+  /// True if Arrow's buffer holds what is to be stored.
+  bool is_stored_so(const ArrowSlice& numbers) const {
+    const ArrowType& type = *numbers.type;
+    return type.kind == ArrowKind::number && !type.dictionary && type.stored == column_.dtype &&
+           numbers.size > 0;
+  }
+
+  bool is_null(const ArrowSlice& numbers, std::int64_t i) const {
+    if (!numbers.is_valid(i)) return true;
+    if (!numbers.type->dictionary) return false;
+    return !numbers.entry(numbers.index_at(i)).is_valid(0);
+  }
+
+  void read_scalars() {
+    if (rows_.type->dictionary) merge_dictionary_nulls();
+    if (owned_valid().empty() && is_stored_so(rows_)) {
+      made_.chunk.values = {buffer_of(rows_),
+                            static_cast<std::size_t>(rows_.size) * itemsize(column_.dtype)};
+      return;
+    }
+    const std::size_t size = itemsize(column_.dtype);
+    std::byte* into = grow(static_cast<std::size_t>(rows_.size) * size);
+    copy_numbers(rows_, into);
+    for (std::int64_t i = 0; i < rows_.size; ++i) {
+      if (!is_valid(i)) fill_null(column_.dtype, into + static_cast<std::size_t>(i) * size, 1);
+    }
+  }
+
+  void merge_dictionary_nulls() {
+    const ArrowSlice all = ArrowSlice::whole(*rows_.array->dictionary, *rows_.type->dictionary);
+    if (!all.may_have_nulls()) return;
+    auto& valid = made_.owned.valid;
+    for (std::int64_t i = 0; i < rows_.size; ++i) {
+      if (!rows_.is_valid(i) || !is_null(rows_, i)) continue;
+      if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
+      valid[static_cast<std::size_t>(i)] = 0;
+    }
+  }
+
+  bool nan_is_null() const {
+    return column_.dtype == DType::float16 || column_.dtype == DType::float32 ||
+           column_.dtype == DType::float64;
+  }
+
+  /// Copies numbers to `into`, nulls among them as NaN. Says what is wrong with them, or nothing.
+  std::string copy_items(const ArrowSlice& numbers, std::byte* into) const {
+    copy_numbers(numbers, into);
+    const bool dictionary = numbers.type->dictionary != nullptr;
+    if (!dictionary && !numbers.may_have_nulls()) return {};
+    for (std::int64_t i = 0; i < numbers.size; ++i) {
+      if (!is_null(numbers, i)) continue;
+      if (!nan_is_null()) {
+        return "expected numbers in the list, found null; null inside a list is NaN for floats "
+               "only";
+      }
+      fill_null(column_.dtype, into + static_cast<std::size_t>(i) * itemsize(column_.dtype), 1);
+    }
+    return {};
+  }
+
+  /// The numbers of fixed lists, in each other, of these rows: `flat` gets them all. Says what is
+  /// wrong with them: a list that is null inside another one.
+  std::string flatten(ArrowSlice lists, ArrowSlice& flat) const {
+    bool outermost = true;
+    while (lists.type->kind == ArrowKind::fixed_list) {
+      for (std::int64_t i = 0; !outermost && i < lists.size; ++i) {
+        if (!lists.is_valid(i)) return "expected a list in the list, found null";
+      }
+      outermost = false;
+      lists = lists.items(lists.begin * lists.type->width, lists.size * lists.type->width);
+    }
+    flat = lists;
+    return {};
+  }
+
+  void read_fixed() {
+    const std::int64_t per_row = elements_per_row(column_.shape);
+    const std::size_t row_bytes = static_cast<std::size_t>(per_row) * itemsize(column_.dtype);
+    ArrowSlice flat;
+    if (owned_valid().empty() && flatten(rows_, flat).empty() && is_stored_so(flat) &&
+        !flat.may_have_nulls()) {
+      made_.chunk.values = {buffer_of(flat), static_cast<std::size_t>(rows_.size) * row_bytes};
+      return;
+    }
+    std::byte* into = grow(static_cast<std::size_t>(rows_.size) * row_bytes);
+    for (std::int64_t row = 0; row < rows_.size; ++row, into += row_bytes) {
+      std::string wrong;
+      if (is_valid(row)) {
+        wrong = flatten(rows_.part(row, 1), flat);
+        if (wrong.empty()) wrong = copy_items(flat, into);
+        if (!wrong.empty()) mark_bad(row, std::move(wrong));
+      }
+      if (!is_valid(row)) fill_null(column_.dtype, into, per_row);
+    }
+  }
+
+  // --- rows of unequal length ---
+
+  /// `add` appends the items of one row, or says what is wrong with them.
+  void read_lists(const std::function<std::string(const ArrowSlice&)>& add) {
+    if (!column_.is_text() && !is_nested_ && read_lists_in_place()) return;
+    auto& ends = owned().ends;
+    ends.reserve(static_cast<std::size_t>(rows_.size));
+    for (std::int64_t row = 0; row < rows_.size; ++row) {
+      const std::size_t values_before = owned().values.size();
+      const std::size_t items_before = owned().item_ends.size();
+      if (is_valid(row)) {
+        const auto [begin, end] = rows_.range_at(row);
+        std::string wrong = add(rows_.items(begin, end - begin));
+        if (!wrong.empty()) {
+          mark_bad(row, std::move(wrong));
+          owned().values.resize(values_before);
+          owned().item_ends.resize(items_before);
+        } else {
+          num_items_ += end - begin;
+        }
+      }
+      ends.push_back(num_items_);
+    }
+  }
+
+  /// Lists one after the other without a null: their numbers are taken as they lie.
+  bool read_lists_in_place() {
+    if (rows_.type->kind != ArrowKind::list || !owned_valid().empty() || rows_.size == 0) {
+      return false;
+    }
+    const std::int64_t begin = rows_.range_at(0).first;
+    const std::int64_t end = rows_.range_at(rows_.size - 1).second;
+    ArrowSlice flat = rows_.items(begin, end - begin);
+    if (flat.type->kind == ArrowKind::fixed_list) {
+      if (flat.may_have_nulls() || !flatten(flat, flat).empty()) return false;
+    }
+    if (!is_stored_so(flat) || flat.may_have_nulls()) return false;
+    made_.chunk.values = {buffer_of(flat),
+                          static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)};
+    auto& ends = owned().ends;
+    ends.resize(static_cast<std::size_t>(rows_.size));
+    for (std::int64_t row = 0; row < rows_.size; ++row) {
+      ends[static_cast<std::size_t>(row)] = rows_.range_at(row).second - begin;
+    }
+    return true;
+  }
+
+  std::string add_numbers(const ArrowSlice& items) {
+    if (is_nested_) return add_nested(items);
+    ArrowSlice flat = items;
+    if (items.type->kind == ArrowKind::fixed_list) {
+      for (std::int64_t i = 0; i < items.size; ++i) {
+        if (!items.is_valid(i)) return "expected a list in the list, found null";
+      }
+      std::string wrong = flatten(items, flat);
+      if (!wrong.empty()) return wrong;
+    }
+    return copy_items(flat, grow(static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)));
+  }
+
+  /// Lists whose lengths were compared: their numbers.
+  std::string add_nested(const ArrowSlice& items) {
+    if (!items.type->is_list()) {
+      return copy_items(items,
+                        grow(static_cast<std::size_t>(items.size) * itemsize(column_.dtype)));
+    }
+    std::string wrong;
+    for (std::int64_t i = 0; i < items.size && wrong.empty(); ++i) {
+      const auto [begin, end] = items.range_at(i);
+      wrong = add_nested(items.items(begin, end - begin));
+    }
+    return wrong;
+  }
+
+  // --- text ---
+
+  void add_text(std::string_view text) {
+    if (!text.empty()) std::memcpy(grow(text.size()), text.data(), text.size());
+  }
+
+  /// Appends one value of text. Says what is wrong with it, or nothing.
+  std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
+    if (!slice.is_valid(i)) return "expected text in the list, found null";
+    if (slice.type->dictionary) return add_one_text(slice.entry(slice.index_at(i)), 0);
+    if (slice.type->kind == ArrowKind::decimal) {
+      add_text(slice.decimal_at(i));
+      return {};
+    }
+    const std::string_view text = slice.text_at(i);
+    if (column_.kind == ColumnKind::string && !base::is_utf8(text)) {
+      return "expected UTF-8, found " + base::quote(text, 40);
+    }
+    add_text(text);
+    return {};
+  }
+
+  std::string add_texts(const ArrowSlice& items) {
+    for (std::int64_t i = 0; i < items.size; ++i) {
+      std::string wrong = add_one_text(items, i);
+      if (!wrong.empty()) return wrong;
+      owned().item_ends.push_back(static_cast<std::int64_t>(owned().values.size()));
+    }
+    return {};
+  }
+
+  void read_texts() {
+    if (rows_.type->dictionary) merge_dictionary_nulls();
+    if (read_texts_in_place()) return;
+    auto& ends = owned().ends;
+    ends.reserve(static_cast<std::size_t>(rows_.size));
+    for (std::int64_t row = 0; row < rows_.size; ++row) {
+      if (is_valid(row)) {
+        std::string wrong = add_one_text(rows_, row);
+        if (!wrong.empty()) mark_bad(row, std::move(wrong));
+      }
+      ends.push_back(static_cast<std::int64_t>(owned().values.size()));
+    }
+  }
+
+  bool read_texts_in_place() {
+    const bool plain = rows_.type->kind == ArrowKind::text && !rows_.type->dictionary;
+    if (!plain || !owned_valid().empty() || rows_.size == 0) return false;
+    const std::int64_t begin = rows_.range_at(0).first;
+    const std::int64_t end = rows_.range_at(rows_.size - 1).second;
+    const auto* bytes = static_cast<const char*>(rows_.array->buffers[2]) + begin;
+    const std::string_view all(begin == end ? "" : bytes, static_cast<std::size_t>(end - begin));
+    const bool is_string = column_.kind == ColumnKind::string;
+    if (is_string && !base::is_utf8(all)) return false;
+    auto& ends = owned().ends;
+    ends.resize(static_cast<std::size_t>(rows_.size));
+    for (std::int64_t row = 0; row < rows_.size; ++row) {
+      const std::int64_t row_end = rows_.range_at(row).second - begin;
+      // All of it is UTF-8, so each row is if none ends inside a character.
+      const auto at = static_cast<std::size_t>(row_end);
+      if (is_string && at < all.size() && (static_cast<unsigned char>(all[at]) & 0xC0) == 0x80) {
+        ends.clear();
+        return false;
+      }
+      ends[static_cast<std::size_t>(row)] = row_end;
+    }
+    made_.chunk.values = {reinterpret_cast<const std::byte*>(all.data()), all.size()};
+    return true;
+  }
+
+  void read_json() {
+    for (std::int64_t row = 0; row < rows_.size; ++row) {
+      if (is_valid(row)) add_text(to_json(arrow_value(rows_, row)));
+      owned().ends.push_back(static_cast<std::int64_t>(owned().values.size()));
+    }
+  }
+
+  const Column& column_;
+  bool is_json_;
+  bool is_nested_;
+  ArrowSlice rows_;
+  ArrowRows made_;
+  std::int64_t num_items_ = 0;
+};
+
+}  // namespace
+
+ArrowRows read_arrow_column(const ArrowColumn& column, const ArrowSlice& batch) {
+  return RowsReader(column, batch).run();
+}
+
+}  // namespace tenfold

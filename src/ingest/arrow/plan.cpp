@@ -1,0 +1,167 @@
+#include "ingest/arrow/plan.hpp"
+
+#include <optional>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+
+namespace tenfold {
+namespace {
+
+bool is_number(const ArrowType& type) {
+  const ArrowKind kind = type.values().kind;
+  return kind == ArrowKind::number || kind == ArrowKind::boolean || kind == ArrowKind::null;
+}
+
+bool is_text(const ArrowType& type) {
+  const ArrowKind kind = type.values().kind;
+  return kind == ArrowKind::text || kind == ArrowKind::text_view ||
+         kind == ArrowKind::fixed_bytes || kind == ArrowKind::decimal;
+}
+
+void set_numbers(Column& column, const ArrowType& type) {
+  column.dtype = type.values().kind == ArrowKind::null ? DType::float64 : type.values().dtype;
+  column.unit = type.values().unit;
+}
+
+void set_texts(Column& column, const ArrowType& type) {
+  column.kind = type.values().is_binary ? ColumnKind::bytes : ColumnKind::string;
+  column.dtype = DType::uint8;
+}
+
+void set_json(ArrowColumn& made) {
+  made.column.kind = ColumnKind::string;
+  made.column.dtype = DType::uint8;
+  made.column.shape.clear();
+  made.column.ragged = false;
+  made.column.unit.clear();
+  made.is_json = true;
+}
+
+/// Fixed lists of numbers, in each other: their shape, from `type` inward. Nothing for others.
+std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& numbers) {
+  Shape shape;
+  const ArrowType* inner = &type;
+  while (inner->kind == ArrowKind::fixed_list) {
+    shape.push_back(inner->width);
+    inner = inner->children.data();
+  }
+  if (!is_number(*inner)) return std::nullopt;
+  numbers = inner;
+  return shape;
+}
+
+/// Lists of lists, the innermost of numbers, none of them of a fixed length throughout.
+const ArrowType* nested_numbers(const ArrowType& type) {
+  const ArrowType* inner = &type;
+  while (inner->is_list() && !inner->dictionary) inner = inner->children.data();
+  return is_number(*inner) ? inner : nullptr;
+}
+
+void set_column(const ArrowType& type, ArrowColumn& made) {
+  Column& column = made.column;
+  const ArrowType& values = type.values();
+  const ArrowType* numbers = nullptr;
+  if (is_number(values)) {
+    set_numbers(column, values);
+    column.nullable = values.kind == ArrowKind::null;
+  } else if (is_text(values)) {
+    set_texts(column, values);
+  } else if (!type.dictionary && type.is_list() && is_text(type.children[0])) {
+    set_texts(column, type.children[0]);
+    column.ragged = true;
+  } else if (const auto shape =
+                 !type.dictionary && type.is_list()
+                     ? fixed_shape(type.kind == ArrowKind::fixed_list ? type : type.children[0],
+                                   numbers)
+                     : std::nullopt) {
+    set_numbers(column, *numbers);
+    column.shape = *shape;
+    column.ragged = type.kind != ArrowKind::fixed_list;
+  } else if (const ArrowType* nested = type.is_list() ? nested_numbers(type) : nullptr) {
+    set_numbers(column, *nested);
+    column.ragged = true;
+    made.is_nested = true;
+  } else {
+    set_json(made);
+  }
+}
+
+void add_columns(const ArrowType& record, ArrowColumn& at, std::vector<ArrowColumn>& columns) {
+  for (std::size_t i = 0; i < record.children.size(); ++i) {
+    const ArrowType& field = record.children[i];
+    at.fields.push_back(i);
+    at.column.path.push_back(field.name);
+    if (field.kind == ArrowKind::record && field.dictionary == nullptr) {
+      add_columns(field, at, columns);
+    } else {
+      ArrowColumn made = at;
+      set_column(field, made);
+      name_leaves(made.column);
+      columns.push_back(std::move(made));
+    }
+    at.fields.pop_back();
+    at.column.path.pop_back();
+  }
+}
+
+/// Lists in each other, down to what is none.
+std::size_t depth_of(const ArrowType& type) {
+  return type.is_list() ? 1 + depth_of(type.children[0]) : 0;
+}
+
+/// Compares the lengths of lists with `shape[depth...]`, -1 for those that were not met yet. False
+/// if they differ, are 0, or a list is null.
+bool same_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape) {
+  if (!lists.type->is_list()) return true;
+  for (std::int64_t i = 0; i < lists.size; ++i) {
+    if (!lists.is_valid(i)) return false;
+    const auto [begin, end] = lists.range_at(i);
+    if (shape[depth] < 0) shape[depth] = end - begin;
+    if (end == begin || end - begin != shape[depth]) return false;
+    if (!same_shape(lists.items(begin, end - begin), depth + 1, shape)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where) {
+  if (batch.kind != ArrowKind::record || batch.dictionary) {
+    throw Error(ErrorCode::unsupported, where +
+                                            ": schema: expected record batches, found arrays of "
+                                            "the Arrow format " +
+                                            base::quote(batch.format) +
+                                            "; put the array into a table of one column");
+  }
+  std::vector<ArrowColumn> columns;
+  ArrowColumn at;
+  add_columns(batch, at, columns);
+  return columns;
+}
+
+bool settle_shape(ArrowColumn& column, const ArrowSlice& batch) {
+  if (!column.is_nested || column.is_json) return false;
+  ArrowSlice rows = batch;
+  for (const std::size_t field : column.fields) rows = rows.field(field);
+  const bool had_shape = column.has_shape;
+  Shape shape = column.column.shape;
+  if (!had_shape) shape.assign(depth_of(rows.type->children[0]), -1);
+  for (std::int64_t row = 0; row < rows.size; ++row) {
+    if (!rows.is_valid(row)) continue;
+    const auto [begin, end] = rows.range_at(row);
+    if (!same_shape(rows.items(begin, end - begin), 0, shape)) {
+      set_json(column);
+      name_leaves(column.column);
+      return true;
+    }
+  }
+  if (had_shape || shape[0] < 0) return false;
+  column.has_shape = true;
+  column.column.shape = std::move(shape);
+  return true;
+}
+
+}  // namespace tenfold

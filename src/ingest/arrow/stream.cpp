@@ -1,0 +1,427 @@
+#include "ingest/arrow/stream.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/shared/progress.hpp"
+#include "ingest/arrow/array.hpp"
+#include "ingest/arrow/column.hpp"
+#include "ingest/arrow/plan.hpp"
+#include "ingest/arrow/value.hpp"
+#include "ingest/bad_row.hpp"
+#include "ingest/bad_row_pieces.hpp"
+#include "ingest/table/convert_chunk.hpp"
+#include "ingest/table/fit_chunk.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::int64_t kBatchRows = 65'536;
+
+/// A stream: its record batches one after the other, checked.
+class BatchStream {
+ public:
+  BatchStream(ArrowArrayStream& stream, const std::string& where) : where_(where) {
+    stream_.take(stream);
+    if (stream_.is_released()) {
+      throw Error(ErrorCode::corrupt, where_ + ": expected a stream, found one that was released");
+    }
+  }
+
+  void read_schema() {
+    if (stream_->get_schema == nullptr || stream_->get_next == nullptr) {
+      throw Error(ErrorCode::corrupt, where_ +
+                                          ": stream: expected functions that give "
+                                          "schema and batches, found null pointers");
+    }
+    ArrowOwned<ArrowSchema> schema;
+    check(stream_->get_schema(stream_.get(), schema.get()), "no schema could be had");
+    type_ = parse_arrow_type(*schema, where_);
+  }
+  const ArrowType& type() const noexcept { return type_; }
+
+  /// False at the end.
+  bool next(ArrowOwned<ArrowArray>& batch) {
+    batch.reset();
+    check(stream_->get_next(stream_.get(), batch.get()), "no batch could be had");
+    if (batch.is_released()) return false;
+    check_arrow_array(*batch, type_, where_);
+    return true;
+  }
+
+ private:
+  void check(int code, const char* what) {
+    if (code == 0) return;
+    const char* said = stream_.get()->get_last_error == nullptr
+                           ? nullptr
+                           : stream_.get()->get_last_error(stream_.get());
+    throw Error::io(code < 0 ? EIO : code, where_,
+                    std::string(what) + (said == nullptr ? "" : std::string(": ") + said));
+  }
+
+  std::string where_;
+  ArrowOwned<ArrowArrayStream> stream_;
+  ArrowType type_;
+};
+
+std::vector<std::unique_ptr<BatchStream>> taken(std::span<ArrowArrayStream* const> streams,
+                                                const std::string& where) {
+  std::vector<std::unique_ptr<BatchStream>> made;
+  for (ArrowArrayStream* stream : streams) {
+    made.push_back(std::make_unique<BatchStream>(*stream, where));
+  }
+  return made;
+}
+
+class ArrowIngest {
+ public:
+  ArrowIngest(std::span<ArrowArrayStream* const> streams, std::span<ArrowArrayStream* const> again,
+              const std::optional<Path>& path, const ArrowIngestOptions& options)
+      : options_(options),
+        path_(path),
+        streams_(taken(streams, options.where)),
+        again_(taken(again, options.where)) {}
+
+  SourceReport run() {
+    read_all();
+    if (!left_out_.empty()) {
+      std::sort(left_out_.begin(), left_out_.end());
+      left_out_.erase(std::unique(left_out_.begin(), left_out_.end()), left_out_.end());
+      start_again();
+      read_all();
+      report_.num_bad_rows = left_out_.size();
+      if (pieces_) tell_pieces();
+    }
+    if (writer_) writer_->commit();
+    progress_->finish();
+    report_.schema = writer_ ? writer_->schema() : Schema(targets_);
+    return std::move(report_);
+  }
+
+ private:
+  /// What a column is read from.
+  struct Source : ArrowColumn {
+    std::size_t stream;  ///< of streams_
+  };
+
+  void read_all() {
+    progress_.emplace(options_.table.monitor, options_.total_bytes, "ingest");
+    read_schemas();
+    if (path_) writer_.emplace(*path_, Schema(targets_), options_.table);
+    std::vector<std::vector<std::size_t>> columns(streams_.size());
+    for (std::size_t i = 0; i < sources_.size(); ++i) columns[sources_[i].stream].push_back(i);
+    const auto wanted = std::count_if(columns.begin(), columns.end(),
+                                      [](const auto& some) { return !some.empty(); });
+    leaves_out_later_ = wanted > 1 && options_.on_error != OnError::raise;
+    if (leaves_out_later_ && !is_again_ && again_.size() != streams_.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  options_.where +
+                      ": rows are left out of all columns at once: expected the streams twice, or "
+                      "one, found " +
+                      std::to_string(streams_.size()));
+    }
+    std::optional<std::size_t> first;
+    for (std::size_t k = 0; k < streams_.size(); ++k) {
+      columns_ = std::move(columns[k]);
+      if (columns_.empty()) continue;
+      const std::uint64_t num_rows = std::exchange(report_.num_rows, 0);
+      if (pieces_) pieces_->begin_stream();
+      read(*streams_[k]);
+      if (first && report_.num_rows != num_rows) fail_unequal(*first, num_rows);
+      if (!first) first = columns_[0];
+    }
+  }
+
+  /// Now that all rows are known that are left out.
+  void start_again() {
+    writer_.reset();
+    streams_ = std::move(again_);
+    sources_.clear();
+    targets_.clear();
+    report_ = {};
+    is_again_ = true;
+    if (options_.on_error == OnError::collect && path_) pieces_.emplace(path_->parent_path());
+  }
+
+  void read(BatchStream& stream) {
+    position_ = 0;
+    ArrowOwned<ArrowArray> batch;
+    while (stream.next(batch)) {
+      const ArrowSlice rows = ArrowSlice::whole(*batch, stream.type());
+      const std::int64_t step = options_.batch_rows > 0 ? options_.batch_rows : kBatchRows;
+      for (std::int64_t begin = 0; begin < rows.size; begin += step) {
+        add(rows.part(begin, std::min(step, rows.size - begin)));
+        progress_->poll();
+      }
+    }
+  }
+
+  [[noreturn]] void fail_unequal(std::size_t first, std::uint64_t num_rows) const {
+    throw Error(ErrorCode::corrupt, options_.where + ": column " +
+                                        base::quote(targets_[columns_[0]].name()) +
+                                        ": rows: expected " + std::to_string(num_rows) +
+                                        " as column " + base::quote(targets_[first].name()) +
+                                        " has, found " + std::to_string(report_.num_rows));
+  }
+
+  void read_schemas() {
+    std::vector<Source> all;
+    std::vector<Column> found;
+    for (std::size_t k = 0; k < streams_.size(); ++k) {
+      streams_[k]->read_schema();
+      for (ArrowColumn& column : arrow_columns(streams_[k]->type(), options_.where)) {
+        found.push_back(column.column);
+        all.push_back({std::move(column), k});
+      }
+    }
+    const Schema unique(found);
+    std::vector<Source> kept;
+    for (const std::size_t i : selected_columns(found, options_.columns, options_.where)) {
+      kept.push_back(all[i]);
+    }
+    if (options_.schema) {
+      take_schema(kept);
+    } else {
+      for (const Source& column : kept) {
+        targets_.push_back(column.column);
+        if (column.is_json) report_json(column.column);
+      }
+      sources_ = std::move(kept);
+    }
+  }
+
+  /// The columns that were asked for, in the order of the schema.
+  void take_schema(const std::vector<Source>& found) {
+    for (const Column& wanted : options_.schema->columns()) {
+      const auto source = std::find_if(found.begin(), found.end(), [&](const Source& column) {
+        return column.column.path == wanted.path;
+      });
+      if (source == found.end()) {
+        throw Error(ErrorCode::invalid_argument,
+                    options_.where + ": column " + base::quote(wanted.name()) +
+                        ": the schema names it: expected it in the source, found no such column");
+      }
+      Column target = wanted;
+      if (target.unit.empty()) target.unit = source->column.unit;
+      targets_.push_back(std::move(target));
+      sources_.push_back(*source);
+    }
+    for (const Source& column : found) {
+      if (options_.schema->find(column.column.path) == nullptr) {
+        report_.ignored.push_back(column.column.name());
+      }
+    }
+  }
+
+  struct Bad {
+    std::int64_t row;
+    std::size_t column;
+    std::string what;
+  };
+
+  void add(const ArrowSlice& batch) {
+    std::vector<ArrowRows> rows;
+    std::vector<OwnedChunk> fitted;
+    std::vector<ColumnChunk> chunks;
+    std::vector<Bad> bad;
+    // Chunks are spans of these.
+    rows.reserve(columns_.size());
+    fitted.reserve(columns_.size());
+    bad_batch_rows(batch, bad);
+    for (const std::size_t i : columns_) settle(i, batch);
+    for (const std::size_t i : columns_) {
+      rows.push_back(read_arrow_column(sources_[i], batch));
+      ArrowRows& read = rows.back();
+      for (BadValue& value : read.bad) bad.push_back({value.row, i, std::move(value.what)});
+      fitted.emplace_back();
+      if (options_.schema && must_fit(i, read)) {
+        std::vector<BadValue> misfits;
+        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], misfits);
+        for (BadValue& value : misfits) bad.push_back({value.row, i, std::move(value.what)});
+        chunks.push_back(fitted.back().view());
+      } else {
+        chunks.push_back(read.chunk);
+      }
+    }
+    keep_first_of_rows(bad);
+    if (leaves_out_later_) {
+      leave_out_later(batch, bad, chunks, fitted);
+    } else if (!bad.empty()) {
+      drop(batch, bad, chunks, fitted);
+    }
+    append(chunks);
+    position_ += batch.size;
+  }
+
+  void report_json(const Column& column) {
+    report_.promotions.push_back({column.name(), "a list or map", "a list as JSON text"});
+  }
+
+  /// Lists in lists are of a shape until others come; what was written becomes what they are then.
+  void settle(std::size_t i, const ArrowSlice& batch) {
+    if (!settle_shape(sources_[i], batch) || options_.schema) return;
+    const Column before = targets_[i];
+    Column now = sources_[i].column;
+    now.nullable = before.nullable;
+    name_leaves(now);
+    if (sources_[i].is_json) report_json(now);
+    if (writer_) {
+      writer_->change_column(
+          i, now, [&](const ColumnChunk& chunk) { return convert_chunk(before, chunk, now); });
+    }
+    targets_[i] = std::move(now);
+  }
+
+  bool must_fit(std::size_t i, const ArrowRows& read) const {
+    return !stored_alike(sources_[i].column, targets_[i]) ||
+           (!targets_[i].nullable && !read.chunk.valid.empty());
+  }
+
+  /// Record batches have no nulls themselves, though the interface lets them.
+  void bad_batch_rows(const ArrowSlice& batch, std::vector<Bad>& bad) const {
+    for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
+      if (!batch.is_valid(i)) bad.push_back({i, columns_[0], "expected a row, found null"});
+    }
+  }
+
+  static void keep_first_of_rows(std::vector<Bad>& bad) {
+    std::stable_sort(bad.begin(), bad.end(),
+                     [](const Bad& a, const Bad& b) { return a.row < b.row; });
+    bad.erase(std::unique(bad.begin(), bad.end(),
+                          [](const Bad& a, const Bad& b) { return a.row == b.row; }),
+              bad.end());
+  }
+
+  /// Leaves out the rows that do not fit, or refuses the first of them.
+  void drop(const ArrowSlice& batch, const std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
+            std::vector<OwnedChunk>& fitted) {
+    std::vector<std::int64_t> dropped;
+    for (const Bad& one : bad) {
+      const std::int64_t row = position_ + one.row;
+      const std::string column = targets_[one.column].name();
+      if (options_.on_error == OnError::raise) {
+        throw Error(ErrorCode::invalid_argument, options_.where + ": row " + std::to_string(row) +
+                                                     ", column " + base::quote(column) + ": " +
+                                                     one.what);
+      }
+      if (options_.on_error == OnError::collect && writer_) {
+        tell(row, column, one.what, text_of(batch, one.row));
+      }
+      dropped.push_back(one.row);
+    }
+    report_.num_bad_rows += dropped.size();
+    drop_rows(dropped, chunks, fitted);
+  }
+
+  /// Of several streams: the first time only which rows are bad is noted, and nothing more written
+  /// if there are any; then those are left out that any stream found bad.
+  void leave_out_later(const ArrowSlice& batch, const std::vector<Bad>& bad,
+                       std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
+    if (!is_again_) {
+      for (const Bad& one : bad) left_out_.push_back(position_ + one.row);
+      if (!bad.empty()) writer_.reset();
+      return;
+    }
+    std::vector<std::int64_t> dropped;
+    auto row = std::lower_bound(left_out_.begin(), left_out_.end(), position_);
+    auto found = bad.begin();
+    for (; row != left_out_.end() && *row < position_ + batch.size; ++row) {
+      dropped.push_back(*row - position_);
+      if (!pieces_) continue;
+      BadRowPieces::Piece piece{.text = text_of(batch, dropped.back())};
+      while (found != bad.end() && found->row < dropped.back()) ++found;
+      if (found != bad.end() && found->row == dropped.back()) {
+        piece.column = targets_[found->column].name();
+        piece.error = found->what;
+      }
+      pieces_->add(piece);
+    }
+    if (!dropped.empty()) drop_rows(dropped, chunks, fitted);
+  }
+
+  void drop_rows(const std::vector<std::int64_t>& dropped, std::vector<ColumnChunk>& chunks,
+                 std::vector<OwnedChunk>& fitted) const {
+    for (std::size_t k = 0; k < chunks.size(); ++k) {
+      fitted[k] = without_rows(targets_[columns_[k]], chunks[k], dropped);
+      chunks[k] = fitted[k].view();
+    }
+  }
+
+  static std::string text_of(const ArrowSlice& batch, std::int64_t row) {
+    return to_json(arrow_value(batch, row), codecs::JsonStyle::python);
+  }
+
+  void tell(std::int64_t row, const std::string& column, const std::string& error,
+            const std::string& text) {
+    writer_->append_text(
+        memmap_folder::kBadRowsName,
+        to_json_line({.row = row, .column = column, .error = error, .text = shown_text(text)}));
+  }
+
+  void tell_pieces() {
+    auto row = left_out_.begin();
+    pieces_->tell_all(left_out_.size(), [&](const BadRowPieces::Piece& piece) {
+      tell(*row++, piece.column, piece.error, piece.text);
+    });
+  }
+
+  /// A chunk for each of columns_.
+  void append(std::vector<ColumnChunk>& chunks) {
+    for (std::size_t k = 0; k < chunks.size(); ++k) {
+      const std::size_t i = columns_[k];
+      const auto& valid = chunks[k].valid;
+      // Bad rows had no value; without them there may be no null left.
+      if (!targets_[i].nullable &&
+          std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
+        chunks[k].valid = {};
+      }
+      if (!targets_[i].nullable && !chunks[k].valid.empty()) {
+        targets_[i].nullable = true;
+        name_leaves(targets_[i]);
+        if (writer_) writer_->change_column(i, targets_[i], {});
+      }
+      if (writer_) writer_->append(i, chunks[k]);
+      progress_->add(chunks[k].values.size());
+    }
+    report_.num_rows += static_cast<std::uint64_t>(chunks[0].num_rows);
+  }
+
+  const ArrowIngestOptions& options_;
+  std::optional<Path> path_;
+  std::vector<std::unique_ptr<BatchStream>> streams_;
+  std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same, to be read once more
+  std::optional<Progress> progress_;
+  std::vector<Source> sources_;
+  std::vector<Column> targets_;
+  std::optional<TableWriter> writer_;
+  SourceReport report_;
+  std::vector<std::size_t> columns_;  ///< of the stream that is read: which of sources_, targets_
+  std::int64_t position_ = 0;         ///< rows of it that were looked at
+  bool leaves_out_later_ = false;     ///< bad rows of a stream lie in other streams, too
+  bool is_again_ = false;
+  std::vector<std::int64_t> left_out_;  ///< then: rows of the source, rising
+  std::optional<BadRowPieces> pieces_;  ///< what is to be told of them
+};
+
+}  // namespace
+
+SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
+                          const ArrowIngestOptions& options) {
+  ArrowArrayStream* const one = &stream;
+  return ingest_arrow(std::span(&one, 1), {}, path, options);
+}
+
+SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
+                          std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
+                          const ArrowIngestOptions& options) {
+  return ArrowIngest(streams, again, path, options).run();
+}
+
+}  // namespace tenfold

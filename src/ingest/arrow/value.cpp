@@ -1,0 +1,101 @@
+#include "ingest/arrow/value.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/base64.hpp"
+#include "core/tensor/cast.hpp"
+
+namespace tenfold {
+namespace {
+
+Value number_value(const ArrowSlice& slice, std::int64_t i) {
+  const DType stored = slice.type->stored;
+  const auto* element = static_cast<const std::byte*>(slice.array->buffers[1]) +
+                        static_cast<std::size_t>(slice.begin + i) * itemsize(stored);
+  if (stored == DType::uint64) {
+    const auto number = slice.value_at<std::uint64_t>(1, i);
+    if (number >> 63 != 0) return Value::BigInt{std::to_string(number)};
+    return static_cast<std::int64_t>(number);
+  }
+  if (is_integer(stored)) {
+    std::int64_t number = 0;
+    cast_elements(stored, element, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
+    return number;
+  }
+  double number = 0;
+  cast_elements(stored, element, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
+  return number;
+}
+
+Value list_value(const ArrowSlice& slice, std::int64_t i) {
+  const auto [begin, end] = slice.range_at(i);
+  const ArrowSlice items = slice.items(begin, end - begin);
+  Value::List list;
+  for (std::int64_t k = 0; k < items.size; ++k) list.items.push_back(arrow_value(items, k));
+  return list;
+}
+
+Value record_value(const ArrowSlice& slice, std::int64_t i) {
+  Value::Object object;
+  for (std::size_t k = 0; k < slice.type->children.size(); ++k) {
+    object.members.emplace_back(slice.type->children[k].name, arrow_value(slice.field(k), i));
+  }
+  return object;
+}
+
+Value map_value(const ArrowSlice& slice, std::int64_t i) {
+  const auto [begin, end] = slice.range_at(i);
+  const ArrowSlice entries = slice.items(begin, end - begin);
+  const ArrowSlice keys = entries.field(0);
+  const ArrowSlice values = entries.field(1);
+  Value::Object object;
+  Value::List pairs;
+  bool all_text = true;
+  for (std::int64_t k = 0; k < entries.size; ++k) {
+    Value key = arrow_value(keys, k);
+    Value value = arrow_value(values, k);
+    const auto* text = key.get_if<std::string>();
+    all_text = all_text && text != nullptr && object.find(*text) == nullptr;
+    if (all_text) object.members.emplace_back(*text, value);
+    Value::List pair;
+    pair.items.push_back(std::move(key));
+    pair.items.push_back(std::move(value));
+    pairs.items.emplace_back(std::move(pair));
+  }
+  if (all_text) return object;
+  return pairs;
+}
+
+}  // namespace
+
+Value arrow_value(const ArrowSlice& slice, std::int64_t i) {
+  if (!slice.is_valid(i)) return {};
+  if (slice.type->dictionary) return arrow_value(slice.entry(slice.index_at(i)), 0);
+  switch (slice.type->kind) {
+    case ArrowKind::null:
+      return {};
+    case ArrowKind::boolean:
+      return slice.bit_at(1, i);
+    case ArrowKind::number:
+      return number_value(slice, i);
+    case ArrowKind::text:
+    case ArrowKind::text_view:
+    case ArrowKind::fixed_bytes:
+      if (slice.type->is_binary) return base::base64(slice.text_at(i));
+      return slice.text_at(i);
+    case ArrowKind::decimal:
+      return slice.decimal_at(i);
+    case ArrowKind::list:
+    case ArrowKind::list_view:
+    case ArrowKind::fixed_list:
+      return list_value(slice, i);
+    case ArrowKind::record:
+      return record_value(slice, i);
+    case ArrowKind::map:
+      return map_value(slice, i);
+  }
+  return {};
+}
+
+}  // namespace tenfold

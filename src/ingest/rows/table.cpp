@@ -1,0 +1,221 @@
+#include "ingest/rows/table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/folder/keys.hpp"
+#include "ingest/table/fit_chunk.hpp"
+
+namespace tenfold {
+
+RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
+                   std::vector<std::string> order, const TableWriterOptions& options,
+                   bool defers_nulls)
+    : path_(std::move(path)),
+      order_(std::move(order)),
+      options_(options),
+      defers_nulls_(defers_nulls) {
+  if (!schema) return;
+  for (const Column& column : schema->columns()) {
+    columns_.push_back({.column = std::make_unique<RowColumn>(column)});
+  }
+}
+
+RowColumn& RowTable::add_column(KeyPath path) {
+  columns_.push_back(
+      {.column = std::make_unique<RowColumn>(std::move(path), rows_before_, defers_nulls_)});
+  RowColumn& made = *columns_.back().column;
+  made.add_nulls(block_rows_);
+  return made;
+}
+
+void RowTable::remove_column(const RowColumn& column) {
+  std::erase_if(columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
+}
+
+std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& value) const {
+  return column != nullptr ? column->with(value) : RowColumn({}, 0, defers_nulls_).with(value);
+}
+
+void RowTable::promote(RowColumn& column, const RowType& type) {
+  column.promote(type);
+  if (!type.has_elements) return;
+  const auto found = std::ranges::find_if(
+      columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
+  if (found != columns_.end() && found->first_type.empty()) found->first_type = type.text();
+}
+
+void RowTable::settle() {
+  for (Stored& stored : columns_) {
+    if (stored.column->is_fixed_by_schema()) continue;
+    const RowType& type = stored.column->type();
+    const RowType all = settled(type);
+    if (all.kind != type.kind || all.form != type.form) stored.column->promote(all);
+  }
+  report_promotions();
+}
+
+void RowTable::report_promotions() {
+  report_.promotions.clear();
+  for (const Stored& stored : columns_) {
+    const RowType& type = stored.column->type();
+    const bool is_json = stored.column->is_json();
+    const std::string to = type.text();
+    if (stored.first_type.empty() || (stored.first_type == to && !is_json)) continue;
+    const std::string from = stored.first_type == to ? "a list" : stored.first_type;
+    report_.promotions.push_back({dotted(stored.column->path()), from, to});
+  }
+}
+
+void RowTable::arrange(const std::vector<const RowColumn*>& order) {
+  const auto place = [&](const Stored& stored) {
+    return std::find(order.begin(), order.end(), stored.column.get());
+  };
+  std::stable_sort(columns_.begin(), columns_.end(),
+                   [&](const Stored& a, const Stored& b) { return place(a) < place(b); });
+}
+
+void RowTable::undo_row() {
+  for (Stored& stored : columns_) stored.column->truncate(block_rows_);
+}
+
+std::size_t RowTable::block_bytes() const {
+  std::size_t bytes = 0;
+  for (const Stored& stored : columns_) bytes += stored.column->num_bytes();
+  return bytes;
+}
+
+void RowTable::skip_row(std::string_view line) {
+  ++report_.num_bad_rows;
+  if (line.empty() || !path_) return;
+  bad_rows_ += line;
+  if (writer_) writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
+}
+
+void RowTable::sort_columns() {
+  std::stable_sort(columns_.begin(), columns_.end(), [&](const Stored& a, const Stored& b) {
+    return position_of(a.column->path(), order_) < position_of(b.column->path(), order_);
+  });
+}
+
+void RowTable::make_writer(bool is_end) {
+  sort_columns();
+  std::vector<Column> known;
+  for (Stored& stored : columns_) {
+    if (!is_end && stored.column->type().form == RowForm::none) continue;
+    stored.as = stored.column->stored();
+    stored.index = known.size();
+    known.push_back(stored.as);
+  }
+  if (known.empty() && !is_end) return;
+  writer_.emplace(*path_, Schema(known), options_);
+  if (!bad_rows_.empty()) {
+    writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
+  }
+  if (!known.empty()) write_nulls(known);
+}
+
+/// The rows from before there was a column of which anything is known.
+void RowTable::write_nulls(const std::vector<Column>& columns) {
+  constexpr std::int64_t kRows = 4096;
+  for (std::int64_t left = rows_before_; left > 0; left -= kRows) {
+    const std::int64_t count = std::min(left, kRows);
+    std::vector<OwnedChunk> made;
+    std::vector<ColumnChunk> chunks;
+    made.reserve(columns.size());
+    for (const Column& column : columns) {
+      OwnedChunk& chunk = made.emplace_back();
+      chunk.num_rows = count;
+      chunk.valid.assign(static_cast<std::size_t>(count), 0);
+      if (column.has_ends()) {
+        chunk.ends.assign(static_cast<std::size_t>(count), 0);
+      } else {
+        const std::int64_t elements = count * elements_per_row(column.shape);
+        chunk.values.resize(static_cast<std::size_t>(elements) * itemsize(column.dtype));
+        fill_null(column.dtype, chunk.values.data(), elements);
+      }
+      chunks.push_back(chunk.view());
+    }
+    writer_->append(chunks);
+  }
+}
+
+/// The writer has a column that it knows as its rows are now.
+void RowTable::store(Stored& stored) {
+  const Column now = stored.column->stored();
+  if (!stored_alike(stored.as, now)) {
+    std::int64_t position = 0;
+    const Column before = stored.as;
+    writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {
+      return convert_chunk(before, chunk, now, &stored.column->origins(before), &position);
+    });
+  } else if (stored.as.nullable != now.nullable) {
+    writer_->change_column(*stored.index, now, {});
+  }
+  stored.as = now;
+}
+
+void RowTable::store_all(bool is_end) {
+  std::vector<Column> made;
+  const std::size_t num_stored = writer_->schema().size();
+  for (Stored& stored : columns_) {
+    if (!is_end && stored.column->type().form == RowForm::none) continue;
+    if (stored.index) {
+      store(stored);
+      continue;
+    }
+    stored.as = stored.column->stored();
+    stored.index = num_stored + made.size();
+    made.push_back(stored.as);
+  }
+  if (!made.empty()) writer_->add_columns(std::move(made));
+}
+
+void RowTable::write_block() {
+  store_all(false);
+  std::vector<ColumnChunk> chunks(writer_->schema().size());
+  for (Stored& stored : columns_) {
+    if (!stored.index) continue;
+    chunks[*stored.index] = stored.column->block();
+    written_bytes_ += chunks[*stored.index].values.size();
+  }
+  writer_->append(chunks);
+}
+
+void RowTable::flush() {
+  if (block_rows_ == 0) return;
+  if (path_) {
+    if (!writer_) make_writer(false);
+    if (writer_) write_block();
+  }
+  for (Stored& stored : columns_) stored.column->clear_block();
+  rows_before_ += std::exchange(block_rows_, 0);
+  report_.num_rows = static_cast<std::uint64_t>(rows_before_);
+}
+
+SourceReport RowTable::finish() {
+  settle();
+  flush();
+  std::vector<Column> all;
+  if (path_) {
+    if (!writer_) make_writer(true);
+    // Those of nulls alone, and those whose type was settled after their last row was written.
+    store_all(true);
+    // Some stand behind others that came later, because nothing was known of them so long.
+    sort_columns();
+    std::vector<std::size_t> order;
+    for (const Stored& stored : columns_) order.push_back(*stored.index);
+    writer_->reorder(order);
+    writer_->commit();
+    // Rows without any column are none.
+    report_.num_rows = static_cast<std::uint64_t>(writer_->num_rows());
+    report_.schema = writer_->schema();
+  } else {
+    sort_columns();
+    for (Stored& stored : columns_) all.push_back(stored.column->stored());
+    report_.schema = Schema(std::move(all));
+  }
+  return report_;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,355 @@
+#include "ingest/table/fit_chunk.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+#include "ingest/table/convert_chunk.hpp"
+
+namespace tenfold {
+
+std::string described(const Column& column) {
+  std::string text(column.dtype_name());
+  if (column.ragged || !column.shape.empty()) {
+    text += column.ragged ? "[*" : "[";
+    for (std::size_t i = 0; i < column.shape.size(); ++i) {
+      if (i > 0 || column.ragged) text += ", ";
+      text += std::to_string(column.shape[i]);
+    }
+    text += "]";
+  }
+  if (!column.unit.empty()) text += " (" + column.unit + ")";
+  return text;
+}
+
+bool stored_alike(const Column& from, const Column& to) {
+  return from.kind == to.kind && from.dtype == to.dtype && from.shape == to.shape &&
+         from.ragged == to.ragged;
+}
+
+namespace {
+
+/// What an integer type holds, both ends included.
+struct Range {
+  std::int64_t least;
+  std::uint64_t most;
+};
+
+Range range_of(DType dtype) {
+  const auto bits = static_cast<unsigned>(itemsize(dtype) * 8);
+  if (dtype == DType::bool_) return {0, 1};
+  if (dtype < DType::int8) return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() >> (65 - bits);
+  return {-static_cast<std::int64_t>(most) - 1, most};
+}
+
+template <class T>
+T element_at(const std::byte* elements, std::int64_t i) {
+  T value;
+  std::memcpy(&value, elements + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+std::int64_t beyond(const std::byte* elements, Range range, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T value = element_at<T>(elements, i);
+    if constexpr (std::is_signed_v<T>) {
+      if (value < range.least) return i;
+      if (value > 0 && static_cast<std::uint64_t>(value) > range.most) return i;
+    } else {
+      if (value > range.most) return i;
+    }
+  }
+  return count;
+}
+
+std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
+                            std::int64_t count) {
+  switch (from) {
+    case DType::uint8:
+      return beyond<std::uint8_t>(elements, range, count);
+    case DType::uint16:
+      return beyond<std::uint16_t>(elements, range, count);
+    case DType::uint32:
+      return beyond<std::uint32_t>(elements, range, count);
+    case DType::uint64:
+      return beyond<std::uint64_t>(elements, range, count);
+    case DType::int8:
+      return beyond<std::int8_t>(elements, range, count);
+    case DType::int16:
+      return beyond<std::int16_t>(elements, range, count);
+    case DType::int32:
+      return beyond<std::int32_t>(elements, range, count);
+    default:
+      return beyond<std::int64_t>(elements, range, count);
+  }
+}
+
+/// Calls `fits(double)` for each element until it says no.
+template <class Fits>
+std::int64_t float_misfit(DType from, const std::byte* elements, std::int64_t count,
+                          const Fits& fits) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    double value = 0;
+    if (from == DType::float64) {
+      value = element_at<double>(elements, i);
+    } else {
+      cast_elements(from, elements + static_cast<std::size_t>(i) * itemsize(from), DType::float64,
+                    reinterpret_cast<std::byte*>(&value), 1);
+    }
+    if (!fits(value)) return i;
+  }
+  return count;
+}
+
+/// What the two parts of a complex number are; a real dtype itself.
+DType part_of(DType dtype) {
+  if (dtype == DType::complex32) return DType::float16;
+  if (dtype == DType::complex64) return DType::float32;
+  return dtype == DType::complex128 ? DType::float64 : dtype;
+}
+
+bool float_becomes_infinite(double value, DType to) {
+  if (!std::isfinite(value)) return false;
+  double back = 0;
+  std::byte stored[16];
+  cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), to, stored, 1);
+  cast_elements(to, stored, DType::float64, reinterpret_cast<std::byte*>(&back), 1);
+  return !std::isfinite(back);
+}
+
+}  // namespace
+
+std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::int64_t count) {
+  if (from == to || from == DType::bool_) return count;
+  if (!can_cast(from, to)) return 0;
+  if (is_integer(to) || to == DType::bool_) {
+    const Range range = range_of(to);
+    if (is_integer(from)) return integer_beyond(from, elements, range, count);
+    const auto least = static_cast<double>(range.least);
+    // The first integer beyond, a power of two: exact.
+    const double end =
+        range.most == 1 ? 2.0 : std::ldexp(1.0, static_cast<int>(std::bit_width(range.most)));
+    return float_misfit(from, elements, count, [&](double value) {
+      return value >= least && value < end && value == std::trunc(value);
+    });
+  }
+  if (is_complex(to)) {
+    const std::int64_t parts = is_complex(from) ? 2 : 1;
+    return first_misfit(part_of(from), elements, part_of(to), parts * count) / parts;
+  }
+  if (!is_floating_point(to)) return count;
+  if (is_integer(from) && (to == DType::float32 || to == DType::bfloat16)) return count;
+  if (to == DType::float64 || (to == DType::float32 && itemsize(from) < 4)) return count;
+  if (to == DType::float32 && from == DType::float64) {
+    return float_misfit(from, elements, count, [](double value) {
+      return !std::isfinite(value) || std::isfinite(static_cast<float>(value));
+    });
+  }
+  return float_misfit(from, elements, count,
+                      [&](double value) { return !float_becomes_infinite(value, to); });
+}
+
+namespace {
+
+class Fitter {
+ public:
+  Fitter(const Column& from, const ColumnChunk& chunk, const Column& to, std::vector<BadValue>& bad)
+      : from_(from), chunk_(chunk), to_(to), bad_(bad) {
+    made_.num_rows = chunk.num_rows;
+    if (to.nullable) made_.valid.assign(chunk.valid.begin(), chunk.valid.end());
+  }
+
+  OwnedChunk run() {
+    if (!to_.is_text() && !from_.is_text()) {
+      if (numbers_at_once()) return std::move(made_);
+      for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        numbers(row, begin, end);
+      });
+      return std::move(made_);
+    }
+    if (to_.is_text() && from_.kind == to_.kind && from_.ragged == to_.ragged) {
+      texts();
+    } else if (to_.kind == ColumnKind::string && !from_.is_text()) {
+      OwnedChunk text = convert_chunk(from_, chunk_, text_column());
+      const ColumnChunk view = text.view();
+      Column column = text_column();
+      return Fitter(column, view, to_, bad_).run();
+    } else {
+      for_each_row(
+          [&](std::int64_t row, std::int64_t, std::int64_t) { misfit(row, described(from_)); });
+    }
+    return std::move(made_);
+  }
+
+ private:
+  Column text_column() const {
+    Column column = to_;
+    column.nullable = !chunk_.valid.empty();
+    return column;
+  }
+
+  bool is_valid(std::int64_t row) const {
+    return chunk_.valid.empty() || chunk_.valid[static_cast<std::size_t>(row)] != 0;
+  }
+
+  template <class Use>
+  void for_each_row(const Use& use) const {
+    std::int64_t begin = 0;
+    for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
+      const std::int64_t end =
+          from_.has_ends() ? chunk_.ends[static_cast<std::size_t>(row)] : begin + 1;
+      use(row, begin, end);
+      begin = end;
+    }
+  }
+
+  void misfit(std::int64_t row, const std::string& found) {
+    bad_.push_back({row, "expected " + described(to_) + ", found " + found});
+    null_row();
+  }
+
+  /// A row without a value, where there may be one: the row is dropped anyhow.
+  void null_row() {
+    if (to_.has_ends()) {
+      made_.ends.push_back(made_.ends.empty() ? 0 : made_.ends.back());
+      return;
+    }
+    const std::int64_t count = elements_per_row(to_.shape);
+    fill_null(to_.dtype, grow(static_cast<std::size_t>(count) * itemsize(to_.dtype)), count);
+  }
+
+  std::byte* grow(std::size_t size_bytes) {
+    const std::size_t before = made_.values.size();
+    made_.values.resize(before + size_bytes);
+    return made_.values.data() + before;
+  }
+
+  bool missing(std::int64_t row) {
+    if (is_valid(row)) return false;
+    if (to_.nullable) {
+      null_row();
+    } else {
+      misfit(row, "null; a column that may miss values is nullable");
+    }
+    return true;
+  }
+
+  /// Rows of equal layout, all of which fit.
+  bool numbers_at_once() {
+    const bool alike = from_.ragged == to_.ragged && from_.shape == to_.shape;
+    if (!alike || !chunk_.valid.empty()) return false;
+    const std::size_t count = chunk_.values.size() / itemsize(from_.dtype);
+    const std::byte* elements = chunk_.values.data();
+    const auto all = static_cast<std::int64_t>(count);
+    if (first_misfit(from_.dtype, elements, to_.dtype, all) < all) return false;
+    cast_elements(from_.dtype, elements, to_.dtype, grow(count * itemsize(to_.dtype)), count);
+    made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
+    return true;
+  }
+
+  void numbers(std::int64_t row, std::int64_t begin, std::int64_t end) {
+    if (missing(row)) return;
+    Shape found = from_.shape;
+    if (from_.ragged) found.insert(found.begin(), end - begin);
+    const bool fits = to_.ragged ? !found.empty() && std::equal(found.begin() + 1, found.end(),
+                                                                to_.shape.begin(), to_.shape.end())
+                                 : found == to_.shape;
+    if (!fits) {
+      misfit(row, std::string(from_.dtype_name()) + base::list_text(found));
+      return;
+    }
+    const std::int64_t count = elements_per_row(found);
+    const auto first = static_cast<std::size_t>(begin * elements_per_row(from_.shape));
+    const std::byte* elements = chunk_.values.data() + first * itemsize(from_.dtype);
+    const std::int64_t misfit_at = first_misfit(from_.dtype, elements, to_.dtype, count);
+    if (misfit_at < count) {
+      const std::byte* at = elements + static_cast<std::size_t>(misfit_at) * itemsize(from_.dtype);
+      misfit(row, can_cast(from_.dtype, DType::float64) ? number_text(from_.dtype, at)
+                                                        : std::string(from_.dtype_name()));
+      return;
+    }
+    cast_elements(from_.dtype, elements, to_.dtype,
+                  grow(static_cast<std::size_t>(count) * itemsize(to_.dtype)),
+                  static_cast<std::size_t>(count));
+    if (to_.ragged) {
+      made_.ends.push_back((made_.ends.empty() ? 0 : made_.ends.back()) + found[0]);
+    }
+  }
+
+  void texts() {
+    made_.values.assign(chunk_.values.begin(), chunk_.values.end());
+    made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
+    made_.item_ends.assign(chunk_.item_ends.begin(), chunk_.item_ends.end());
+    if (to_.nullable) return;
+    for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
+      if (is_valid(row)) continue;
+      bad_.push_back({row, "expected " + described(to_) +
+                               ", found null; a column that may miss values is nullable"});
+    }
+  }
+
+  const Column& from_;
+  const ColumnChunk& chunk_;
+  const Column& to_;
+  std::vector<BadValue>& bad_;
+  OwnedChunk made_;
+};
+
+}  // namespace
+
+OwnedChunk fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
+                     std::vector<BadValue>& bad) {
+  return Fitter(from, chunk, to, bad).run();
+}
+
+OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,
+                        std::span<const std::int64_t> dropped) {
+  OwnedChunk made;
+  const std::size_t element_bytes =
+      column.is_text()
+          ? 1
+          : static_cast<std::size_t>(elements_per_row(column.shape)) * itemsize(column.dtype);
+  const bool has_items = column.is_text() && column.ragged;
+  const auto copy = [&](std::int64_t begin, std::int64_t end, std::size_t size) {
+    const auto* first = chunk.values.data() + static_cast<std::size_t>(begin) * size;
+    made.values.insert(made.values.end(), first,
+                       first + static_cast<std::size_t>(end - begin) * size);
+  };
+  std::int64_t begin = 0;
+  auto next = dropped.begin();
+  for (std::int64_t row = 0; row < chunk.num_rows; ++row) {
+    const std::int64_t end =
+        column.has_ends() ? chunk.ends[static_cast<std::size_t>(row)] : begin + 1;
+    const bool drop = next != dropped.end() && *next == row;
+    if (drop) ++next;
+    if (!drop) {
+      if (has_items) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          copy(at == 0 ? 0 : chunk.item_ends[at - 1], chunk.item_ends[at], 1);
+          made.item_ends.push_back(static_cast<std::int64_t>(made.values.size()));
+        }
+      } else {
+        copy(begin, end, element_bytes);
+      }
+      if (column.has_ends()) {
+        made.ends.push_back((made.ends.empty() ? 0 : made.ends.back()) + end - begin);
+      }
+      if (!chunk.valid.empty()) made.valid.push_back(chunk.valid[static_cast<std::size_t>(row)]);
+      ++made.num_rows;
+    }
+    begin = end;
+  }
+  return made;
+}
+
+}  // namespace tenfold

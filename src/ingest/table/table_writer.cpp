@@ -1,0 +1,480 @@
+#include "ingest/table/table_writer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "dataset/leaf_names.hpp"
+#include "formats/folder/inventory.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/plan.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/progress.hpp"
+#include "ingest/table/column_writer.hpp"
+#include "ingest/table/part_file.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+using memmap_folder::Plan;
+
+/// Memory for bytes that wait to be written, of all columns together.
+constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostGatheredBytes = std::size_t{2} << 20;
+constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
+/// Files that stay open while they grow; of more columns, each is opened for every write.
+constexpr std::size_t kOpenFiles = 256;
+
+/// The leaves of the tree whose metadata is planned. A leaf's position is its number among the
+/// parts.
+class Parts final : public LeafSource {
+ public:
+  explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}
+
+  const ColumnWriter::Stored& of(const Leaf& leaf) const {
+    return stored_.at(static_cast<std::size_t>(leaf.position()));
+  }
+  Buffer map(const Leaf& leaf) override {
+    const auto bytes =
+        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(leaf.nbytes()));
+    read(leaf, 0, *bytes);
+    return {std::span(*bytes), bytes};
+  }
+  void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    of(leaf).file->read_at(offset_bytes, into);
+  }
+  std::string where(const Leaf& leaf) const override {
+    return of(leaf).file->folder().display_of(of(leaf).file->name());
+  }
+
+ private:
+  std::vector<ColumnWriter::Stored> stored_;
+};
+
+std::size_t parts_of(const Column& column) {
+  const bool has_items = column.ragged && column.is_text();
+  return 1U + (column.has_ends() ? 1 : 0) + (has_items ? 1 : 0) + (column.nullable ? 1 : 0);
+}
+
+/// The folder that will be written, if what is there may give way to it.
+Path checked_target(const Path& path, bool overwrite) {
+  const bool there = os::exists(path) || recover_folder(path);
+  const auto refuse = [&](const std::string& what) {
+    throw Error::io(EEXIST, path.string(), path.string() + ": " + what);
+  };
+  if (!there) return path;
+  if (!overwrite) {
+    refuse("it exists already: expected nothing there; the option overwrite replaces it");
+  }
+  if (!os::file_info(path).is_directory) {
+    refuse("expected a data set to replace, or nothing, found a file; remove it first");
+  }
+  try {
+    memmap_folder::require_replaceable(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    refuse(std::string(error.what()).substr(path.string().size() + 2));
+  }
+  return path;
+}
+
+/// What so many rows take at least: the elements of those of unequal length are not counted.
+std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
+  std::uint64_t row_bytes = 0;
+  for (const Column& column : schema.columns()) {
+    row_bytes += column.has_ends() ? sizeof(std::int64_t) : nbytes_of(column.dtype, column.shape);
+    if (column.nullable) ++row_bytes;
+  }
+  return base::checked_mul(row_bytes, static_cast<std::uint64_t>(num_rows))
+      .value_or(std::numeric_limits<std::uint64_t>::max());
+}
+
+/// A tensor that is no column.
+struct Extra {
+  std::string name;
+  DType dtype;
+  Shape inner;
+  std::unique_ptr<PartFile> file;
+};
+
+}  // namespace
+
+struct TableWriter::State {
+  State(const Path& path, Schema wanted, const TableWriterOptions& with)
+      : options(with),
+        replacement(checked_target(path, with.overwrite),
+                    expected_bytes(wanted, with.expected_rows), memmap_folder::foreign_in) {
+    std::vector<Column> columns = wanted.columns();
+    name_leaves(columns);
+    std::size_t num_parts = 1;
+    for (const Column& column : columns) num_parts += parts_of(column);
+    gathered_bytes = std::bit_floor(
+        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes));
+    for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
+    rename();
+  }
+
+  MakePart make_part() {
+    return [this](bool unbatched) { return create(unbatched); };
+  }
+
+  std::unique_ptr<PartFile> create(bool unbatched) {
+    if (unbatched && !values.valid()) {
+      const std::string name(memmap_folder::kValuesName);
+      replacement.folder().create_directory(name);
+      values = os::Directory::open_at(replacement.folder(), name);
+    }
+    // No key is encoded to such a name, and no clash either.
+    return create(unbatched ? values : replacement.folder(),
+                  "%part-" + std::to_string(num_created));
+  }
+  std::unique_ptr<PartFile> create(os::Directory& folder, std::string name) {
+    PartFile::Options part;
+    part.buffer_bytes = gathered_bytes;
+    part.stays_open = num_created++ < kOpenFiles;
+    part.will_sync = options.durable;
+    return std::make_unique<PartFile>(folder, std::move(name), part);
+  }
+
+  /// Gives all leaves names that differ, and checks that they make files.
+  void rename() {
+    std::vector<Column> columns;
+    for (const ColumnWriter& writer : writers) columns.push_back(writer.column());
+    name_leaves(columns);
+    for (std::size_t i = 0; i < writers.size(); ++i) writers[i].rename_leaves(columns[i]);
+    schema = Schema(std::move(columns));
+    static_cast<void>(plan());
+  }
+
+  std::int64_t num_rows() const noexcept {
+    std::int64_t most = 0;
+    for (const ColumnWriter& writer : writers) most = std::max(most, writer.num_rows());
+    return most;
+  }
+
+  /// The tree as it will be opened, over the files as they are called now.
+  Plan plan() {
+    const std::int64_t num_rows = this->num_rows();
+    std::vector<ColumnWriter::Stored> stored;
+    for (const ColumnWriter& writer : writers) {
+      for (ColumnWriter::Stored& part : writer.stored(num_rows)) stored.push_back(std::move(part));
+    }
+    for (const Extra& extra : extras) {
+      const std::uint64_t element_bytes = nbytes_of(extra.dtype, extra.inner);
+      Shape shape = extra.inner;
+      shape.insert(shape.begin(),
+                   static_cast<std::int64_t>(extra.file->size_bytes() / element_bytes));
+      stored.push_back({extra.file.get(), {extra.name}, extra.dtype, std::move(shape), true});
+    }
+    parts = std::make_shared<Parts>(stored);
+    NodeInfo info;
+    info.batch_size = {num_rows};
+    Value document = schema.to_value();
+    for (const auto& member : schema_members) {
+      std::get<Value::Object>(document.data()).members.push_back(member);
+    }
+    info.schema = std::move(document);
+    TensorDict tree(info);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      Leaf leaf(stored[i].dtype, stored[i].shape, parts, i);
+      leaf.mark_unbatched(stored[i].unbatched);
+      tree.set(stored[i].leaf.at(0), TensorDict::Item(std::move(leaf)));
+    }
+    return memmap_folder::plan_tree(tree);
+  }
+
+  os::Directory& folder_of(const Plan& plan, std::size_t number) {
+    return number == 0 || plan.folders[number].name != memmap_folder::kValuesName
+               ? replacement.folder()
+               : values;
+  }
+
+  void require_equal_rows() const;
+  void finish_files();
+  void write_texts(const Plan& plan, std::vector<ChecksumLine>& lines);
+  void sync_files(const Plan& plan);
+
+  TableWriterOptions options;
+  FolderReplacement replacement;
+  os::Directory values;  ///< `%values/`, once there is something in it
+  std::size_t gathered_bytes = 0;
+  std::size_t num_created = 0;
+  std::vector<ColumnWriter> writers;
+  std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
+  std::vector<Extra> extras;
+  std::vector<std::unique_ptr<PartFile>> metadata;  ///< written by commit()
+  std::vector<std::pair<std::string, Value>> schema_members;
+  std::shared_ptr<Parts> parts;  ///< of the last plan
+  Schema schema;
+  bool committed = false;
+};
+
+TableWriter::TableWriter(const Path& path, Schema schema, const TableWriterOptions& options)
+    : state_(std::make_unique<State>(path, std::move(schema), options)) {}
+TableWriter::~TableWriter() = default;
+
+std::int64_t TableWriter::num_rows() const noexcept { return state_->num_rows(); }
+const Schema& TableWriter::schema() const noexcept { return state_->schema; }
+
+void TableWriter::append(std::span<const ColumnChunk> chunks) {
+  std::vector<ColumnWriter>& writers = state_->writers;
+  if (chunks.size() != writers.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                "rows: expected a chunk for each of " + std::to_string(writers.size()) +
+                    " columns, found " + std::to_string(chunks.size()));
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    writers[i].check(chunks[i]);
+    if (chunks[i].num_rows == chunks[0].num_rows) continue;
+    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writers[i].column().name()) +
+                                                 ": rows: expected " +
+                                                 std::to_string(chunks[0].num_rows) + ", found " +
+                                                 std::to_string(chunks[i].num_rows));
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
+}
+
+void TableWriter::append(std::size_t index, const ColumnChunk& chunk) {
+  ColumnWriter& writer = state_->writers.at(index);
+  writer.check(chunk);
+  writer.append(chunk);
+}
+
+void TableWriter::add_columns(std::vector<Column> columns) {
+  State& state = *state_;
+  const std::int64_t num_rows = state.num_rows();
+  std::set<KeyPath> taken;
+  for (const Column& column : state.schema.columns()) taken.insert(column.path);
+  for (const Column& column : columns) {
+    if (num_rows > 0 && !column.nullable) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(column.name()) + ": added after " +
+                      std::to_string(num_rows) +
+                      " rows: expected a nullable column, found one that is not");
+    }
+    if (!taken.insert(column.path).second) {
+      throw Error(ErrorCode::invalid_argument, "column " + base::quote(column.name()) +
+                                                   ": expected a new name, found one taken");
+    }
+  }
+  for (Column& column : columns) {
+    name_leaves(column);
+    state.writers.emplace_back(std::move(column), state.make_part());
+    state.writers.back().append_nulls(num_rows);
+  }
+  state.rename();
+}
+
+void TableWriter::reorder(std::span<const std::size_t> order) {
+  std::vector<ColumnWriter> sorted;
+  sorted.reserve(order.size());
+  for (const std::size_t index : order) sorted.push_back(std::move(state_->writers.at(index)));
+  state_->writers = std::move(sorted);
+  state_->rename();
+}
+
+void TableWriter::change_column(std::size_t index, Column column,
+                                const std::function<OwnedChunk(const ColumnChunk&)>& convert) {
+  State& state = *state_;
+  ColumnWriter& old = state.writers.at(index);
+  name_leaves(column);
+  if (!convert) {
+    Column same = old.column();
+    same.nullable = true;
+    name_leaves(same);
+    if (old.column().nullable || !(column == same)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(column.name()) +
+                      ": change without a conversion: expected the same column made nullable, "
+                      "found another");
+    }
+    old.make_nullable(state.make_part());
+  } else {
+    ColumnWriter made(std::move(column), state.make_part());
+    old.for_each_block([&](const ColumnChunk& block) {
+      const OwnedChunk chunk = convert(block);
+      made.check(chunk.view());
+      made.append(chunk.view());
+    });
+    if (made.num_rows() != old.num_rows()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "column " + base::quote(made.column().name()) + ": conversion: expected " +
+                      std::to_string(old.num_rows()) + " rows, found " +
+                      std::to_string(made.num_rows()));
+    }
+    for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
+    old = std::move(made);
+  }
+  state.rename();
+}
+
+void TableWriter::append_text(std::string_view file_name, std::string_view text) {
+  auto found = state_->texts.find(file_name);
+  if (found == state_->texts.end()) {
+    const std::string name(file_name);
+    found = state_->texts.emplace(name, state_->create(state_->replacement.folder(), name)).first;
+  }
+  found->second->append(std::as_bytes(std::span(text)));
+}
+
+StoredColumn TableWriter::map_column(std::size_t index) {
+  const ColumnWriter& writer = state_->writers.at(index);
+  StoredColumn made;
+  made.row_bytes = nbytes_of(writer.column().dtype, writer.column().shape);
+  made.stride_bytes = made.row_bytes;
+  for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
+    Tensor tensor(part.dtype, part.shape, part.file->map());
+    if (part.leaf == writer.column().leaf)
+      made.values = std::move(tensor);
+    else if (part.leaf == writer.column().end_leaf)
+      made.ends = std::move(tensor);
+    else if (part.leaf == writer.column().item_end_leaf)
+      made.item_ends = std::move(tensor);
+    else
+      made.valid = std::move(tensor);
+  }
+  return made;
+}
+
+std::size_t TableWriter::begin_extra(std::string_view name, DType dtype, Shape inner) {
+  std::set<std::string, std::less<>> taken;
+  for (const ColumnWriter& writer : state_->writers) {
+    for (const ColumnWriter::Stored& part : writer.stored(0)) taken.insert(part.leaf.at(0));
+  }
+  for (const Extra& extra : state_->extras) taken.insert(extra.name);
+  std::string found(name);
+  for (int number = 2; taken.contains(found); ++number) {
+    found = std::string(name) + "~" + std::to_string(number);
+  }
+  state_->extras.push_back({std::move(found), dtype, std::move(inner), state_->create(true)});
+  return state_->extras.size() - 1;
+}
+
+void TableWriter::restart_extra(std::size_t number) {
+  Extra& extra = state_->extras.at(number);
+  extra.file->remove();
+  extra.file = state_->create(true);
+}
+
+void TableWriter::append_extra(std::size_t number, std::span<const std::byte> bytes) {
+  state_->extras.at(number).file->append(bytes);
+}
+
+const std::string& TableWriter::extra_name(std::size_t number) const {
+  return state_->extras.at(number).name;
+}
+
+void TableWriter::set_schema_member(std::string_view name, Value value) {
+  state_->schema_members.emplace_back(name, std::move(value));
+}
+
+os::Directory& TableWriter::folder() noexcept { return state_->replacement.folder(); }
+
+void TableWriter::State::require_equal_rows() const {
+  const std::int64_t most = num_rows();
+  for (const ColumnWriter& writer : writers) {
+    if (writer.num_rows() == most) continue;
+    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writer.column().name()) +
+                                                 ": rows: expected " + std::to_string(most) +
+                                                 " as other columns have, found " +
+                                                 std::to_string(writer.num_rows()));
+  }
+}
+
+/// Files whose bytes are all there: named as the tree has them, or removed where it has none.
+void TableWriter::State::finish_files() {
+  for (const ColumnWriter& writer : writers) {
+    for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
+      part.file->finish();
+      if (part.file->size_bytes() == 0) part.file->remove();
+    }
+  }
+  for (Extra& extra : extras) {
+    extra.file->finish();
+    if (extra.file->size_bytes() == 0) extra.file->remove();
+  }
+  for (auto& [name, text] : texts) text->finish();
+}
+
+void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>& lines) {
+  const auto write = [&](os::Directory& folder, const std::string& name, const std::string& path,
+                         const std::string& text) {
+    PartFile& file = *metadata.emplace_back(std::make_unique<PartFile>(
+        folder, name, PartFile::Options{.stays_open = true, .will_sync = options.durable}));
+    file.append(std::as_bytes(std::span(text)));
+    file.finish();
+    append_lines(lines, path, file.size_bytes(), file.checksums());
+  };
+  for (const Plan::File& file : plan.files) {
+    os::Directory& folder = folder_of(plan, file.folder);
+    const std::string path = plan.path_of(file);
+    if (!file.is_leaf) {
+      write(folder, file.name, path, file.text);
+      continue;
+    }
+    PartFile& part = *parts->of(file.leaf).file;
+    part.rename(file.name);
+    append_lines(lines, path, part.size_bytes(), part.checksums());
+  }
+  for (const auto& [name, text] : texts) {
+    append_lines(lines, name, text->size_bytes(), text->checksums());
+  }
+  const std::string name(kChecksumsName);
+  write(replacement.folder(), name, name, checksums_text(lines));
+}
+
+/// Most bytes are on the device already; waiting for it on several threads is what is left.
+void TableWriter::State::sync_files(const Plan& plan) {
+  std::vector<PartFile*> files;
+  for (const Plan::File& file : plan.files) {
+    if (file.is_leaf) files.push_back(parts->of(file.leaf).file);
+  }
+  for (const auto& [name, text] : texts) files.push_back(text.get());
+  for (const auto& file : metadata) files.push_back(file.get());
+  Progress progress(options.monitor, 0, "save");
+  os::parallel_for(
+      files.size(), os::num_threads_for(options.num_threads),
+      [&](std::size_t i) { files[i]->sync(); }, [&] { progress.poll(); });
+  if (values.valid()) values.sync();
+}
+
+void TableWriter::commit() {
+  State& state = *state_;
+  if (state.committed) {
+    throw Error(ErrorCode::invalid_argument,
+                "data set: expected one commit, found another after it");
+  }
+  state.require_equal_rows();
+  if (state.options.before_commit) state.options.before_commit(*this);
+  state.finish_files();
+  const Plan plan = state.plan();
+  // A column that had values of unequal length may have been changed, or have none.
+  const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
+    return folder.name == memmap_folder::kValuesName;
+  });
+  if (state.values.valid() && !has_values) {
+    state.values.close();
+    state.replacement.folder().remove_tree(std::string(memmap_folder::kValuesName));
+  }
+  std::vector<ChecksumLine> lines;
+  state.write_texts(plan, lines);
+  if (state.options.durable) state.sync_files(plan);
+  state.replacement.publish(state.options.durable);
+  state.committed = true;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,432 @@
+#include "ingest/text/json_rows.hpp"
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/text.hpp"
+#include "codecs/json/json.hpp"
+#include "ingest/table/missing_value.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Of a value in a message.
+constexpr std::size_t kShownJsonBytes = 40;
+/// Names that are remembered in order to be reported, and to find twins.
+constexpr std::size_t kMaxOthers = 10'000;
+
+/// Levels of lists in a row of the column.
+std::size_t levels_of(const Column& column) {
+  return column.shape.size() + (column.ragged ? 1 : 0);
+}
+
+}  // namespace
+
+std::string type_text(const Column& column) {
+  std::string text(column.dtype_name());
+  if (!column.ragged && column.shape.empty()) return text;
+  std::string lengths = column.ragged ? "*" : "";
+  for (const std::int64_t length : column.shape) {
+    lengths += (lengths.empty() ? "" : ", ") + std::to_string(length);
+  }
+  return text + "[" + lengths + "]";
+}
+
+JsonRows::JsonRows(const RowPlan& plan, RowBuilder& rows)
+    : plan_(plan), rows_(rows), seen_(plan.num_fields, 0), others_(plan.num_fields) {}
+
+Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
+  text_.restart(begin, end, lines);
+  ++row_;
+  fault_.outcome = Outcome::kept;
+  rows_.begin_row();
+  text_.skip_blanks();
+  bool kept = text_.peek() == '{' ? object(plan_.root, 0) : malformed("an object");
+  if (kept) {
+    text_.skip_blanks();
+    if (!text_.at_end()) kept = malformed("the end of the record");
+  }
+  if (kept) {
+    rows_.end_row();
+  } else {
+    rows_.undo_row();
+  }
+  return fault_.outcome;
+}
+
+void JsonRows::note_names(std::vector<bool>& seen, std::set<std::string>& ignored) {
+  note_names(plan_.root, "", seen, ignored);
+  has_new_others_ = false;
+}
+
+void JsonRows::note_names(const Field& field, const std::string& prefix, std::vector<bool>& seen,
+                          std::set<std::string>& ignored) const {
+  if (has_new_others_) {
+    for (const auto& [name, row] : others_[field.number]) {
+      if (ignored.size() < kMaxOthers) ignored.insert(prefix + name);
+    }
+  }
+  for (const Field& child : field.fields) {
+    if (child.target != Field::kRecord) {
+      if (seen_[child.number] != 0) seen[child.target] = true;
+    } else {
+      note_names(child, has_new_others_ ? prefix + child.name + "." : "", seen, ignored);
+    }
+  }
+}
+
+bool JsonRows::object(const Field& field, std::size_t depth) {
+  if (depth > codecs::kMaxJsonDepth) return malformed("records nested less deep");
+  text_.move_to(text_.at() + 1);
+  std::size_t next = 0;
+  std::size_t num_seen = 0;
+  if (!text_.take('}')) {
+    do {
+      text_.skip_blanks();
+      const Field* const child = find(field, next);
+      if (child == nullptr) {
+        if (fault_.outcome != Outcome::kept) return false;
+        continue;
+      }
+      std::uint64_t& mark = seen_[child->number];
+      if (mark == row_)
+        return misfit(child->name, "the key comes twice: expected it once", Outcome::malformed);
+      mark = row_;
+      ++num_seen;
+      if (!text_.take(':')) return malformed("':' after a key");
+      text_.skip_blanks();
+      if (!member(*child, depth)) return false;
+    } while (text_.take(','));
+    if (!text_.take('}')) return malformed("',' or '}'");
+  }
+  return num_seen == field.fields.size() || miss(field);
+}
+
+/// Takes the key of the field, if it follows as it is usually written.
+bool JsonRows::takes_key(const Field& field) {
+  std::uint64_t head = 0;
+  std::memcpy(&head, text_.at(), sizeof(head));
+  if ((head & field.head_mask) != field.head) return false;
+  const std::size_t size = field.quoted.size();
+  if (size > sizeof(head)) return text_.take_word(field.quoted);
+  text_.move_to(text_.at() + size);
+  return true;
+}
+
+/// A number as the column stores it, where nothing else is to be thought of; else nothing is taken.
+bool JsonRows::plain_number(ColumnBuilder& column) {
+  if (!column.is_float64() && !column.is_int64()) return false;
+  NumberText number;
+  if (!scan_number(text_.at(), NumberStyle::json, number)) return false;
+  if (column.is_float64()) {
+    if (number.is_integer) return false;
+    const double value = to_double(number);
+    std::memcpy(column.row_value(), &value, sizeof(value));
+  } else {
+    constexpr std::int32_t kDigits = 18;  // of any integers that fit
+    if (!number.is_integer || number.num_digits > kDigits) return false;
+    const auto digits = static_cast<std::int64_t>(number.digits);
+    const std::int64_t value = number.negative ? -digits : digits;
+    std::memcpy(column.row_value(), &value, sizeof(value));
+  }
+  text_.move_to(number.end);
+  return true;
+}
+
+/// The field of the key that follows, mostly the one after the last; null if there is none, whose
+/// value is then passed over.
+const Field* JsonRows::find(const Field& field, std::size_t& next) {
+  if (next < field.fields.size()) {
+    const Field& expected = field.fields[next];
+    if (takes_key(expected)) {
+      ++next;
+      return &expected;
+    }
+  }
+  if (text_.peek() != '"') {
+    malformed("a key in quotes");
+    return nullptr;
+  }
+  std::string_view key;
+  if (!text_.take_string(key, scratch_)) {
+    malformed(nullptr);
+    return nullptr;
+  }
+  const auto found = field.by_name.find(key);
+  if (found != field.by_name.end()) {
+    next = found->second + 1;
+    return &field.fields[found->second];
+  }
+  other_member(field, key);
+  return nullptr;
+}
+
+/// The row that had this name last, which the plan does not have.
+std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key) {
+  TextMap<std::uint64_t>& names = others_[parent.number];
+  const auto found = names.find(key);
+  if (found != names.end()) return found->second;
+  // Names that are data would fill the memory.
+  if (names.size() >= kMaxOthers) names.clear();
+  has_new_others_ = true;
+  return names.emplace(std::string(key), 0).first->second;
+}
+
+/// A member that the plan does not have.
+bool JsonRows::other_member(const Field& parent, std::string_view key) {
+  // A final plan lacks only what is in records that are no JSON, which will show.
+  if (!plan_.ignores_others && !plan_.is_final) {
+    return misfit(std::string(key), "a new column", Outcome::promote);
+  }
+  std::uint64_t& mark = mark_of_other(parent, key);
+  if (mark == row_) {
+    return misfit(std::string(key), "the key comes twice: expected it once", Outcome::malformed);
+  }
+  mark = row_;
+  if (!text_.take(':')) return malformed("':' after a key");
+  return text_.skip_value() || malformed(nullptr);
+}
+
+bool JsonRows::member(const Field& field, std::size_t depth) {
+  if (field.target != Field::kRecord) {
+    ColumnBuilder& column = rows_.column(field.target);
+    return plain_number(column) || value(column);
+  }
+  if (text_.peek() == '{') return object(field, depth + 1);
+  if (text_.take_word("null")) return set_null(field);
+  const std::string found = shown(text_.at());
+  if (!text_.skip_value()) return malformed(nullptr);
+  return misfit(field.name, "expected an object, found " + found);
+}
+
+/// Columns whose name the object does not have.
+bool JsonRows::miss(const Field& field) {
+  for (const Field& child : field.fields) {
+    if (seen_[child.number] != row_ && !set_null(child)) return false;
+  }
+  return true;
+}
+
+bool JsonRows::set_null(const Field& field) {
+  for (const std::size_t target : field.targets) {
+    ColumnBuilder& column = rows_.column(target);
+    if (plan_.is_given && !column.target().column.nullable) {
+      return misfit(column.target().column.name(),
+                    "expected a value, found none; make the column nullable in the schema");
+    }
+    column.set_null();
+  }
+  return true;
+}
+
+bool JsonRows::value(ColumnBuilder& column) {
+  if (text_.peek() == 'n' && text_.take_word("null")) {
+    if (plan_.is_given && !column.target().column.nullable) {
+      return misfit(column.target().column.name(),
+                    "expected a value, found null; make the column nullable in the schema");
+    }
+    column.set_null();
+    return true;
+  }
+  if (!column.target().is_typed && column.target().form != Form::list) {
+    return too_narrow(column, "a type that later rows have", text_.at());
+  }
+  switch (column.target().form) {
+    case Form::scalar:
+      return scalar(column);
+    case Form::list:
+      return list(column);
+    case Form::text:
+      return text(column);
+    case Form::text_list:
+      return text_list(column);
+    case Form::json:
+      return text_.peek() == '[' || text_.peek() == '{' ? raw(column) : wrong_kind(column);
+  }
+  return false;
+}
+
+bool JsonRows::scalar(ColumnBuilder& column) {
+  const char first = text_.peek();
+  if (first == '[' || first == '{') return wrong_kind(column);
+  return item(column, column.row_value());
+}
+
+/// One number or bool.
+bool JsonRows::item(ColumnBuilder& column, std::byte* into) {
+  const char* const begin = text_.at();
+  NumberText number;
+  if (scan_number(begin, NumberStyle::json, number)) {
+    text_.move_to(number.end);
+    return put(column, put_number(number, column.dtype(), plan_.is_given, into), begin);
+  }
+  switch (*begin) {
+    case 't':
+      if (text_.take_word("true")) return put(column, put_bool(true, column.dtype(), into), begin);
+      break;
+    case 'f':
+      if (text_.take_word("false"))
+        return put(column, put_bool(false, column.dtype(), into), begin);
+      break;
+    case 'N':
+      if (text_.take_word("NaN"))
+        return put(column, put_special(kNaN, column.dtype(), into), begin);
+      break;
+    case 'I':
+      if (text_.take_word("Infinity")) {
+        return put(column, put_special(kInfinity, column.dtype(), into), begin);
+      }
+      break;
+    case '-':
+      if (text_.take_word("-Infinity")) {
+        return put(column, put_special(-kInfinity, column.dtype(), into), begin);
+      }
+      break;
+    default:
+      break;
+  }
+  if (!text_.skip_value()) return malformed(nullptr);
+  return put(column, Fit::wrong_type, begin);
+}
+
+bool JsonRows::put(ColumnBuilder& column, Fit fit, const char* begin) {
+  if (fit == Fit::fits) [[likely]]
+    return true;
+  const std::string dtype(name(column.dtype()));
+  return too_narrow(column, fit == Fit::too_large ? "a number that fits " + dtype : dtype, begin);
+}
+
+bool JsonRows::list(ColumnBuilder& column) {
+  if (text_.peek() != '[') return wrong_kind(column);
+  std::byte* into = column.target().column.ragged ? nullptr : column.row_value();
+  return items(column, 0, into);
+}
+
+/// A list at one level of a row's value. `into`: where a row of fixed shape goes on; null for
+/// ragged ones, which grow.
+bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into) {
+  const Column& stored = column.target().column;
+  const char* const begin = text_.at();
+  const bool is_free = stored.ragged && level == 0;
+  const std::size_t inner = level - (stored.ragged && level > 0 ? 1 : 0);
+  const std::int64_t expected =
+      is_free ? std::numeric_limits<std::int64_t>::max() : stored.shape[inner];
+  const bool is_last = level + 1 == levels_of(stored);
+  const std::size_t size = column.item_bytes();
+  text_.move_to(begin + 1);
+  std::int64_t count = 0;
+  if (!text_.take(']')) {
+    if (!column.target().is_typed) {
+      return too_narrow(column, "a type that later rows have", begin);
+    }
+    do {
+      text_.skip_blanks();
+      if (++count > expected) break;
+      if (!is_last) {
+        if (text_.peek() != '[') return too_narrow(column, "a list", text_.at());
+        if (!items(column, level + 1, into)) return false;
+        continue;
+      }
+      std::byte* const place = into != nullptr ? into : column.values().extend(size);
+      if (text_.peek() == 'n' && text_.take_word("null")) {
+        if (!is_floating_point(column.dtype())) {
+          return too_narrow(column, "a value in a list of " + std::string(name(column.dtype())),
+                            text_.at() - 4);
+        }
+        fill_missing(column.dtype(), {place, size});
+      } else if (!item(column, place)) {
+        return false;
+      }
+      if (into != nullptr) into += size;
+    } while (text_.take(','));
+    if (count <= expected && !text_.take(']')) return malformed("',' or ']'");
+  }
+  if (is_free || count == expected) return true;
+  return too_narrow(column, "a list of " + std::to_string(expected), begin);
+}
+
+bool JsonRows::text(ColumnBuilder& column) {
+  const char* const begin = text_.at();
+  if (*begin == '"') {
+    std::string_view value;
+    if (!text_.take_string(value, scratch_)) return malformed(nullptr);
+    column.values().append(value);
+    return true;
+  }
+  if (*begin == '[' || *begin == '{') {
+    return column.target().takes_json ? raw(column) : wrong_kind(column);
+  }
+  return raw(column);
+}
+
+bool JsonRows::text_list(ColumnBuilder& column) {
+  if (text_.peek() != '[') return wrong_kind(column);
+  text_.move_to(text_.at() + 1);
+  if (text_.take(']')) return true;
+  do {
+    text_.skip_blanks();
+    const char* const begin = text_.at();
+    if (*begin == '[' || *begin == '{') return too_narrow(column, "a string in a list", begin);
+    if (*begin == 'n' && text_.take_word("null")) {
+      return misfit(column.target().column.name(), "expected a string in a list, found null");
+    }
+    if (!text(column)) return false;
+    column.end_item();
+  } while (text_.take(','));
+  return text_.take(']') || malformed("',' or ']'");
+}
+
+/// The text of the value as it stands.
+bool JsonRows::raw(ColumnBuilder& column) {
+  const char* const begin = text_.at();
+  if (!text_.skip_value()) return malformed(nullptr);
+  column.values().append({begin, static_cast<std::size_t>(text_.at() - begin)});
+  return true;
+}
+
+/// A scalar where rows have lists or objects, or the other way round: no type takes both.
+bool JsonRows::wrong_kind(const ColumnBuilder& column) {
+  const Target& target = column.target();
+  const std::string found = shown(text_.at());
+  if (!text_.skip_value()) return malformed(nullptr);
+  std::string expected = type_text(target.column);
+  if (target.form == Form::json) expected = "a list or an object";
+  return misfit(target.column.name(), "expected " + expected + ", found " + found);
+}
+
+/// Another type would take the value. `begin`: of the value that does not fit.
+bool JsonRows::too_narrow(const ColumnBuilder& column, const std::string& expected,
+                          const char* begin) {
+  const Outcome outcome = plan_.is_final ? Outcome::misfit : Outcome::promote;
+  return misfit(column.target().column.name(), "expected " + expected + ", found " + shown(begin),
+                outcome);
+}
+
+bool JsonRows::misfit(std::string column, std::string message, Outcome outcome) {
+  fault_ = {outcome, std::move(column), std::move(message)};
+  return false;
+}
+
+std::string JsonRows::shown(const char* begin) {
+  const char* const after = text_.at();
+  text_.move_to(begin);
+  const bool whole = text_.skip_value();
+  std::string_view value(begin, static_cast<std::size_t>(text_.at() - begin));
+  text_.move_to(after);
+  if (!whole || value.empty()) return "something else";
+  constexpr std::string_view kMore = "...";
+  if (value.size() <= kShownJsonBytes && value.front() != '"') return std::string(value);
+  if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownJsonBytes);
+  return std::string(value.substr(0, kShownJsonBytes)).append(kMore);
+}
+
+bool JsonRows::malformed(const char* expected) {
+  if (fault_.outcome != Outcome::kept) return false;
+  if (expected != nullptr) text_.fail(expected);
+  return misfit("", text_.fault(), Outcome::malformed);
+}
+
+}  // namespace tenfold

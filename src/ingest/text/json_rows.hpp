@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ingest/row_fault.hpp"
+#include "ingest/text/json_text.hpp"
+#include "ingest/text/row_builder.hpp"
+#include "ingest/text/row_plan.hpp"
+
+namespace tenfold {
+
+/// Reads records of JSON into rows.
+class JsonRows {
+ public:
+  /// Both outlive this object.
+  JsonRows(const RowPlan& plan, RowBuilder& rows);
+
+  /// Adds one record as a row; if it is not kept, fault() says why, and no row is added. The text
+  /// is followed as JsonText wants it.
+  Outcome add(const char* begin, const char* end, bool lines);
+  const RowFault& fault() const noexcept { return fault_; }
+
+  /// Marks the targets whose names some record had, and adds the names that the plan does not have.
+  void note_names(std::vector<bool>& seen, std::set<std::string>& ignored);
+
+ private:
+  void note_names(const Field& field, const std::string& prefix, std::vector<bool>& seen,
+                  std::set<std::string>& ignored) const;
+  bool object(const Field& field, std::size_t depth);
+  bool member(const Field& field, std::size_t depth);
+  std::uint64_t& mark_of_other(const Field& parent, std::string_view key);
+  bool other_member(const Field& parent, std::string_view key);
+  bool takes_key(const Field& field);
+  bool plain_number(ColumnBuilder& column);
+  const Field* find(const Field& field, std::size_t& next);
+  bool miss(const Field& field);
+  bool set_null(const Field& field);
+
+  bool value(ColumnBuilder& column);
+  bool scalar(ColumnBuilder& column);
+  bool list(ColumnBuilder& column);
+  bool items(ColumnBuilder& column, std::size_t level, std::byte*& into);
+  bool item(ColumnBuilder& column, std::byte* into);
+  bool text(ColumnBuilder& column);
+  bool text_list(ColumnBuilder& column);
+  bool raw(ColumnBuilder& column);
+
+  bool put(ColumnBuilder& column, Fit fit, const char* begin);
+  bool wrong_kind(const ColumnBuilder& column);
+  bool too_narrow(const ColumnBuilder& column, const std::string& expected, const char* begin);
+  bool misfit(std::string column, std::string message, Outcome outcome = Outcome::misfit);
+  std::string shown(const char* begin);
+  bool malformed(const char* expected);
+
+  const RowPlan& plan_;
+  RowBuilder& rows_;
+  JsonText text_{nullptr, nullptr, true};
+  std::uint64_t row_ = 0;            ///< counts from 1: marks of others are older
+  std::vector<std::uint64_t> seen_;  ///< by Field::number: the row that had it last
+  /// By Field::number: names in its records that the plan does not have, and the row that had them
+  /// last.
+  std::vector<TextMap<std::uint64_t>> others_;
+  bool has_new_others_ = false;  ///< since the last note_names()
+  std::string scratch_;
+  RowFault fault_;
+};
+
+/// "float64[3]": the type of a column as people read it.
+std::string type_text(const Column& column);
+
+}  // namespace tenfold

@@ -1,0 +1,392 @@
+#include "ingest/text/record_blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "ingest/text/json_text.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+const char* find_char(const char* begin, const char* end, char wanted) {
+  return static_cast<const char*>(
+      std::memchr(begin, wanted, static_cast<std::size_t>(end - begin)));
+}
+
+/// One past the last `wanted` in [begin, end), or null.
+const char* after_last(const char* begin, const char* end, char wanted) {
+  const std::size_t found =
+      std::string_view(begin, static_cast<std::size_t>(end - begin)).rfind(wanted);
+  return found == std::string_view::npos ? nullptr : begin + found + 1;
+}
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/// The ',' or ']' behind the item of an array that begins at `at`; null if it does not end before
+/// `end`. What is in strings does not count.
+const char* end_of_item(const char* at, const char* end) {
+  std::int64_t depth = 0;
+  for (; at < end; ++at) {
+    switch (*at) {
+      case '"':
+        for (++at; at < end && *at != '"'; ++at) at += *at == '\\' ? 1 : 0;
+        break;
+      case '[':
+      case '{':
+        ++depth;
+        break;
+      case '}':
+        --depth;
+        break;
+      case ']':
+        if (depth-- <= 0) return at;
+        break;
+      case ',':
+        if (depth <= 0) return at;
+        break;
+      default:
+        break;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field) {
+  field.is_quoted = at < end && *at == '"';
+  field.has_escapes = false;
+  if (!field.is_quoted) {
+    field.begin = at;
+    field.end = find_char(at, end, delimiter);
+    if (field.end == nullptr) {
+      field.end = end;
+      at = nullptr;
+    } else {
+      at = field.end + 1;
+    }
+    return nullptr;
+  }
+  field.begin = at + 1;
+  field.end = field.begin;
+  while (true) {
+    field.end = find_char(field.end, end, '"');
+    if (field.end == nullptr) return "a quote that ends the field";
+    const char* const after = field.end + 1;
+    if (after < end && *after == '"') {
+      field.has_escapes = true;
+      field.end += 2;
+      continue;
+    }
+    if (after < end && *after != delimiter) return "a delimiter behind a field in quotes";
+    at = after < end ? after + 1 : nullptr;
+    return nullptr;
+  }
+}
+
+const char* end_of_csv_record(const char* begin, const char* end, char delimiter, char line_end) {
+  const char* at = begin;
+  while (at < end) {
+    const char* const feed = find_char(at, end, line_end);
+    const char* const limit = feed == nullptr ? end : feed;
+    const char* const quote = find_char(at, limit, '"');
+    if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
+    at = quote + 1;
+    // In the middle of a field it is a character like others.
+    if (quote != begin && quote[-1] != delimiter) continue;
+    while (true) {
+      at = find_char(at, end, '"');
+      if (at == nullptr) return nullptr;
+      ++at;
+      if (at >= end || *at != '"') break;
+      ++at;
+    }
+  }
+  return nullptr;
+}
+
+bool RecordCursor::next(Record& record) {
+  switch (block_->file->kind) {
+    case TextKind::json_lines:
+      return next_line(record);
+    case TextKind::json_array:
+      return next_item(record);
+    case TextKind::csv:
+      return next_csv(record);
+  }
+  return false;
+}
+
+bool RecordCursor::next_line(Record& record) {
+  while (at_ < block_->end) {
+    const char* const feed = find_char(at_, block_->end, '\n');
+    record = {at_, feed == nullptr ? block_->end : feed, line_};
+    at_ = record.end + 1;
+    ++line_;
+    const char* first = record.begin;
+    if (*first == '{') return true;
+    while (first < record.end && is_blank(*first)) ++first;
+    if (first < record.end) return true;
+  }
+  return false;
+}
+
+bool RecordCursor::next_item(Record& record) {
+  if (ended_) return false;
+  const bool is_first = at_ == block_->begin && block_->begins_file;
+  while (at_ < block_->end && is_blank(*at_)) {
+    if (*at_ == '\n') ++line_;
+    ++at_;
+  }
+  if (at_ >= block_->end || (is_first && *at_ == ']')) return false;
+  const char* const end = end_of_item(at_, block_->end);
+  record = {at_, end == nullptr ? block_->end : end, line_};
+  line_ += static_cast<std::uint64_t>(std::count(record.begin, record.end, '\n'));
+  ended_ = end == nullptr || *end == ']';
+  at_ = record.end + 1;
+  return true;
+}
+
+bool RecordCursor::next_csv(Record& record) {
+  while (at_ < block_->end) {
+    const char line_end = block_->file->line_end;
+    const char* after = end_of_csv_record(at_, block_->end, block_->file->delimiter, line_end);
+    record = {at_, after == nullptr ? block_->end : after - 1, line_};
+    line_ += static_cast<std::uint64_t>(std::count(record.begin, record.end, line_end)) + 1;
+    at_ = record.end + 1;
+    if (record.end > record.begin && record.end[-1] == '\r') --record.end;
+    if (record.end > record.begin) return true;
+  }
+  return false;
+}
+
+BlockReader::BlockReader(std::vector<SourceFile> files, std::size_t block_bytes)
+    : files_(std::move(files)), block_bytes_(block_bytes) {}
+
+std::uint64_t BlockReader::num_read() const {
+  return num_read_ + (stream_ ? stream_->num_read() : 0);
+}
+
+bool BlockReader::open_next_file() {
+  if (stream_) num_read_ += stream_->num_read();
+  stream_.reset();
+  if (next_file_ == files_.size()) return false;
+  const SourceFile& source = files_[next_file_++];
+  stream_ = source.open();
+  file_ = std::make_shared<TextFile>();
+  file_->display = source.display;
+  const bool is_csv = source.kind == SourceKind::csv || source.kind == SourceKind::tsv;
+  file_->kind = is_csv ? TextKind::csv : TextKind::json_lines;
+  file_->delimiter = source.kind == SourceKind::tsv ? '\t' : ',';
+  begins_ = true;
+  at_end_ = false;
+  array_ended_ = false;
+  rest_.clear();
+  line_ = 1;
+  return true;
+}
+
+/// Reads up to `size` bytes in all, behind those that are there.
+void BlockReader::fill(TextMemory& memory, std::size_t size) {
+  const std::size_t there = memory.size();
+  memory.resize(size);
+  const std::size_t count = stream_->read(std::as_writable_bytes(std::span(memory).subspan(there)));
+  memory.resize(there + count);
+  at_end_ = there + count < size;
+}
+
+/// One past the last record that ends in [begin, end), or null.
+const char* BlockReader::last_end(const char* begin, const char* end) {
+  if (file_->kind == TextKind::json_lines) return after_last(begin, end, '\n');
+  const char* last = nullptr;
+  if (file_->kind == TextKind::csv) {
+    if (find_char(begin, end, '"') == nullptr) return after_last(begin, end, file_->line_end);
+    while (const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end)) {
+      last = begin = after;
+    }
+    return last;
+  }
+  while (!array_ended_) {
+    const char* const item = end_of_item(begin, end);
+    if (item == nullptr) return last;
+    array_ended_ = *item == ']';
+    last = begin = item + 1;
+  }
+  return last;
+}
+
+/// Of a .json: `[` says that it is one array.
+void BlockReader::begin_array(const char*& begin, const char* end) {
+  const char* first = begin;
+  while (first < end && is_blank(*first)) ++first;
+  if (first == end || *first != '[') return;
+  file_->kind = TextKind::json_array;
+  line_ += static_cast<std::uint64_t>(std::count(begin, first, '\n'));
+  begin = first + 1;
+}
+
+/// Passes lines of blanks; false if the next line does not begin before `end`.
+bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
+  const char* at = begin;
+  while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
+  if (at == end && !at_end_) return false;
+  // The line of the first other character begins behind the last line end.
+  while (at < end && at > begin && at[-1] != '\n' && at[-1] != '\r') --at;
+  line_ += count_lines(begin, at);
+  begin = at;
+  return true;
+}
+
+/// Line feeds, CRLF, and carriage returns without a line feed.
+std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const {
+  std::uint64_t lines = 0;
+  for (const char* at = begin; at < end; ++at) {
+    const bool is_pair = *at == '\r' && at + 1 < end && at[1] == '\n';
+    if ((*at == '\n' || *at == '\r') && !is_pair) ++lines;
+  }
+  return lines;
+}
+
+/// Sets the line end that the header has; false if it does not end before `end`.
+bool BlockReader::find_line_end(const char* begin, const char* end) {
+  file_->line_end = '\n';
+  const char* const feed = end_of_csv_record(begin, end, file_->delimiter);
+  const char* const limit = feed == nullptr ? end : feed;
+  const char* const carriage = end_of_csv_record(begin, limit, file_->delimiter, '\r');
+  if (carriage == nullptr || (carriage < limit && *carriage == '\n')) return feed != nullptr;
+  if (carriage == end && !at_end_) return false;
+  file_->line_end = '\r';
+  return true;
+}
+
+/// False if the header does not end before `end`.
+bool BlockReader::take_header(const char*& begin, const char* end) {
+  if (!skip_blank_lines(begin, end)) return false;
+  if (!find_line_end(begin, end) && !at_end_) return false;
+  const std::string line = ": line " + std::to_string(line_);
+  const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end);
+  const char* header_end = after == nullptr ? end : after - 1;
+  if (header_end > begin && header_end[-1] == '\r') --header_end;
+  std::set<std::string> seen;
+  for (const char* at = header_end > begin ? begin : nullptr; at != nullptr;) {
+    CsvField field;
+    const char* const wrong = take_csv_field(at, header_end, file_->delimiter, field);
+    std::string name(field.text().substr(0, wrong == nullptr ? std::string_view::npos : 0));
+    if (field.has_escapes) {
+      for (std::size_t twin = 0; (twin = name.find("\"\"", twin)) != std::string::npos; ++twin) {
+        name.erase(twin, 1);
+      }
+    }
+    if (wrong != nullptr || !base::is_utf8(name)) {
+      throw Error(ErrorCode::corrupt, file_->display + line + ": header: expected " +
+                                          (wrong != nullptr ? wrong : "UTF-8") +
+                                          ", found something else");
+    }
+    if (!seen.insert(name).second) {
+      throw Error(ErrorCode::invalid_argument,
+                  file_->display + line + ": header: expected names that differ, found " +
+                      base::quote(name) + " twice; rename one of the columns");
+    }
+    file_->header.push_back(std::move(name));
+  }
+  const char* const next = after == nullptr ? end : after;
+  line_ += static_cast<std::uint64_t>(std::count(begin, next, file_->line_end));
+  begin = next;
+  return true;
+}
+
+/// Behind the one array of a file there is nothing but blanks.
+void BlockReader::expect_blanks(const char* begin, const char* end) {
+  TextMemory memory(begin, end);
+  while (true) {
+    if (!std::all_of(memory.begin(), memory.end(), is_blank)) {
+      throw Error(ErrorCode::corrupt,
+                  file_->display + ": expected one array, found more behind its ']'");
+    }
+    if (at_end_) return;
+    memory.clear();
+    fill(memory, block_bytes_);
+  }
+}
+
+/// Where the file's own begin ends and records follow: behind the byte order mark, the header, the
+/// '['. False if that is not all there yet.
+bool BlockReader::begin_file(const char*& begin, const char* end) {
+  if (std::string_view(begin, static_cast<std::size_t>(end - begin)).starts_with(kByteOrderMark)) {
+    begin += kByteOrderMark.size();
+  }
+  line_ = 1;
+  if (file_->kind == TextKind::csv) {
+    file_->header.clear();
+    return take_header(begin, end);
+  }
+  file_->kind = TextKind::json_lines;
+  if (files_[next_file_ - 1].kind == SourceKind::json) begin_array(begin, end);
+  return true;
+}
+
+/// Reads until there is the end of a record, or of the file: [begin, end) are whole records then.
+void BlockReader::read_records(TextMemory& memory, const char*& begin, const char*& end) {
+  for (std::size_t size = std::max(block_bytes_, memory.size() + 1);; size *= 2) {
+    if (!at_end_) fill(memory, size);
+    begin = memory.data();
+    end = begin + memory.size();
+    array_ended_ = false;
+    const bool is_ready = !begins_ || begin_file(begin, end);
+    const char* const cut = is_ready ? last_end(begin, end) : nullptr;
+    if (file_->kind == TextKind::json_array && (array_ended_ || at_end_)) {
+      if (!array_ended_) {
+        throw Error(ErrorCode::corrupt,
+                    file_->display +
+                        ": expected ']' at the end of the array, found the end of the file; it "
+                        "may be truncated");
+      }
+      expect_blanks(cut, end);
+      end = cut;
+      return;
+    }
+    if (at_end_) return;
+    if (cut != nullptr) {
+      rest_.assign(cut, end);
+      end = cut;
+      return;
+    }
+    if (size >= kMaxRecordBytes) {
+      throw Error(ErrorCode::corrupt, file_->display + ": expected a record of at most " +
+                                          std::to_string(kMaxRecordBytes) +
+                                          " bytes, found a longer one");
+    }
+  }
+}
+
+bool BlockReader::next(Block& block) {
+  if (at_end_ && rest_.empty() && !begins_ && !open_next_file()) return false;
+  block.memory.assign(rest_.begin(), rest_.end());
+  rest_.clear();
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  read_records(block.memory, begin, end);
+  block.file = file_;
+  block.number = num_blocks_++;
+  block.first_line = line_;
+  block.begins_file = begins_;
+  begins_ = false;
+  const auto from = static_cast<std::size_t>(begin - block.memory.data());
+  const auto to = static_cast<std::size_t>(end - block.memory.data());
+  // What reads the records may look a little further.
+  block.memory.resize(to);
+  block.memory.resize(to + JsonText::kSlackBytes, '\0');
+  block.begin = block.memory.data() + from;
+  block.end = block.memory.data() + to;
+  return true;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,120 @@
+#include "ingest/text/row_work.hpp"
+
+#include <tenfold/error.hpp>
+
+#include "formats/folder/keys.hpp"
+#include "ingest/bad_row.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Memory that the rows of one thread may take before they are written.
+constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+/// Rows between two looks at it.
+constexpr std::int64_t kLookRows = 64;
+
+}  // namespace
+
+RowWork::RowWork(const RowPlan& plan, RowSink& sink)
+    : plan_(plan),
+      sink_(sink),
+      rows_(plan),
+      json_(plan, rows_),
+      csv_(plan, rows_),
+      cursor_(Block()) {}
+
+void RowWork::begin(const Block& block) {
+  block_ = &block;
+  cursor_ = RecordCursor(block);
+  at_end_ = false;
+  num_records_ = 0;
+  delivered_ = 0;
+  if (block.file->kind == TextKind::csv && block.file != csv_file_) {
+    csv_file_ = block.file;
+    csv_.begin_file(*block.file);
+  }
+}
+
+bool RowWork::work() {
+  rows_.clear();
+  unkept_.clear();
+  const TextKind kind = block_->file->kind;
+  Record record;
+  while (cursor_.next(record)) {
+    const Outcome outcome = kind == TextKind::csv
+                                ? csv_.add(record.begin, record.end)
+                                : json_.add(record.begin, record.end, kind == TextKind::json_lines);
+    const std::uint64_t number = num_records_++;
+    if (outcome == Outcome::promote) {
+      promote_ = true;
+      return false;
+    }
+    if (outcome != Outcome::kept) {
+      unkept_.push_back({.line = record.line,
+                         .record = number,
+                         .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
+                         .text = {record.begin, record.end}});
+      if (sink_.on_error == OnError::raise) return false;
+    }
+    const std::int64_t count = rows_.num_rows();
+    if (sink_.most_rows > 0 && count >= sink_.most_rows) return true;
+    if (count % kLookRows == 0 && rows_.size_bytes() > kChunkBytes) return true;
+  }
+  at_end_ = true;
+  return false;
+}
+
+bool RowWork::deliver() {
+  if (block_->begins_file && delivered_ == 0) {
+    sink_.num_records = 0;
+    sink_.first_line = block_->first_line;
+  }
+  if (promote_) {
+    sink_.needs_promotion = true;
+    return false;
+  }
+  for (const Unkept& unkept : unkept_) refuse(unkept);
+  write_rows();
+  note_names();
+  sink_.num_records += num_records_ - delivered_;
+  delivered_ = num_records_;
+  if (at_end_) sink_.first_line += cursor_.num_lines();
+  return true;
+}
+
+/// Throws, or keeps account.
+void RowWork::refuse(const Unkept& unkept) {
+  const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + unkept.record);
+  const BadRow bad = bad_row_of(block_->file->display, sink_.first_line + unkept.line, row,
+                                unkept.fault, unkept.text);
+  if (sink_.on_error == OnError::raise) {
+    const bool is_malformed = unkept.fault.outcome == Outcome::malformed;
+    throw Error(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, bad.error);
+  }
+  ++sink_.num_bad_rows;
+  if (sink_.on_error == OnError::collect) {
+    sink_.writer.append_text(memmap_folder::kBadRowsName, to_json_line(bad));
+  }
+}
+
+void RowWork::write_rows() {
+  const std::vector<ColumnChunk> chunks = rows_.finish();
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const Column& column = sink_.writer.schema().columns()[i];
+    if (chunks[i].valid.empty() || column.nullable) continue;
+    // It cost nothing to wait for the first row without a value.
+    Column nullable = column;
+    nullable.nullable = true;
+    sink_.writer.change_column(i, nullable, {});
+  }
+  sink_.writer.append(chunks);
+  sink_.num_kept += static_cast<std::uint64_t>(rows_.num_rows());
+}
+
+void RowWork::note_names() {
+  sink_.seen.resize(plan_.targets.size(), false);
+  json_.note_names(sink_.seen, sink_.ignored);
+  csv_.note_names(sink_.seen, sink_.ignored);
+}
+
+}  // namespace tenfold

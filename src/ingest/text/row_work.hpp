@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ingest/table/table_writer.hpp"
+#include "ingest/text/block_pipeline.hpp"
+#include "ingest/text/csv_rows.hpp"
+#include "ingest/text/json_rows.hpp"
+#include "ingest/text/row_builder.hpp"
+#include "ingest/text/row_plan.hpp"
+
+namespace tenfold {
+
+/// What all threads that write one table share. Changed by who has the turn only.
+struct RowSink {
+  TableWriter& writer;
+  OnError on_error = OnError::raise;
+  std::int64_t most_rows = 0;  ///< of a chunk
+
+  std::uint64_t num_bad_rows = 0;
+  std::uint64_t num_kept = 0;     ///< records that make rows
+  bool needs_promotion = false;   ///< the plan is too narrow: nothing of it is of use
+  std::uint64_t num_records = 0;  ///< of the file, before the block whose turn it is
+  std::uint64_t first_line = 1;   ///< of the file, where that block begins
+  std::vector<bool> seen{};       ///< by target: some row had its name
+  std::set<std::string> ignored{};
+};
+
+/// Turns blocks into rows of a table.
+class RowWork final : public BlockWork {
+ public:
+  RowWork(const RowPlan& plan, RowSink& sink);
+
+  void begin(const Block& block) override;
+  bool work() override;
+  bool deliver() override;
+
+ private:
+  /// A record that makes no row.
+  struct Unkept {
+    std::uint64_t line = 0;    ///< in the block
+    std::uint64_t record = 0;  ///< in the block
+    RowFault fault;
+    std::string_view text;  ///< in the block's memory
+  };
+  void refuse(const Unkept& unkept);
+  void write_rows();
+  void note_names();
+
+  const RowPlan& plan_;
+  RowSink& sink_;
+  RowBuilder rows_;
+  JsonRows json_;
+  CsvRows csv_;
+  const Block* block_ = nullptr;
+  RecordCursor cursor_;
+  std::shared_ptr<const TextFile> csv_file_;
+  std::uint64_t num_records_ = 0;  ///< of the block, so far
+  std::uint64_t delivered_ = 0;    ///< of these
+  std::vector<Unkept> unkept_;
+  bool at_end_ = false;  ///< of the block
+  bool promote_ = false;
+};
+
+}  // namespace tenfold

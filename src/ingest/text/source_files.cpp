@@ -1,0 +1,183 @@
+#include "ingest/text/source_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/glob.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, SourceKind>, 7> kSuffixes = {{
+    {".jsonl", SourceKind::lines},
+    {".ndjson", SourceKind::lines},
+    {".json", SourceKind::json},
+    {".csv", SourceKind::csv},
+    {".tsv", SourceKind::tsv},
+    {".tab", SourceKind::tsv},
+    {".jsonlines", SourceKind::lines},
+}};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
+}
+
+bool is_packed(const std::string& name) {
+  const std::string lowered = lower(name);
+  return lowered.ends_with(".gz") || lowered.ends_with(".zst");
+}
+
+/// Entries of the folder that match one component of a pattern, sorted.
+std::vector<std::string> matches_in(const Path& folder, const std::string& pattern) {
+  std::vector<std::string> names;
+  if (!os::exists(folder) || !os::file_info(folder).is_directory) return names;
+  for (std::string& name : os::Directory::open(folder).list()) {
+    // As in a shell: hidden files are asked for by name.
+    if (name.starts_with('.') && !pattern.starts_with('.')) continue;
+    if (base::glob_match(pattern, name)) names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found) {
+  if (at == end) {
+    found.push_back(done);
+    return;
+  }
+  const std::string part = at->string();
+  const auto next = std::next(at);
+  if (!base::is_glob(part)) {
+    const Path path = done / part;
+    if (os::exists(path)) expand(path, next, end, found);
+    return;
+  }
+  for (const std::string& name : matches_in(done.empty() ? Path(".") : done, part)) {
+    expand(done / name, next, end, found);
+  }
+}
+
+/// The paths that one source stands for.
+std::vector<Path> paths_of(const Path& source) {
+  if (os::exists(source)) return {source};
+  const bool is_glob = base::is_glob(source.string());
+  std::vector<Path> found;
+  if (is_glob) expand(Path(), source.begin(), source.end(), found);
+  if (!found.empty()) return found;
+  throw Error(ErrorCode::file_not_found,
+              source.string() + (is_glob ? ": expected files that match, found none"
+                                         : ": no such file: expected a file to ingest, found "
+                                           "nothing"));
+}
+
+[[noreturn]] void refuse(const std::string& display, const std::string& found) {
+  throw Error(ErrorCode::unsupported,
+              display +
+                  ": expected .jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst or in "
+                  ".zip, found " +
+                  found + "; name the format (jsonl, json, csv, tsv) if the file name does not");
+}
+
+SourceKind kind_of(const std::string& file_name, SourceFormat format) {
+  switch (format) {
+    case SourceFormat::json_lines:
+      return SourceKind::lines;
+    case SourceFormat::json:
+      return SourceKind::json;
+    case SourceFormat::csv:
+      return SourceKind::csv;
+    case SourceFormat::tsv:
+      return SourceKind::tsv;
+    case SourceFormat::by_name:
+      break;
+  }
+  return kind_of_name(file_name);
+}
+
+/// The texts in an archive, in the order of their names; other entries are none of ours.
+void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
+  const std::shared_ptr<const ZipFile> zip = open_zip_file(path);
+  const std::string display = path.string();
+  std::vector<std::pair<std::string, std::size_t>> entries;
+  for (std::size_t i = 0; i < zip->directory.entries.size(); ++i) {
+    const std::string& name = zip->directory.entries[i].name;
+    const std::string file_name = name.substr(name.rfind('/') + 1);
+    // macOS adds hidden twins of all files.
+    const bool is_text = kind_of(file_name, format) != SourceKind::unknown && !is_packed(file_name);
+    const bool is_file = !file_name.empty() && !file_name.starts_with('.');
+    if (is_text && is_file) entries.emplace_back(name, i);
+  }
+  if (entries.empty()) refuse(display, "no such file in the archive");
+  std::ranges::sort(entries);
+  for (const auto& [name, number] : entries) {
+    files.push_back({display + "/" + name, kind_of(name, format),
+                     [zip, entry = number] { return open_zip_entry(zip, entry); }});
+  }
+}
+
+void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
+  const std::string display = path.string();
+  if (os::file_info(path).is_directory) {
+    refuse(display, "a folder; name its files, as in \"" + display + "/*.jsonl\"");
+  }
+  const std::string name = lower(path.filename().string());
+  for (const char* suffix : {".parquet", ".pq", ".arrow", ".feather", ".ipc"}) {
+    if (format == SourceFormat::by_name && name.ends_with(suffix)) {
+      throw Error(ErrorCode::unsupported,
+                  display + ": expected text, found " + suffix +
+                      ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
+    }
+  }
+  if (name.ends_with(".zip")) return add_archive(path, format, files);
+  const SourceKind kind = kind_of(name, format);
+  if (kind == SourceKind::unknown) refuse(display, "another name");
+  files.push_back({display, kind, [path] { return open_byte_stream(path); }});
+}
+
+}  // namespace
+
+SourceKind kind_of_name(const std::string& file_name) {
+  std::string name = lower(file_name);
+  for (const std::string_view packed : {".gz", ".zst"}) {
+    if (name.ends_with(packed)) {
+      name.resize(name.size() - packed.size());
+      break;
+    }
+  }
+  for (const auto& [suffix, kind] : kSuffixes) {
+    if (name.ends_with(suffix)) return kind;
+  }
+  return SourceKind::unknown;
+}
+
+std::vector<Path> find_files(const std::vector<Path>& sources) {
+  std::vector<Path> files;
+  for (const Path& source : sources) {
+    for (Path& path : paths_of(source)) files.push_back(std::move(path));
+  }
+  return files;
+}
+
+std::vector<SourceFile> find_sources(const std::vector<Path>& sources, SourceFormat format) {
+  std::vector<SourceFile> files;
+  for (const Path& path : find_files(sources)) add_file(path, format, files);
+  return files;
+}
+
+std::uint64_t total_bytes_of(const std::vector<Path>& sources) {
+  std::uint64_t total = 0;
+  for (const Path& path : find_files(sources)) total += os::file_info(path).size_bytes;
+  return total;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,147 @@
+#include "ingest/text/text_stream.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold {
+namespace {
+
+/// Of small records some hundred: enough that what a batch costs is little beside its rows.
+constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+
+const Block& no_block() {
+  static const Block block;
+  return block;
+}
+
+template <class T>
+Tensor copied(DType dtype, Shape shape, std::span<const T> values) {
+  Tensor made = Tensor::zeros(dtype, std::move(shape));
+  if (!values.empty()) std::memcpy(made.raw_data(), values.data(), values.size_bytes());
+  return made;
+}
+
+/// Ends of rows as offsets, which begin with 0.
+Tensor offsets_of(std::span<const std::int64_t> ends) {
+  Tensor made = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(ends.size()) + 1});
+  std::ranges::copy(ends, made.mutable_data<std::int64_t>() + 1);
+  return made;
+}
+
+BatchColumn batch_column(const Column& column, const ColumnChunk& chunk) {
+  BatchColumn made;
+  made.column = column;
+  Shape shape = column.shape;
+  const auto each = std::max<std::uint64_t>(nbytes_of(column.dtype, column.shape), 1);
+  shape.insert(shape.begin(), column.has_ends()
+                                  ? static_cast<std::int64_t>(chunk.values.size() / each)
+                                  : chunk.num_rows);
+  made.values = copied(column.dtype, std::move(shape), chunk.values);
+  if (column.has_ends()) made.offsets = offsets_of(chunk.ends);
+  if (column.ragged && column.is_text()) made.item_offsets = offsets_of(chunk.item_ends);
+  // A float says itself that there is none: NaN.
+  if (!column.nullable || (!column.is_text() && is_floating_point(column.dtype))) return made;
+  std::vector<std::uint8_t> valid(chunk.valid.begin(), chunk.valid.end());
+  valid.resize(static_cast<std::size_t>(chunk.num_rows), 1);
+  made.valid = copied(DType::bool_, {chunk.num_rows}, std::span<const std::uint8_t>(valid));
+  return made;
+}
+
+}  // namespace
+
+TextStream::TextStream(std::vector<SourceFile> files, const Schema& schema)
+    : schema_(schema),
+      plan_(plan_of(schema)),
+      rows_(plan_),
+      json_(plan_, rows_),
+      reader_(std::move(files), kBlockBytes),
+      cursor_(no_block()) {}
+
+/// Goes on to the next block; false after the last one.
+bool TextStream::next_block() {
+  if (block_) first_line_ += cursor_.num_lines();
+  auto block = std::make_shared<Block>();
+  cursor_ = RecordCursor(no_block());
+  block_.reset();
+  if (!reader_.next(*block)) return false;
+  block_ = std::move(block);
+  cursor_ = RecordCursor(*block_);
+  if (!block_->begins_file) return true;
+  first_line_ = block_->first_line;
+  num_records_ = 0;
+  file_ = std::make_shared<OpenFile>();
+  file_->text = block_->file;
+  if (block_->file->kind == TextKind::csv) {
+    file_->csv = std::make_unique<CsvRows>(plan_, rows_);
+    file_->csv->begin_file(*block_->file);
+  }
+  return true;
+}
+
+std::int64_t TextStream::hold(std::optional<std::int64_t> count) {
+  held_.clear();
+  const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(count.value_or(0), 0));
+  Record record;
+  while (!count || held_.size() < wanted) {
+    if (block_ && cursor_.next(record)) {
+      held_.push_back({block_, file_, record, first_line_ + record.line, num_records_++});
+      continue;
+    }
+    // A block may be blank.
+    if ((!count && !held_.empty()) || !next_block()) break;
+  }
+  return static_cast<std::int64_t>(held_.size());
+}
+
+Outcome TextStream::parse(const Held& held) {
+  if (held.file->csv) return held.file->csv->add(held.record.begin, held.record.end);
+  const bool lines = held.file->text->kind == TextKind::json_lines;
+  return json_.add(held.record.begin, held.record.end, lines);
+}
+
+const RowFault& TextStream::fault_of(const Held& held) const {
+  return held.file->csv ? held.file->csv->fault() : json_.fault();
+}
+
+TextRows TextStream::rows(std::span<const std::int64_t> records, bool stops_at_bad) {
+  rows_.clear();
+  std::vector<std::size_t> kept;
+  std::vector<TextRows::Bad> bad;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const std::int64_t number = records[i];
+    if (number < 0 || static_cast<std::size_t>(number) >= held_.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "text stream: record: expected one of the " + std::to_string(held_.size()) +
+                      " that are held, found " + std::to_string(number));
+    }
+    const Held& held = held_[static_cast<std::size_t>(number)];
+    if (parse(held) == Outcome::kept) {
+      kept.push_back(i);
+      continue;
+    }
+    const RowFault& fault = fault_of(held);
+    const std::string& file = held.file->text->display;
+    bad.push_back({.position = i,
+                   .file = file,
+                   .is_malformed = fault.outcome == Outcome::malformed,
+                   .row = bad_row_of(file, held.line, held.row, fault,
+                                     {held.record.begin, held.record.end})});
+    if (stops_at_bad) break;
+  }
+  return {take_batch(), std::move(kept), std::move(bad)};
+}
+
+Batch TextStream::take_batch() {
+  const std::vector<ColumnChunk> chunks = rows_.finish();
+  std::vector<BatchColumn> columns;
+  columns.reserve(chunks.size());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    columns.push_back(batch_column(schema_.columns()[i], chunks[i]));
+  }
+  return {rows_.num_rows(), std::move(columns)};
+}
+
+}  // namespace tenfold

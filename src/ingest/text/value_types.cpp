@@ -1,0 +1,160 @@
+#include "ingest/text/value_types.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ingest/text/json_rows.hpp"
+
+namespace tenfold {
+namespace {
+
+using namespace scalar_kind;
+
+/// The column that takes all values of one kind. Not typed: nothing but nulls were seen.
+Target scalar_target(ScalarKinds kinds) {
+  Target target;
+  const auto type = type_of(kinds);
+  target.is_typed = type.has_value();
+  target.column.kind = type ? type->kind : ColumnKind::number;
+  target.column.dtype = type ? type->dtype : DType::float64;
+  target.form = target.column.is_text() ? Form::text : Form::scalar;
+  return target;
+}
+
+Target json_target() {
+  Target target;
+  target.column.kind = ColumnKind::string;
+  target.column.dtype = DType::uint8;
+  target.form = Form::json;
+  return target;
+}
+
+Target list_target(const ListTypes& lists) {
+  const bool has_items = lists.depth_of_items != 0;
+  if (lists.is_uneven || (has_items && lists.levels.size() > lists.depth_of_items)) {
+    return json_target();
+  }
+  Target target = scalar_target(lists.items);
+  if (target.column.is_text()) {
+    if (lists.levels.size() > 1) return json_target();
+    target.form = Form::text_list;
+    target.column.ragged = true;
+    return target;
+  }
+  target.form = Form::list;
+  for (std::size_t level = 0; level < lists.levels.size(); ++level) {
+    const auto [least, most] = lists.levels[level];
+    if (level > 0 && (least != most || most == 0)) return json_target();
+    if (level == 0 && (least != most || most == 0)) {
+      target.column.ragged = true;
+    } else {
+      target.column.shape.push_back(most);
+    }
+  }
+  return target;
+}
+
+class Planner {
+ public:
+  Planner(RowPlan& plan, std::vector<Promotion>& promotions)
+      : plan_(plan), promotions_(promotions) {}
+
+  void record(const ValueTypes& types, std::uint64_t num_records, bool nullable) {
+    for (const auto& [name, member] : types.members) {
+      path_.push_back(name);
+      const bool may_miss = nullable || member.has_null || member.num_present < num_records;
+      if (member.kind == ValueTypes::Kind::object) {
+        record(member, member.num_objects, may_miss);
+      } else {
+        add(member, may_miss);
+      }
+      path_.pop_back();
+    }
+  }
+
+ private:
+  void add(const ValueTypes& types, bool nullable) {
+    const bool is_list = types.kind == ValueTypes::Kind::list;
+    Target target = is_list ? list_target(types.lists) : scalar_target(types.scalars);
+    const Target first =
+        is_list ? list_target(*types.first_list) : scalar_target(types.first_scalar);
+    target.column.path = path_;
+    target.column.nullable = nullable || types.kind == ValueTypes::Kind::none;
+    name_leaves(target.column);
+    const std::string from = type_text(first.column);
+    const std::string to = type_text(target.column);
+    if (target.form == Form::json) {
+      promotions_.push_back({target.column.name(), "lists", to});
+    } else if (first.is_typed && from != to) {
+      promotions_.push_back({target.column.name(), from, to});
+    }
+    plan_.targets.push_back(std::move(target));
+  }
+
+  RowPlan& plan_;
+  std::vector<Promotion>& promotions_;
+  KeyPath path_;
+};
+
+}  // namespace
+
+void ListTypes::add_length(std::size_t level, std::int64_t length) {
+  if (level >= levels.size()) levels.resize(level + 1);
+  levels[level].least = std::min(levels[level].least, length);
+  levels[level].most = std::max(levels[level].most, length);
+}
+
+void ListTypes::add_item(std::size_t depth, ScalarKinds kinds) {
+  items |= kinds;
+  if (depth_of_items == 0) depth_of_items = depth;
+  if (depth_of_items != depth) is_uneven = true;
+}
+
+void ListTypes::merge(const ListTypes& later) {
+  for (std::size_t level = 0; level < later.levels.size(); ++level) {
+    add_length(level, later.levels[level].least);
+    add_length(level, later.levels[level].most);
+  }
+  if (later.depth_of_items != 0) add_item(later.depth_of_items, later.items);
+  is_uneven |= later.is_uneven;
+}
+
+ValueTypes& ValueTypes::member(std::string_view name) {
+  const auto [found, is_new] = by_name.try_emplace(std::string(name), members.size());
+  if (is_new) members.push_back({std::string(name), ValueTypes()});
+  return members[found->second].types;
+}
+
+void ValueTypes::add_null() {
+  ++num_present;
+  has_null = true;
+}
+
+void ValueTypes::add_scalar(ScalarKinds kinds) {
+  ++num_present;
+  if (kind == Kind::none) kind = Kind::scalar;
+  if (first_scalar == 0) first_scalar = kinds;
+  scalars |= kinds;
+}
+
+void ValueTypes::merge(const ValueTypes& later) {
+  num_present += later.num_present;
+  num_objects += later.num_objects;
+  has_null |= later.has_null;
+  if (kind == Kind::none) kind = later.kind;
+  if (first_scalar == 0) first_scalar = later.first_scalar;
+  scalars |= later.scalars;
+  if (!first_list) first_list = later.first_list;
+  lists.merge(later.lists);
+  for (const auto& [name, types] : later.members) member(name).merge(types);
+}
+
+RowPlan plan_of(const ValueTypes& rows, std::vector<Promotion>& promotions) {
+  RowPlan plan;
+  promotions.clear();
+  Planner(plan, promotions).record(rows, rows.num_objects, false);
+  index_fields(plan);
+  return plan;
+}
+
+}  // namespace tenfold

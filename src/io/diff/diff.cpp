@@ -1,0 +1,351 @@
+#include <tenfold/diff.hpp>
+#include <tenfold/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+#include "io/diff/diff_values.hpp"
+#include "io/diff/json_difference.hpp"
+#include "io/tree.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
+
+/// A tensor or a JSON value of one tree.
+struct Entry {
+  KeyPath path;
+  std::variant<Leaf, NonTensor> item;
+  std::size_t match = kUnmatched;  ///< its position in the other tree
+};
+
+/// A node of one tree, and where the entries below it stand.
+struct Place {
+  KeyPath path;
+  std::string what;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  bool is_unread = false;
+};
+
+/// What a pickle keeps beside itself: of a storage no tensor was made of, the tree has the name and
+/// not the bytes.
+bool is_unread(const NodeInfo& info) {
+  return info.kind == NodeKind::opaque && info.class_name == "persistent id";
+}
+
+std::string text_of(const NodeInfo& info) {
+  // An OrderedDict of the same items is the same to Python, too.
+  std::string text(name(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
+  if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
+    text += " " + info.class_name;
+  }
+  if (is_unread(info)) text += ", whose bytes are not compared";
+  if (info.kind == NodeKind::sparse) {
+    text += " " + info.layout + " " + base::list_text(info.dense_shape);
+  }
+  if (info.int_keys) text += " of int keys";
+  if (!info.typed_keys.empty()) {
+    text += " of keys";
+    for (const auto& [key, value] : info.typed_keys) text += " " + key;
+  }
+  if (info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass) {
+    text += " " + base::list_text(info.batch_size);
+    if (!info.names.empty()) {
+      text += " names";
+      for (const auto& dim : info.names) text += " " + (dim ? base::quote(*dim) : "None");
+    }
+  }
+  if (info.kind == NodeKind::lazy_stack) {
+    text += " along " + std::to_string(info.stack_dim);
+    if (info.stack_dim_name) text += " named " + base::quote(*info.stack_dim_name);
+  }
+  if (info.schema) text += " with schema " + to_json(*info.schema);
+  return text;
+}
+
+std::string text_of(const Leaf& leaf) {
+  return std::string(name(leaf.dtype())) + (leaf.is_nested() ? " nested " : " ") +
+         base::list_text(leaf.shape());
+}
+
+std::string text_of(const NonTensor& json) {
+  return (json.is_stack ? "stack of " : "") + short_json(json.value);
+}
+
+/// All that a tree holds, in its order.
+class Side {
+ public:
+  explicit Side(const TensorDict& tree) { visit(tree); }
+
+  std::vector<Entry> entries;
+  std::vector<Place> places;
+
+ private:
+  /// Containers of JSON values are JSON values, whatever a format made of them: then the value, and
+  /// nothing is left in the lists.
+  std::optional<Value> visit(const TensorDict& node) {
+    if (path_.size() > kMaxDepth) {
+      throw Error(ErrorCode::invalid_argument, "diff: nested too deeply: expected at most " +
+                                                   std::to_string(kMaxDepth) +
+                                                   " levels, found more");
+    }
+    const NodeInfo& info = node.info();
+    const std::size_t place = places.size();
+    places.push_back({path_, text_of(info), entries.size(), 0, is_unread(info)});
+    bool is_json =
+        !path_.empty() && (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
+                           info.kind == NodeKind::list || info.kind == NodeKind::tuple);
+    std::vector<std::pair<std::string, Value>> members;
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      path_.push_back(key);
+      if (const auto* leaf = std::get_if<Leaf>(&item)) {
+        is_json = false;
+        entries.push_back({path_, *leaf});
+      } else if (const auto* json = std::get_if<NonTensor>(&item)) {
+        is_json &= !json->is_stack;
+        if (is_json) members.emplace_back(key, json->value);
+        entries.push_back({path_, *json});
+      } else if (auto below = visit(std::get<TensorDict>(item))) {
+        if (is_json) members.emplace_back(key, *below);
+        entries.push_back({path_, NonTensor{*std::move(below)}});
+      } else {
+        is_json = false;
+      }
+      path_.pop_back();
+    });
+    if (!is_json) {
+      places[place].end = entries.size();
+      return std::nullopt;
+    }
+    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(places[place].begin),
+                  entries.end());
+    places.erase(places.begin() + static_cast<std::ptrdiff_t>(place), places.end());
+    return value_of(info, std::move(members));
+  }
+
+  static Value value_of(const NodeInfo& info, std::vector<std::pair<std::string, Value>> members) {
+    if (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict) {
+      Value::Object object;
+      object.members = std::move(members);
+      object.int_keys = info.int_keys;
+      object.typed_keys = info.typed_keys;
+      return {std::move(object)};
+    }
+    std::vector<Value> items;
+    items.reserve(members.size());
+    for (auto& [key, value] : members) items.push_back(std::move(value));
+    if (info.kind == NodeKind::tuple) return {Value::Tuple{std::move(items)}};
+    return {Value::List{std::move(items)}};
+  }
+
+  KeyPath path_;
+};
+
+/// By path first, so that a key with dots cannot take the place of a nested one.
+void match(Side& a, Side& b) {
+  std::map<KeyPath, std::size_t> by_path;
+  for (std::size_t j = 0; j < b.entries.size(); ++j) by_path.emplace(b.entries[j].path, j);
+  for (std::size_t i = 0; i < a.entries.size(); ++i) {
+    const auto found = by_path.find(a.entries[i].path);
+    if (found == by_path.end()) continue;
+    a.entries[i].match = found->second;
+    b.entries[found->second].match = i;
+  }
+  std::unordered_map<std::string, std::size_t> by_name;
+  for (std::size_t j = 0; j < b.entries.size(); ++j) {
+    if (b.entries[j].match == kUnmatched) by_name.emplace(dotted(b.entries[j].path), j);
+  }
+  for (std::size_t i = 0; i < a.entries.size(); ++i) {
+    if (a.entries[i].match != kUnmatched) continue;
+    const auto found = by_name.find(dotted(a.entries[i].path));
+    if (found == by_name.end()) continue;
+    a.entries[i].match = found->second;
+    b.entries[found->second].match = i;
+    by_name.erase(found);
+  }
+}
+
+bool starts_with(const KeyPath& path, const KeyPath& start) {
+  return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
+}
+
+/// Nodes that both have and that differ, and the topmost of those that one has alone although the
+/// other has entries of theirs (under a flat name, say). A node without any entry is an entry.
+class NodeComparison {
+ public:
+  explicit NodeComparison(DiffReport& report) : report_(report) {}
+
+  void compare(const Side& a, const Side& b) {
+    std::map<KeyPath, const Place*> of_b;
+    for (const Place& place : b.places) of_b.emplace(place.path, &place);
+    std::map<KeyPath, const Place*> of_a;
+    for (const Place& place : a.places) {
+      of_a.emplace(place.path, &place);
+      const auto found = of_b.find(place.path);
+      if (found == of_b.end()) {
+        alone(a, place, true);
+      } else if (found->second->what != place.what || place.is_unread) {
+        add(place.path, place.what, found->second->what);
+      }
+    }
+    last_alone_.reset();
+    for (const Place& place : b.places) {
+      if (!of_a.contains(place.path)) alone(b, place, false);
+    }
+  }
+
+ private:
+  void add(const KeyPath& path, std::string a, std::string b) {
+    Change change;
+    change.key = dotted(path);
+    change.kind = ChangeKind::node;
+    change.a = std::move(a);
+    change.b = std::move(b);
+    report_.changed.push_back(std::move(change));
+  }
+
+  void alone(const Side& side, const Place& place, bool is_first) {
+    if (last_alone_ && starts_with(place.path, *last_alone_)) return;
+    if (place.begin == place.end) {
+      (is_first ? report_.removed : report_.added).push_back(dotted(place.path));
+      return;
+    }
+    const bool shared = std::any_of(side.entries.begin() + static_cast<std::ptrdiff_t>(place.begin),
+                                    side.entries.begin() + static_cast<std::ptrdiff_t>(place.end),
+                                    [](const Entry& entry) { return entry.match != kUnmatched; });
+    if (!shared) return;
+    last_alone_ = place.path;
+    add(place.path, is_first ? place.what : "no node", is_first ? "no node" : place.what);
+  }
+
+  DiffReport& report_;
+  std::optional<KeyPath> last_alone_;
+};
+
+/// As Python compares them: an OrderedDict equals a dict of the same items.
+bool is_same_json(NonTensor a, NonTensor b) {
+  a.value = unordered(std::move(a.value));
+  b.value = unordered(std::move(b.value));
+  return a == b;
+}
+
+/// A change of everything but the values of tensors; nothing if those decide.
+std::optional<Change> plain_change(const Entry& a, const Entry& b) {
+  Change change;
+  change.key = dotted(a.path);
+  const auto describe = [&](ChangeKind kind) {
+    change.kind = kind;
+    change.a = std::visit([](const auto& item) { return text_of(item); }, a.item);
+    change.b = std::visit([](const auto& item) { return text_of(item); }, b.item);
+    return change;
+  };
+  if (a.item.index() != b.item.index()) return describe(ChangeKind::type);
+  if (const auto* leaf = std::get_if<Leaf>(&a.item)) {
+    if (same_shape(*leaf, std::get<Leaf>(b.item))) return std::nullopt;
+    return describe(ChangeKind::shape);
+  }
+  const auto& json_a = std::get<NonTensor>(a.item);
+  const auto& json_b = std::get<NonTensor>(b.item);
+  if (json_a == json_b || is_same_json(json_a, json_b)) return std::nullopt;
+  describe(ChangeKind::json);
+  if (change.a == change.b) {
+    auto [in_a, in_b] = json_difference(unordered(json_a.value), unordered(json_b.value));
+    change.a = std::move(in_a);
+    change.b = std::move(in_b);
+  }
+  return change;
+}
+
+void require_tolerance(const char* argument, double value) {
+  if (value >= 0) return;
+  throw Error(ErrorCode::invalid_argument, std::string("diff: ") + argument +
+                                               ": expected a number from 0, found " +
+                                               to_json(Value(value)));
+}
+
+/// The entries that both have: their changes, in the order of `a`.
+void compare_entries(const Side& a, const Side& b, const DiffOptions& options, DiffReport& report) {
+  std::vector<LeafPair> pairs;
+  std::vector<std::size_t> pair_of(a.entries.size(), kUnmatched);
+  std::vector<std::optional<Change>> changes(a.entries.size());
+  for (std::size_t i = 0; i < a.entries.size(); ++i) {
+    const Entry& entry = a.entries[i];
+    if (entry.match == kUnmatched) continue;
+    const Entry& other = b.entries[entry.match];
+    ++report.num_leaves;
+    const auto* leaf = std::get_if<Leaf>(&entry.item);
+    if (leaf != nullptr) report.num_bytes += leaf->nbytes();
+    changes[i] = plain_change(entry, other);
+    if (changes[i] || leaf == nullptr) continue;
+    pair_of[i] = pairs.size();
+    pairs.push_back({*leaf, std::get<Leaf>(other.item)});
+  }
+  const std::vector<PairDifference> differences = compare_values(pairs, options);
+  for (std::size_t i = 0; i < a.entries.size(); ++i) {
+    if (changes[i]) report.changed.push_back(*std::move(changes[i]));
+    if (pair_of[i] == kUnmatched) continue;
+    const PairDifference& found = differences[pair_of[i]];
+    const auto& [left, right] = pairs[pair_of[i]];
+    const bool same_dtype = left.dtype() == right.dtype();
+    if (same_dtype && !found.differs) continue;
+    report.changed.push_back({dotted(a.entries[i].path),
+                              same_dtype ? ChangeKind::values : ChangeKind::dtype, text_of(left),
+                              text_of(right), found.max_abs, found.rel_l2, found.cosine,
+                              found.num_different});
+  }
+}
+
+}  // namespace
+
+std::string_view name(ChangeKind kind) noexcept {
+  switch (kind) {
+    case ChangeKind::values:
+      return "values";
+    case ChangeKind::dtype:
+      return "dtype";
+    case ChangeKind::shape:
+      return "shape";
+    case ChangeKind::json:
+      return "json";
+    case ChangeKind::node:
+      return "node";
+    case ChangeKind::type:
+      return "type";
+  }
+  return "";
+}
+
+DiffReport diff(const TensorDict& a, const TensorDict& b, const DiffOptions& options) {
+  require_tolerance("rtol", options.rtol);
+  require_tolerance("atol", options.atol);
+  Side left(a);
+  Side right(b);
+  match(left, right);
+  DiffReport report;
+  NodeComparison(report).compare(left, right);
+  for (const Entry& entry : left.entries) {
+    if (entry.match == kUnmatched) report.removed.push_back(dotted(entry.path));
+  }
+  for (const Entry& entry : right.entries) {
+    if (entry.match == kUnmatched) report.added.push_back(dotted(entry.path));
+  }
+  compare_entries(left, right, options, report);
+  return report;
+}
+
+DiffReport diff(const Path& a, const Path& b, const DiffOptions& options) {
+  return diff(open(a), open(b), options);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,386 @@
+#include "io/diff/diff_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "core/tensor/cast.hpp"
+#include "formats/shared/progress.hpp"
+#include "io/elements.hpp"
+#include "io/holdable.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
+constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
+constexpr std::size_t kElementsAtOnce = 1024;  ///< as double: they stay in the first-level cache
+
+/// Squares of doubles beyond these leave the range of double, and long double is asked for sums.
+constexpr double kLargeForSquares = 1e140;
+constexpr double kSmallForSquares = 1e-140;
+
+/// The figures of a run of values; long double has the range that squares need.
+struct Sums {
+  std::uint64_t num_different = 0;
+  double max_abs = 0;
+  long double squares_a = 0;
+  long double squares_b = 0;
+  long double squares_difference = 0;
+  long double product = 0;
+  bool infinite = false;  ///< a NaN or infinity on one side only
+
+  void merge(const Sums& other) {
+    num_different += other.num_different;
+    max_abs = std::max(max_abs, other.max_abs);
+    squares_a += other.squares_a;
+    squares_b += other.squares_b;
+    squares_difference += other.squares_difference;
+    product += other.product;
+    infinite |= other.infinite;
+  }
+};
+
+struct Tolerance {
+  double rtol = 0;
+  double atol = 0;
+  /// The magnitudes of a difference and of what it is measured by.
+  bool allows(double difference, double b) const noexcept {
+    return difference <= atol + rtol * std::abs(b);
+  }
+};
+
+/// Norms and product of `a`, `b` and their differences.
+template <class Sum>
+void add_squares(Sums& sums, std::span<const double> a, std::span<const double> b,
+                 std::span<const double> difference) {
+  Sum squares_a = 0;
+  Sum squares_b = 0;
+  Sum squares = 0;
+  Sum product = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    squares_a += static_cast<Sum>(a[i]) * a[i];
+    squares_b += static_cast<Sum>(b[i]) * b[i];
+    squares += static_cast<Sum>(difference[i]) * difference[i];
+    product += static_cast<Sum>(a[i]) * b[i];
+  }
+  sums.squares_a += squares_a;
+  sums.squares_b += squares_b;
+  sums.squares_difference += squares;
+  sums.product += product;
+}
+
+/// A piece of two tensors as doubles, and what they differ by.
+struct Piece {
+  std::vector<double> a;
+  std::vector<double> b;
+  std::vector<double> difference;
+
+  void resize(std::size_t count) {
+    a.resize(count);
+    b.resize(count);
+    difference.resize(count);
+  }
+  void add_to(Sums& sums) const {
+    double largest = 0;
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const std::vector<double>* values : {&a, &b, &difference}) {
+      for (const double value : *values) {
+        const double magnitude = std::abs(value);
+        largest = std::max(largest, magnitude);
+        if (magnitude != 0) smallest = std::min(smallest, magnitude);
+      }
+    }
+    if (largest > kLargeForSquares || smallest < kSmallForSquares) {
+      add_squares<long double>(sums, a, b, difference);
+    } else {
+      add_squares<double>(sums, a, b, difference);
+    }
+  }
+};
+
+/// Settles a pair of numbers of which one is no finite number: both leave the figures.
+void settle_special(double& a, double& b, double& difference, bool& same, Sums& sums) {
+  same = (std::isnan(a) && std::isnan(b)) || a == b;
+  if (!same) sums.infinite = true;
+  a = b = difference = 0;
+}
+
+/// The magnitude of a complex number, which does not overflow before it must. std::hypot would give
+/// the same, but as a symbol of glibc 2.35, and the library would not load with an older one.
+double magnitude_of(double real, double imag) { return std::abs(std::complex<double>(real, imag)); }
+
+/// Compares the numbers of a piece; a complex one is two in a row, measured by their magnitude.
+void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance, Sums& sums) {
+  const std::size_t step = are_complex ? 2 : 1;
+  for (std::size_t i = 0; i < piece.a.size(); i += step) {
+    bool special_differs = false;
+    double magnitude_b = 0;
+    double magnitude = 0;
+    for (std::size_t part = i; part < i + step; ++part) {
+      double& a = piece.a[part];
+      double& b = piece.b[part];
+      double& difference = piece.difference[part];
+      if (std::isfinite(a) && std::isfinite(b)) {
+        difference = a - b;
+        magnitude = part == i ? std::abs(difference) : magnitude_of(magnitude, difference);
+        magnitude_b = part == i ? std::abs(b) : magnitude_of(magnitude_b, b);
+      } else {
+        bool same = false;
+        settle_special(a, b, difference, same, sums);
+        special_differs |= !same;
+      }
+    }
+    sums.max_abs = std::max(sums.max_abs, magnitude);
+    if (special_differs || !tolerance.allows(magnitude, magnitude_b)) ++sums.num_different;
+  }
+  piece.add_to(sums);
+}
+
+/// Integers of one type: the differences are exact, where those of doubles would not be.
+template <class T>
+void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::byte> b_bytes,
+                      Piece& piece, const Tolerance& tolerance, Sums& sums) {
+  const std::size_t count = a_bytes.size() / sizeof(T);
+  piece.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    T a;
+    T b;
+    std::memcpy(&a, a_bytes.data() + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, b_bytes.data() + i * sizeof(T), sizeof(T));
+    piece.a[i] = static_cast<double>(a);
+    piece.b[i] = static_cast<double>(b);
+    // Modulo 2^64 the smaller from the larger is the distance, whatever the signs.
+    const auto wide_a = static_cast<std::uint64_t>(a);
+    const auto wide_b = static_cast<std::uint64_t>(b);
+    const auto distance = static_cast<double>(a < b ? wide_b - wide_a : wide_a - wide_b);
+    piece.difference[i] = distance;
+    if (a == b) continue;
+    sums.max_abs = std::max(sums.max_abs, distance);
+    if (!tolerance.allows(distance, piece.b[i])) ++sums.num_different;
+  }
+  piece.add_to(sums);
+}
+
+/// The numbers of `bytes`, complex ones as two: `values` has room for all.
+void numbers_of(DType dtype, bool as_complex, std::span<const std::byte> bytes,
+                std::span<double> values) {
+  if (as_complex) {
+    cast_elements(dtype, bytes.data(), DType::complex128,
+                  reinterpret_cast<std::byte*>(values.data()), bytes.size() / itemsize(dtype));
+  } else {
+    to_doubles(dtype, bytes, values);
+  }
+}
+
+void compare_piece(DType dtype_a, std::span<const std::byte> a, DType dtype_b,
+                   std::span<const std::byte> b, Piece& piece, const Tolerance& tolerance,
+                   Sums& sums) {
+  if (dtype_a == dtype_b && is_integer(dtype_a)) {
+    const auto as = [&]<class T>(T) { compare_integers<T>(a, b, piece, tolerance, sums); };
+    switch (dtype_a) {
+      case DType::uint8:
+        return as(std::uint8_t());
+      case DType::uint16:
+        return as(std::uint16_t());
+      case DType::uint32:
+        return as(std::uint32_t());
+      case DType::uint64:
+        return as(std::uint64_t());
+      case DType::int8:
+        return as(std::int8_t());
+      case DType::int16:
+        return as(std::int16_t());
+      case DType::int32:
+        return as(std::int32_t());
+      default:
+        return as(std::int64_t());
+    }
+  }
+  const bool as_complex = is_complex(dtype_a) || is_complex(dtype_b);
+  const std::size_t parts = as_complex ? 2 : doubles_per_element(dtype_a);
+  piece.resize(a.size() / itemsize(dtype_a) * parts);
+  numbers_of(dtype_a, as_complex, a, piece.a);
+  numbers_of(dtype_b, as_complex, b, piece.b);
+  compare_numbers(piece, as_complex, tolerance, sums);
+}
+
+/// Elements [begin, end) of a pair.
+struct Task {
+  std::size_t pair = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+std::uint64_t num_elements(const Leaf& leaf) { return leaf.nbytes() / itemsize(leaf.dtype()); }
+
+std::vector<Task> tasks_of(const std::vector<LeafPair>& pairs,
+                           const std::vector<std::size_t>& chosen) {
+  std::vector<Task> tasks;
+  for (const std::size_t i : chosen) {
+    const std::uint64_t count = num_elements(pairs[i].a);
+    for (std::uint64_t begin = 0; begin < count; begin += kElementsPerTask) {
+      tasks.push_back({i, begin, std::min(count, begin + kElementsPerTask)});
+    }
+  }
+  return tasks;
+}
+
+std::uint64_t bytes_of(const std::vector<LeafPair>& pairs, std::span<const Task> tasks) {
+  std::uint64_t total = 0;
+  for (const Task& task : tasks) {
+    total += (task.end - task.begin) * itemsize(pairs[task.pair].a.dtype());
+  }
+  return total;
+}
+
+/// Calls `use` with the same elements of both until it returns false.
+template <class Use>
+void for_each_piece_of_both(const LeafPair& pair, const Task& task, const Use& use) {
+  const std::size_t item_a = itemsize(pair.a.dtype());
+  const std::size_t item_b = itemsize(pair.b.dtype());
+  const std::uint64_t most = std::min(kElementsPerRead, task.end - task.begin);
+  std::vector<std::byte> scratch_a(most * item_a);
+  std::vector<std::byte> scratch_b(most * item_b);
+  for (std::uint64_t at = task.begin; at < task.end; at += most) {
+    const std::uint64_t count = std::min(most, task.end - at);
+    const std::span<std::byte> a = std::span(scratch_a).first(count * item_a);
+    const std::span<std::byte> b = std::span(scratch_b).first(count * item_b);
+    pair.a.read(at * item_a, a);
+    pair.b.read(at * item_b, b);
+    if (!use(a, b)) return;
+  }
+}
+
+bool bytes_agree(const LeafPair& pair, const Task& task) {
+  bool agree = true;
+  for_each_piece_of_both(pair, task,
+                         [&](std::span<const std::byte> a, std::span<const std::byte> b) {
+                           agree = std::memcmp(a.data(), b.data(), a.size()) == 0;
+                           return agree;
+                         });
+  return agree;
+}
+
+/// Of the pairs `chosen`, of one dtype each, those whose bytes do not agree.
+std::vector<std::size_t> pairs_that_disagree(const std::vector<LeafPair>& pairs,
+                                             const std::vector<std::size_t>& chosen,
+                                             const DiffOptions& options) {
+  const std::vector<Task> tasks = tasks_of(pairs, chosen);
+  std::vector<std::atomic<bool>> disagrees(pairs.size());
+  Progress progress(options.monitor, bytes_of(pairs, tasks), "diff");
+  os::parallel_for(
+      tasks.size(), os::num_threads_for(options.num_threads),
+      [&](std::size_t i) {
+        std::atomic<bool>& known = disagrees[tasks[i].pair];
+        if (!known && !bytes_agree(pairs[tasks[i].pair], tasks[i])) known = true;
+        progress.add(bytes_of(pairs, std::span(&tasks[i], 1)));
+      },
+      [&] { progress.poll(); });
+  progress.finish();
+  std::vector<std::size_t> found;
+  for (const std::size_t i : chosen) {
+    if (disagrees[i]) found.push_back(i);
+  }
+  return found;
+}
+
+Sums sums_of(const LeafPair& pair, const Task& task, const Tolerance& tolerance) {
+  Sums sums;
+  Piece piece;
+  const DType dtype_a = pair.a.dtype();
+  const DType dtype_b = pair.b.dtype();
+  const std::size_t item_a = itemsize(dtype_a);
+  const std::size_t item_b = itemsize(dtype_b);
+  for_each_piece_of_both(
+      pair, task, [&](std::span<const std::byte> a, std::span<const std::byte> b) {
+        const std::size_t count = a.size() / item_a;
+        for (std::size_t i = 0; i < count; i += kElementsAtOnce) {
+          const std::size_t some = std::min(kElementsAtOnce, count - i);
+          compare_piece(dtype_a, a.subspan(i * item_a, some * item_a), dtype_b,
+                        b.subspan(i * item_b, some * item_b), piece, tolerance, sums);
+        }
+        return true;
+      });
+  return sums;
+}
+
+PairDifference difference_of(const Sums& sums) {
+  PairDifference difference;
+  difference.differs = sums.num_different != 0;
+  difference.num_different = sums.num_different;
+  if (sums.infinite) {
+    difference.max_abs = difference.rel_l2 = std::numeric_limits<double>::infinity();
+    return difference;
+  }
+  difference.max_abs = sums.max_abs;
+  const long double norm_a = std::sqrt(sums.squares_a);
+  const long double norm_b = std::sqrt(sums.squares_b);
+  // Of zeros every difference is infinitely large, and none is none.
+  difference.rel_l2 = sums.squares_difference == 0
+                          ? 0
+                          : static_cast<double>(std::sqrt(sums.squares_difference) / norm_a);
+  if (norm_a != 0 && norm_b != 0) {
+    const auto cosine = static_cast<double>(sums.product / norm_a / norm_b);
+    difference.cosine = std::clamp(cosine, -1.0, 1.0);
+  }
+  return difference;
+}
+
+/// Of float4_e2m1fn_x2 against another dtype not even the number of values agrees.
+bool has_figures(const LeafPair& pair) {
+  const bool packed_a = pair.a.dtype() == DType::float4_e2m1fn_x2;
+  const bool packed_b = pair.b.dtype() == DType::float4_e2m1fn_x2;
+  return packed_a == packed_b;
+}
+
+}  // namespace
+
+std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
+                                           const DiffOptions& options) {
+  std::vector<std::size_t> alike;  // of one dtype
+  std::vector<std::size_t> differing;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    require_whole(pairs[i].a);
+    require_whole(pairs[i].b);
+    if (pairs[i].a.dtype() == pairs[i].b.dtype()) {
+      alike.push_back(i);
+    } else if (has_figures(pairs[i])) {
+      differing.push_back(i);
+    }
+  }
+  for (const std::size_t i : pairs_that_disagree(pairs, alike, options)) differing.push_back(i);
+
+  const std::vector<Task> tasks = tasks_of(pairs, differing);
+  std::vector<Sums> sums(tasks.size());
+  const Tolerance tolerance{options.rtol, options.atol};
+  Progress progress(options.monitor, bytes_of(pairs, tasks), "diff: figures");
+  os::parallel_for(
+      tasks.size(), os::num_threads_for(options.num_threads),
+      [&](std::size_t i) {
+        sums[i] = sums_of(pairs[tasks[i].pair], tasks[i], tolerance);
+        progress.add(bytes_of(pairs, std::span(&tasks[i], 1)));
+      },
+      [&] { progress.poll(); });
+  progress.finish();
+
+  // In order, so that the figures are the same every time.
+  std::vector<Sums> merged(pairs.size());
+  for (std::size_t i = 0; i < tasks.size(); ++i) merged[tasks[i].pair].merge(sums[i]);
+  std::vector<PairDifference> differences(pairs.size());
+  for (const std::size_t i : differing) differences[i] = difference_of(merged[i]);
+  return differences;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,218 @@
+#include "mapper/saved_mapper.hpp"
+
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "dataset/gather_rows.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/unreplaced.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kHead = "state_mapper";
+constexpr std::string_view kTensors = "tensors";
+
+std::string where_of(const TensorDict& tree) {
+  return tree.where().empty() ? "state mapper" : tree.where();
+}
+
+MapperHead head_of(const TensorDict& tree) {
+  MapperHead head;
+  head.where = where_of(tree);
+  if (!tree.contains(kHead)) {
+    throw Error(ErrorCode::unsupported,
+                head.where + ": no state mapper: expected an entry \"state_mapper\", found none");
+  }
+  const TensorDict::Item item = tree.get(kHead);
+  const auto* json = std::get_if<NonTensor>(&item);
+  const auto* object = json == nullptr ? nullptr : json->value.get_if<Value::Object>();
+  if (object == nullptr) head.fail(kHead, "expected a JSON object, found something else");
+  const Value* version = object->find("version");
+  const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
+  if (number == nullptr) head.fail(kHead, "version: expected an int, found none");
+  if (*number != kVersion) {
+    throw Error(ErrorCode::unsupported, head.where + ": state_mapper: version: expected 1, found " +
+                                            std::to_string(*number) + "; a newer tenfold reads it");
+  }
+  const Value* name = object->find("class");
+  const auto* text = name == nullptr ? nullptr : name->get_if<std::string>();
+  if (text == nullptr) head.fail(kHead, "class: expected a string, found none");
+  const Value* config = object->find("config");
+  if (config == nullptr || !config->is<Value::Object>()) {
+    head.fail(kHead, "config: expected an object, found none");
+  }
+  head.class_name = *text;
+  head.config = *config;
+  return head;
+}
+
+TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
+  if (!tree.contains(kTensors)) return TensorDict();
+  return node_of(head, tree, kTensors);
+}
+
+/// The text of a file that begins as a JSON object, but for the index of safetensors' shards.
+std::optional<std::string> json_text_of(const Path& path) {
+  std::error_code none;  // what cannot be looked at cannot be opened, which says why
+  if (path.string().ends_with(".safetensors.index.json") ||
+      !std::filesystem::is_regular_file(path, none)) {
+    return std::nullopt;
+  }
+  const os::File file = os::File::open_read(path);
+  std::string start(64, '\0');
+  start.resize(file.read_some_at(0, std::as_writable_bytes(std::span(start))));
+  const std::size_t mark = start.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  const std::size_t begin = start.find_first_not_of(" \t\r\n", mark);
+  if (begin == std::string::npos || start[begin] != '{') return std::nullopt;
+  return file.read_all(std::numeric_limits<std::uint64_t>::max()).substr(mark);
+}
+
+std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tensors) {
+  const Value* arguments = head.find("config");
+  if (arguments == nullptr || !arguments->is<Value::Object>()) {
+    head.fail("config", "config: expected the arguments of a factory, found none");
+  }
+  auto made = std::make_shared<SavedMapper>(head, MapperKind::module, std::move(tensors));
+  made->factory = head.text("factory");
+  made->arguments = *arguments;
+  return made;
+}
+
+std::shared_ptr<const SavedMapper> saved_of(const TensorDict& tree) {
+  MapperHead head = head_of(tree);
+  TensorDict tensors = tensors_of(head, tree);
+  if (head.class_name == "tenfold.SparseStateMapper") {
+    return saved_sparse(std::move(head), std::move(tensors));
+  }
+  if (head.class_name == "tenfold.HierarchicalStateMapper") {
+    return saved_hierarchy(std::move(head), std::move(tensors));
+  }
+  if (head.class_name == "tenfold.ModuleStateMapper") {
+    return saved_module(std::move(head), std::move(tensors));
+  }
+  return std::make_shared<SavedMapper>(std::move(head), MapperKind::other, std::move(tensors));
+}
+
+}  // namespace
+
+const Value* MapperHead::find(std::string_view key) const {
+  const auto* object = config.get_if<Value::Object>();
+  return object == nullptr ? nullptr : object->find(key);
+}
+
+const std::string& MapperHead::text(std::string_view key) const {
+  const Value* value = find(key);
+  const auto* found = value == nullptr ? nullptr : value->get_if<std::string>();
+  if (found == nullptr) fail("config", std::string(key) + ": expected a string, found none");
+  return *found;
+}
+
+void MapperHead::fail(std::string_view part, const std::string& what) const {
+  throw Error(ErrorCode::corrupt, where + ": " + std::string(part) + ": " + what);
+}
+
+Tensor SavedMapper::rows(std::span<const Value> /*states*/) const {
+  throw Error(ErrorCode::unsupported,
+              head.where + ": rows of a \"" + head.class_name +
+                  "\" are made by a program: expected a sparse or hierarchical mapper, found " +
+                  (kind == MapperKind::module
+                       ? "a module; load_into(module, mapper.parameters()) and call it"
+                       : "a class of a Python program"));
+}
+
+Value SavedMapper::value(const Value& /*state*/) const {
+  throw Error(ErrorCode::unsupported,
+              head.where + ": value(): expected a hierarchy, found a \"" + head.class_name + "\"");
+}
+
+std::string shown_state(const Value& state) {
+  const std::string text = to_json(state);
+  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
+}
+
+TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::string_view key) {
+  try {
+    return tensors[key];
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::key_not_found) throw;
+    head.fail(key, "expected a tree, found none");
+  }
+}
+
+Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_view key) {
+  try {
+    return tensors.at(key);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::key_not_found) throw;
+    head.fail(key, "expected a tensor, found none");
+  }
+}
+
+Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const std::int64_t> rows) {
+  const Shape& shape = values.shape();
+  const std::int64_t num_rows = shape.empty() ? 0 : shape[0];
+  for (const std::int64_t row : rows) {
+    if (row < 0 || row >= num_rows) {
+      head.fail("table", "row: expected one of " + std::to_string(num_rows) + ", found " +
+                             std::to_string(row));
+    }
+  }
+  Shape made_shape = shape;
+  made_shape[0] = static_cast<std::int64_t>(rows.size());
+  Tensor made = Tensor::zeros(values.dtype(), std::move(made_shape));
+  if (made.numel() == 0) return made;
+  const std::uint64_t row_bytes = made.nbytes() / rows.size();
+  gather_rows(RowSource{values.raw_data(), row_bytes}, row_bytes, rows, made.raw_data());
+  return made;
+}
+
+StateMapper::StateMapper(const TensorDict& tree) : saved_(saved_of(tree)) {}
+
+StateMapper StateMapper::open(const Path& path) {
+  return os::read_unreplaced(path, [&] {
+    if (const auto text = json_text_of(path)) {
+      return StateMapper(json_hierarchy(*text, path.string()));
+    }
+    return StateMapper(tenfold::open(path));
+  });
+}
+
+MapperKind StateMapper::kind() const noexcept { return saved_->kind; }
+const std::string& StateMapper::class_name() const noexcept { return saved_->head.class_name; }
+const Value& StateMapper::config() const noexcept {
+  return saved_->kind == MapperKind::module ? saved_->arguments : saved_->head.config;
+}
+
+Tensor StateMapper::at(const Value& state) const {
+  return saved_->rows(std::span(&state, 1)).select(0);
+}
+
+Tensor StateMapper::rows(std::span<const Value> states) const { return saved_->rows(states); }
+Value StateMapper::value(const Value& state) const { return saved_->value(state); }
+std::vector<std::string> StateMapper::mapper_paths() const { return saved_->mapper_paths; }
+
+StateMapper StateMapper::mapper(std::string_view path) const {
+  for (std::size_t i = 0; i < saved_->mapper_paths.size(); ++i) {
+    if (saved_->mapper_paths[i] == path) return saved_->mappers[i];
+  }
+  throw Error(ErrorCode::key_not_found, saved_->head.where + ": no mapper at " + base::quote(path));
+}
+
+const std::string& StateMapper::factory() const {
+  if (saved_->kind == MapperKind::module) return saved_->factory;
+  throw Error(ErrorCode::unsupported, saved_->head.where +
+                                          ": factory(): expected a module's mapper, found a \"" +
+                                          saved_->head.class_name + "\"");
+}
+
+TensorDict StateMapper::parameters() const { return saved_->tensors; }
+
+}  // namespace tenfold

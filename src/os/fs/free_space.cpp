@@ -1,0 +1,67 @@
+#include "os/fs/free_space.hpp"
+
+#include <linux/magic.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include <tenfold/error.hpp>
+
+#include "base/checked.hpp"
+#include "os/system.hpp"
+#include "os/thread/background.hpp"
+
+namespace tenfold::os {
+namespace {
+
+/// btrfs compresses 128 KiB to 4 KiB at best.
+constexpr std::uint64_t kMaxCompression = 64;
+constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
+
+/// The most that can be written; kMaxBytes if the file system does not report it.
+std::uint64_t writable_bytes(int descriptor) noexcept {
+  struct statfs system{};
+  if (retry_interrupted([&] { return ::fstatfs(descriptor, &system); }) != 0) return kMaxBytes;
+  const auto block_bytes = static_cast<std::uint64_t>(system.f_frsize);
+  const auto total_bytes =
+      base::checked_mul(std::uint64_t{system.f_blocks}, block_bytes).value_or(kMaxBytes);
+  // A tmpfs without a limit, and some of FUSE.
+  if (total_bytes == 0) return kMaxBytes;
+  switch (static_cast<std::uint32_t>(system.f_type)) {
+    case EXT4_SUPER_MAGIC:  // ext2 and ext3 as well
+    case TMPFS_MAGIC:
+      return free_space(descriptor).free_bytes;
+    case XFS_SUPER_MAGIC:  // frees removed files and preallocated blocks later, or when it is full
+      return total_bytes;
+    default:
+      return base::checked_mul(total_bytes, kMaxCompression).value_or(kMaxBytes);
+  }
+}
+
+}  // namespace
+
+FreeSpace free_space(int descriptor) noexcept {
+  struct statvfs space{};
+  if (descriptor < 0 || ::fstatvfs(descriptor, &space) != 0) return {};
+  const std::uint64_t blocks = ::geteuid() == 0 ? space.f_bfree : space.f_bavail;
+  return {blocks * space.f_frsize, space.f_favail};
+}
+
+void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes) {
+  if (needed_bytes <= kUncheckedBytes || needed_bytes <= writable_bytes(descriptor)) return;
+  // Replaced files may hold their space until a background thread has closed them.
+  await_background_closes();
+  const std::uint64_t writable = writable_bytes(descriptor);
+  if (needed_bytes <= writable) return;
+  const std::string needed =
+      needed_bytes == kMaxBytes ? "more than 2^64" : std::to_string(needed_bytes);
+  throw Error::io(ENOSPC, display,
+                  display + ": no space left on device: expected " + needed +
+                      " bytes free, found " + std::to_string(free_space(descriptor).free_bytes));
+}
+
+}  // namespace tenfold::os

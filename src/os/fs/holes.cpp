@@ -1,0 +1,46 @@
+#include "os/fs/holes.hpp"
+
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+
+#include "os/system.hpp"
+
+namespace tenfold::os {
+namespace {
+
+constexpr std::uint64_t kMaxSeekOffset = std::numeric_limits<std::int64_t>::max();
+
+/// True where SEEK_DATA knows of pages that are in memory only: others (FUSE) ask their device.
+bool knows_holes(const File& file) {
+  struct statfs system{};
+  if (retry_interrupted([&] { return ::fstatfs(file.fd(), &system); }) != 0) return false;
+  constexpr std::array<std::uint32_t, 4> kKnown = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+                                                   BTRFS_SUPER_MAGIC, TMPFS_MAGIC};
+  return std::ranges::find(kKnown, static_cast<std::uint32_t>(system.f_type)) != kKnown.end();
+}
+
+}  // namespace
+
+std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
+  if (offset_bytes > kMaxSeekOffset || !knows_holes(file)) return offset_bytes;
+  const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_DATA);
+  if (found >= 0) return static_cast<std::uint64_t>(found);
+  // ENXIO: a hole up to the end, or beyond it.
+  return errno == ENXIO ? std::max(offset_bytes, file.size_bytes()) : offset_bytes;
+}
+
+std::uint64_t next_hole(const File& file, std::uint64_t offset_bytes) {
+  if (offset_bytes <= kMaxSeekOffset && knows_holes(file)) {
+    const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_HOLE);
+    if (found >= 0) return static_cast<std::uint64_t>(found);
+  }
+  return std::max(offset_bytes, file.size_bytes());
+}
+
+}  // namespace tenfold::os

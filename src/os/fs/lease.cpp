@@ -1,0 +1,451 @@
+#include "os/fs/lease.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <climits>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "os/process.hpp"
+#include "os/process_wide.hpp"
+#include "os/system.hpp"
+#include "os/thread/no_signals.hpp"
+
+namespace tenfold::os {
+namespace {
+
+constexpr std::chrono::seconds kHeartbeat{30};
+/// Host names have 64 characters at most, numbers 20.
+constexpr std::uint64_t kMaxTextBytes = 512;
+constexpr std::string_view kMagic = "tenfold-lease-1";
+
+std::atomic<std::chrono::seconds> lease_timeout{std::chrono::minutes(10)};
+std::atomic<bool> symlinks_are_supported{true};
+
+std::string boot_text() {
+  const auto halves = std::bit_cast<std::array<std::uint64_t, 2>>(boot_id());
+  return base::hex16(halves[0]) + base::hex16(halves[1]);
+}
+
+/// Of this process; 0 without /proc.
+std::uint64_t process_namespace() {
+  struct stat status{};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+struct ProcessState {
+  bool has_ended = false;  ///< a zombie, whose parent has not waited for it yet
+  std::uint64_t start_ticks = 0;
+};
+
+/// Of /proc/<process>/stat; nothing if it cannot be read.
+std::optional<ProcessState> process_state(std::uint64_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  // The second field, the program's name, may contain anything.
+  const std::size_t after_name = text.rfind(')');
+  if (after_name == std::string::npos) return std::nullopt;
+  std::istringstream rest(text.substr(after_name + 1));
+  const std::vector<std::string> fields(std::istream_iterator<std::string>(rest), {});
+  // proc(5) counts from 1, and the state is its third.
+  constexpr std::size_t kState = 0;
+  constexpr std::size_t kNumThreads = 20 - 3;
+  constexpr std::size_t kStartTime = 22 - 3;
+  if (fields.size() <= kStartTime) return std::nullopt;
+  ProcessState state;
+  state.start_ticks = std::strtoull(fields[kStartTime].c_str(), nullptr, 10);
+  // The first thread of a program may end before the others.
+  const bool is_zombie = fields[kState] == "Z" && fields[kNumThreads] <= "1";
+  state.has_ended = fields[kState] == "X" || is_zombie;
+  return state;
+}
+
+bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
+  if (process == 0 || process > INT_MAX) return false;
+  if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
+  const auto state = process_state(process);
+  // 0: the holder could not read its own.
+  const bool is_same = !state || start_ticks == 0 || state->start_ticks == start_ticks;
+  return is_same && !(state && state->has_ended);
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.front() == '\0' ? "unknown" : name.data();
+}
+
+/// What all leases of this process have in common, and the leases that it holds, whose modification
+/// times a thread keeps new.
+class Holder {
+ public:
+  Holder() : namespace_(process_namespace()), process_(process_id()), host_(host_name()) {
+    if (const auto state = process_state(process_)) start_ticks_ = state->start_ticks;
+  }
+
+  std::string new_text() const {
+    std::uint64_t number = 0;
+    // Never less than asked for, of so few bytes.
+    static_cast<void>(::getrandom(&number, sizeof number, 0));
+    return std::string(kMagic) + " " + boot_text() + " " + std::to_string(namespace_) + " " +
+           std::to_string(process_) + " " + std::to_string(start_ticks_) + " " +
+           base::hex16(number) + " " + host_;
+  }
+
+  void add(const std::string& text, int folder, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    held_[text] = {folder, name};
+    if (!has_thread_) start_thread();
+  }
+  void remove(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(text);
+  }
+
+  /// Whether the holder of that text is known to live, known to have ended, or not known.
+  std::optional<bool> lives(const std::string& text) {
+    std::istringstream fields(text);
+    std::string magic;
+    std::string boot;
+    std::uint64_t pid_namespace = 0;
+    std::uint64_t process = 0;
+    std::uint64_t start_ticks = 0;
+    fields >> magic >> boot >> pid_namespace >> process >> start_ticks;
+    if (!fields || magic != kMagic || boot_id() == BootId{} || boot != boot_text() ||
+        pid_namespace == 0 || pid_namespace != namespace_) {
+      return std::nullopt;
+    }
+    if (process != process_ || start_ticks != start_ticks_) {
+      return process_lives(process, start_ticks);
+    }
+    const std::lock_guard lock(mutex_);
+    return held_.contains(text);
+  }
+
+ private:
+  struct Name {
+    int folder;
+    std::string name;
+  };
+
+  /// With the mutex held.
+  void start_thread() {
+    const NoSignals no_signals;
+    try {
+      std::thread([this] {
+        pthread_setname_np(pthread_self(), "tenfold-lease");
+        keep_alive();
+      }).detach();
+      has_thread_ = true;
+    } catch (const std::system_error&) {
+      // Without the thread a lease holds for the time-out on other hosts, and here to its end.
+    }
+  }
+
+  /// Ends when nothing is held any more.
+  void keep_alive() {
+    for (;;) {
+      std::this_thread::sleep_for(kHeartbeat);
+      std::vector<std::pair<Descriptor, std::string>> touched;
+      {
+        const std::lock_guard lock(mutex_);
+        if (held_.empty()) {
+          has_thread_ = false;
+          return;
+        }
+        for (const auto& [text, of] : held_) {
+          touched.emplace_back(Descriptor(::fcntl(of.folder, F_DUPFD_CLOEXEC, 0)), of.name);
+        }
+      }
+      // Without the mutex: a server that does not answer must not hold up saves elsewhere.
+      for (const auto& [folder, name] : touched) {
+        ::utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+      }
+    }
+  }
+
+  std::uint64_t namespace_;
+  std::uint64_t process_;
+  std::uint64_t start_ticks_ = 0;
+  std::string host_;
+  std::mutex mutex_;
+  std::map<std::string, Name> held_;  ///< by text
+  bool has_thread_ = false;
+};
+
+Holder& holder() { return ProcessWide<Holder>::get(); }
+
+/// The text of the lease under that name, "?" for what is none; nothing if there is nothing.
+std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
+  if (auto text = folder.read_link(name)) return text;
+  const auto info = folder.entry_info(name);
+  if (!info) return std::nullopt;
+  if (!info->is_regular || info->size_bytes > kMaxTextBytes) return "?";
+  const File file = File::try_open_read_at(folder, name);
+  if (!file.valid()) return std::nullopt;
+  return file.read_all(kMaxTextBytes);
+}
+
+bool create_lease(Directory& folder, const std::string& name, const std::string& text) {
+  try {
+    if (symlinks_are_supported.load(std::memory_order_relaxed)) {
+      return folder.create_symlink(text, name);
+    }
+  } catch (const Error& error) {
+    const int code = error.system_errno();
+    if (code != EPERM && code != EOPNOTSUPP && code != ENOSYS) throw;
+  }
+  try {
+    File file = File::create_at(folder, name);
+    try {
+      file.write_at(0, std::as_bytes(std::span(text)));
+      file.close_written();
+    } catch (...) {
+      folder.remove_file(name);
+      throw;
+    }
+  } catch (const Error& error) {
+    if (error.system_errno() != EEXIST) throw;
+    return false;
+  }
+  return true;
+}
+
+std::int64_t local_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/// The time that the file system gives a new entry: a server's clock may differ from ours.
+std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
+  const std::string probe = name + "~clock";
+  try {
+    static_cast<void>(create_lease(folder, probe, std::string(kMagic)));
+    const auto info = folder.entry_info(probe);
+    folder.remove_tree(probe);
+    if (info) return info->modified_ns;
+  } catch (const Error&) {
+    // A reader may not make anything here.
+  }
+  return local_now_ns();
+}
+
+bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
+  // Of a file that its writer was killed at, there may be a part; anything else is not ours.
+  if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
+  if (const auto lives = holder().lives(text)) return !*lives;
+  const auto info = folder.entry_info(name);
+  if (!info) return true;
+  const std::int64_t timeout_ns =
+      std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
+  if (local_now_ns() - info->modified_ns < timeout_ns) return false;
+  return file_system_now_ns(folder, name) - info->modified_ns >= timeout_ns;
+}
+
+std::string aside_name(const std::string& name) { return name + "~"; }
+
+/// What a process left that was killed while it took over a dead lease.
+void remove_left_aside(Directory& folder, const std::string& name) {
+  const std::string aside = aside_name(name);
+  const auto found = read_lease(folder, aside);
+  if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
+}
+
+/// Removes a dead lease. One process at a time may do so, the one that has made `name~`: after the
+/// lease was found dead, another may have been made in its place.
+void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
+  const std::string aside = aside_name(name);
+  const std::string own = holder().new_text();
+  holder().add(own, folder.fd(), aside);
+  try {
+    if (create_lease(folder, aside, own)) {
+      const auto now = read_lease(folder, name);
+      if (now && *now == text) folder.remove_tree(name);
+      folder.remove_tree(aside);
+    } else {
+      remove_left_aside(folder, name);
+    }
+  } catch (...) {
+    holder().remove(own);
+    throw;
+  }
+  holder().remove(own);
+}
+
+}  // namespace
+
+std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
+  Directory same = folder.duplicate();
+  const std::string text = holder().new_text();
+  // For a dead lease, those that were released meanwhile, and who takes over.
+  constexpr int kMaxAttempts = 5;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    // Known to this process before others can see it.
+    holder().add(text, same.fd(), name);
+    try {
+      if (create_lease(same, name, text)) {
+        Lease lease(std::move(same), name, text);
+        remove_left_aside(lease.folder_, name);
+        return lease;
+      }
+    } catch (...) {
+      holder().remove(text);
+      throw;
+    }
+    holder().remove(text);
+    const auto found = read_lease(same, name);
+    if (!found) continue;
+    if (!is_dead(same, name, *found)) return std::nullopt;
+    try {
+      remove_dead(same, name, *found);
+    } catch (const Error& error) {
+      // Another user's, in a folder where each removes only what is his.
+      if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+Lease::Lease(Directory folder, std::string name, std::string text)
+    : folder_(std::move(folder)),
+      name_(std::move(name)),
+      text_(std::move(text)),
+      process_(process_id()) {}
+
+Lease::Lease(Lease&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
+      text_(std::move(other.text_)),
+      process_(std::exchange(other.process_, 0)) {}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    release();
+    folder_ = std::move(other.folder_);
+    name_ = std::move(other.name_);
+    text_ = std::move(other.text_);
+    process_ = std::exchange(other.process_, 0);
+  }
+  return *this;
+}
+
+bool Lease::is_held() const {
+  if (process_ == 0 || process_ != process_id()) return false;
+  const auto found = read_lease(folder_, name_);
+  return found && *found == text_;
+}
+
+void Lease::release() noexcept {
+  if (process_ == 0) return;
+  const bool is_ours = process_ == process_id();
+  process_ = 0;
+  if (!is_ours) return;
+  try {
+    const auto found = read_lease(folder_, name_);
+    if (found && *found == text_) folder_.remove_file(name_);
+  } catch (...) {
+    // Dead as soon as it is not among those that this process holds.
+  }
+  try {
+    holder().remove(text_);
+  } catch (...) {
+    // A mutex that cannot be locked: the lease ends with the process.
+  }
+  folder_.close();
+}
+
+bool is_leased(const Directory& folder, const std::string& name) {
+  Directory same = folder.duplicate();
+  const auto found = read_lease(same, name);
+  return found && !is_dead(same, name, *found);
+}
+
+namespace {
+
+std::string lock_name(const std::string& name) { return "." + name + ".tenfold-lock"; }
+
+}  // namespace
+
+std::optional<WriterLock> WriterLock::try_acquire(const Directory& folder, const std::string& name,
+                                                  File& file) {
+  WriterLock lock;
+  const LockResult result = file.try_lock_exclusive();
+  if (result == LockResult::held) return std::nullopt;
+  if (result == LockResult::acquired) return lock;
+  lock.lease_ = Lease::try_acquire(folder, lock_name(name));
+  if (!lock.lease_) return std::nullopt;
+  return lock;
+}
+
+bool WriterLock::is_locked(const Directory& folder, const std::string& name, File& file) {
+  const LockResult result = file.try_lock_shared();
+  if (result == LockResult::acquired) file.unlock();
+  if (result != LockResult::unsupported) return result == LockResult::held;
+  return is_leased(folder, lock_name(name));
+}
+
+std::optional<std::uint64_t> lock_holder(const FileInfo& file) {
+  std::ostringstream place;
+  place << std::hex << std::setfill('0') << std::setw(2) << major(file.device) << ':'
+        << std::setw(2) << minor(file.device) << ':' << std::dec << file.inode;
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; of one that waits, "1: -> FLOCK ..."
+    std::istringstream fields(line);
+    std::string number;
+    std::string type;
+    std::string how;
+    std::string access;
+    std::int64_t process = 0;
+    std::string where;
+    fields >> number >> type >> how >> access >> process >> where;
+    if (fields && type == "FLOCK" && where == place.str() && process > 0) {
+      return static_cast<std::uint64_t>(process);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string held_by(const FileInfo& file) {
+  const auto process = lock_holder(file);
+  return process ? " by process " + std::to_string(*process) : std::string();
+}
+
+std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout) {
+  return lease_timeout.exchange(timeout);
+}
+
+bool set_symlinks_supported(bool supported) noexcept {
+  return symlinks_are_supported.exchange(supported);
+}
+
+}  // namespace tenfold::os

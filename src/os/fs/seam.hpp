@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "os/fs/fault.hpp"
+
+namespace tenfold::os {
+
+/// The observer that is installed, or null; one relaxed load.
+ChangeObserver* change_observer() noexcept;
+
+bool exchange_supported() noexcept;
+
+/// The entry called `name` (or a path) is examined or opened next.
+inline void announce_read(const std::string& name) {
+  if (ChangeObserver* const observer = change_observer()) observer->before_read(name);
+}
+
+/// A change of the open file or folder `fd`; `name` and `other` are entries of a folder.
+Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
+
+/// One system call that changes a file system, announced to the observer if there is one.
+/// `describe` (which costs an fstat) is called only then.
+class AnnouncedChange {
+ public:
+  template <class Describe>
+  explicit AnnouncedChange(const Describe& describe) : observer_(change_observer()) {
+    if (observer_ == nullptr) return;
+    change_.emplace(describe());
+    observer_->before(*change_);
+  }
+
+  bool observed() const noexcept { return observer_ != nullptr; }
+
+  /// The call succeeded.
+  void done(std::uint64_t created_inode = 0) {
+    if (observer_ != nullptr) observer_->after(*change_, created_inode);
+  }
+
+ private:
+  ChangeObserver* observer_;
+  std::optional<Change> change_;
+};
+
+}  // namespace tenfold::os

@@ -1,0 +1,184 @@
+#include "os/thread/companion.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "os/process_wide.hpp"
+#include "os/thread/no_signals.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using ShortWork = std::function<void(std::size_t, std::size_t)>;
+using Clock = std::chrono::steady_clock;
+
+/// To wake a thread takes some tens of microseconds: what comes later than that gains nothing from
+/// one that is awake, and keeps a core from others for no longer than this.
+constexpr Clock::duration kAwake = std::chrono::microseconds(100);
+
+/// Leaves the core's other thread, or the host, what waiting does not need.
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// One call of share_short_work().
+class ShortJob {
+ public:
+  ShortJob(std::size_t count, std::size_t step, const ShortWork& work)
+      : count_(count), step_(step), work_(work) {}
+
+  /// Runs ranges until there are none left.
+  void run(std::exception_ptr& error) noexcept {
+    try {
+      for (;;) {
+        const std::size_t begin = next_.fetch_add(step_, std::memory_order_relaxed);
+        if (begin >= count_) return;
+        work_(begin, std::min(begin + step_, count_));
+      }
+    } catch (...) {
+      error = std::current_exception();
+      next_.store(count_, std::memory_order_relaxed);
+    }
+  }
+
+  std::exception_ptr error_of_companion;
+
+ private:
+  const std::size_t count_;
+  const std::size_t step_;
+  const ShortWork& work_;
+  std::atomic<std::size_t> next_{0};
+};
+
+enum class State : int { asleep, awake, offered, taken };
+
+class Companion {
+ public:
+  void expect() noexcept {
+    if (state_.load(std::memory_order_relaxed) != State::asleep) return;
+    if (Clock::now().time_since_epoch().count() - last_work_.load(std::memory_order_relaxed) >
+        kAwake.count()) {
+      return;
+    }
+    if (num_threads_for(0) < 2 || !has_thread()) return;
+    State expected = State::asleep;
+    if (state_.compare_exchange_strong(expected, State::awake)) state_.notify_one();
+  }
+
+  void share(std::size_t count, std::size_t step, const ShortWork& work) {
+    ShortJob job(count, step, work);
+    const std::unique_lock<std::mutex> lock(callers_, std::try_to_lock);
+    if (!lock.owns_lock() || !offer(job)) {
+      work(0, count);
+      return note_work();
+    }
+    std::exception_ptr error;
+    job.run(error);
+    State expected = State::offered;
+    if (!state_.compare_exchange_strong(expected, State::awake)) await_companion();
+    note_work();
+    if (!error) error = job.error_of_companion;
+    if (error) std::rethrow_exception(error);
+  }
+
+ private:
+  bool has_thread() noexcept {
+    const std::unique_lock<std::mutex> lock(callers_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
+    if (has_thread_) return true;
+    const NoSignals no_signals;
+    try {
+      std::thread([this] {
+        pthread_setname_np(pthread_self(), "tenfold-short");
+        serve();
+      }).detach();
+      has_thread_ = true;
+    } catch (const std::exception&) {
+      // No thread, or no memory for one: the callers do the work.
+    }
+    return has_thread_;
+  }
+
+  void serve() {
+    for (;;) {
+      state_.wait(State::asleep);
+      while (const auto job = await_job()) {
+        job->run(job->error_of_companion);
+        state_.store(State::awake, std::memory_order_release);  // the job is its caller's again
+      }
+    }
+  }
+
+  /// False if the companion is asleep.
+  bool offer(ShortJob& job) noexcept {
+    if (state_.load(std::memory_order_relaxed) != State::awake) return false;
+    job_ = &job;
+    State expected = State::awake;
+    return state_.compare_exchange_strong(expected, State::offered);
+  }
+
+  /// Null, and the companion is asleep, if none came for some time.
+  ShortJob* await_job() {
+    constexpr int kLooksAtState = 64;
+    const auto end = Clock::now() + kAwake;
+    for (;;) {
+      for (int i = 0; i < kLooksAtState; ++i) {
+        State expected = State::offered;
+        if (state_.load(std::memory_order_relaxed) == expected &&
+            state_.compare_exchange_strong(expected, State::taken)) {
+          return job_;
+        }
+        pause();
+      }
+      State expected = State::awake;
+      if (Clock::now() > end && state_.compare_exchange_strong(expected, State::asleep)) {
+        return nullptr;
+      }
+    }
+  }
+
+  /// The companion has what it took; it is not asleep, but others may have its core.
+  void await_companion() noexcept {
+    constexpr int kLooksAtState = 4096;
+    for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {
+      if (i < kLooksAtState) {
+        pause();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  void note_work() noexcept {
+    last_work_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+  std::atomic<State> state_{State::asleep};
+  std::mutex callers_;  ///< whoever has it has the companion
+  ShortJob* job_ = nullptr;
+  std::atomic<Clock::rep> last_work_{0};
+  bool has_thread_ = false;
+};
+
+}  // namespace
+
+void expect_short_work() noexcept { ProcessWide<Companion>::get().expect(); }
+
+void share_short_work(std::size_t count, std::size_t step, const ShortWork& work) {
+  if (count <= step) return work(0, count);
+  ProcessWide<Companion>::get().share(count, step, work);
+}
+
+}  // namespace tenfold::os

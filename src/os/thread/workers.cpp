@@ -1,0 +1,42 @@
+#include "os/thread/workers.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+#include "os/thread/no_signals.hpp"
+
+namespace tenfold::os {
+
+struct Workers::Threads {
+  pid_t process = ::getpid();
+  std::vector<std::thread> threads;
+};
+
+Workers::Workers(int count, const std::function<void()>& work)
+    : threads_(std::make_unique<Threads>()) {
+  const NoSignals no_signals;
+  try {
+    for (int i = 0; i < count; ++i) {
+      threads_->threads.emplace_back(work);
+      ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-batch");
+    }
+  } catch (...) {
+    // With fewer threads there is less ahead: no reason to fail.
+  }
+}
+
+bool Workers::is_here() const noexcept { return threads_->process == ::getpid(); }
+
+Workers::~Workers() {
+  if (!is_here()) {
+    // The threads stayed in the parent: what stands for them here cannot be joined.
+    static_cast<void>(threads_.release());
+    return;
+  }
+  for (std::thread& thread : threads_->threads) thread.join();
+}
+
+}  // namespace tenfold::os

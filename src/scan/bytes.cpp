@@ -1,0 +1,383 @@
+#include "scan/bytes.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/text.hpp"
+#include "codecs/pickle/imports.hpp"
+#include "scan/risk.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::string_view kZipMagic = "PK\x03\x04";
+constexpr std::string_view kZipEnd = "PK\x05\x06";
+constexpr std::string_view kNotLookedInto = ", which is not looked into";
+/// Archives in archives, which are inflated into memory: how deep, and how much of them.
+constexpr int kMaxArchiveDepth = 8;
+constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
+/// What is deflated to more than that is not inflated.
+constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
+/// How often archives() looks whether bytes are an archive: bytes can look like many.
+constexpr std::uint64_t kMaxArchiveTries = 10'000;
+
+/// What others pack files with. None of it is unpacked here.
+struct Packed {
+  std::string_view magic;
+  std::string_view name;
+};
+constexpr auto kPacked = std::to_array<Packed>({{"\x1f\x8b\x08", "gzip"},
+                                                {"BZh", "bzip2"},
+                                                {"\xfd"
+                                                 "7zXZ",
+                                                 "xz"},
+                                                {"7z\xbc\xaf\x27\x1c", "7z"},
+                                                {"\x28\xb5\x2f\xfd", "zstd"},
+                                                {"\x04\x22\x4d\x18", "lz4"},
+                                                {"Rar!\x1a\x07", "rar"},
+                                                {"\x1f\x9d", "compress (.Z)"}});
+
+/// PROTO 0 to 5, which every pickle of protocol 2 and later begins with.
+bool begins_as_pickle(std::string_view bytes) {
+  return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
+}
+
+/// The number that the first pickle of a file of torch before 1.6 is. Four more follow, and then
+/// the bytes of storages.
+constexpr std::string_view kOldTorchNumber = "119547037146038801333356";
+constexpr int kOldTorchPickles = 5;
+
+bool is_old_torch_number(const codecs::PickleGraph& graph) {
+  const codecs::PickleNode root = graph.at(graph.root);
+  return root.kind == codecs::PickleKind::big_integer && root.text == kOldTorchNumber;
+}
+
+/// A header of tar, of which torch.load asks nothing but that its checksum is right.
+bool begins_as_tar(std::string_view bytes) {
+  constexpr std::size_t kHeaderBytes = 512;
+  constexpr std::size_t kSumAt = 148;
+  constexpr std::size_t kSumBytes = 8;
+  if (bytes.size() < kHeaderBytes) return false;
+  const std::string_view field = bytes.substr(kSumAt, kSumBytes);
+  const bool is_octal = field[0] != '\x80' && field[0] != '\xff';
+  std::int64_t written = 0;
+  for (const char c : field.substr(is_octal ? 0 : 5)) {
+    if (!is_octal) {
+      written = written * 256 + static_cast<unsigned char>(c);
+    } else if (c == '\0') {
+      break;
+    } else if (c >= '0' && c <= '7') {
+      written = written * 8 + (c - '0');
+    }
+  }
+  std::int64_t as_unsigned = 0;
+  std::int64_t as_signed = 0;
+  for (std::size_t i = 0; i < kHeaderBytes; ++i) {
+    const char c = i - kSumAt < kSumBytes ? ' ' : bytes[i];
+    as_unsigned += static_cast<unsigned char>(c);
+    as_signed += static_cast<signed char>(c);
+  }
+  return written == as_unsigned || written == as_signed;
+}
+
+/// True for the header of a .npy file of which numpy might unpickle the values: the type is "O",
+/// "object" or "T" somewhere in Python's literals, which can write the same in many ways.
+bool may_hold_objects(std::string_view header) {
+  if (header.find_first_of("\\#") != std::string_view::npos) return true;
+  if (header.find("object") != std::string_view::npos) return true;
+  const auto is_letter = [&](std::size_t i) {
+    const char c = i < header.size() ? header[i] : ' ';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  bool ended = false;  // a text, after which another one would be a part of it
+  char quote = '\0';   // of the text that this is in
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    const char c = header[i];
+    if ((c == 'O' || c == 'T') && !is_letter(i + 1) && (i == 0 || !is_letter(i - 1))) return true;
+    if (quote != '\0') {
+      ended = c == quote;
+      if (ended) quote = '\0';
+    } else if (c == '\'' || c == '"') {
+      if (ended) return true;
+      quote = c;
+    } else if (c == ',' || c == ':') {
+      ended = false;
+    }
+  }
+  return false;
+}
+
+/// Where the pickle in a .npy file that may be one of objects begins; nothing for another.
+std::optional<std::size_t> npy_objects(std::string_view bytes) {
+  if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
+  const auto at = [&](std::size_t i) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i]));
+  };
+  const bool wide = at(6) > 1;
+  const std::size_t begin = wide ? 12 : 10;
+  std::size_t size = at(8) | at(9) << 8U;
+  if (wide) size |= at(10) << 16U | at(11) << 24U;
+  if (size > bytes.size() - begin) return std::nullopt;
+  const std::string_view header = bytes.substr(begin, size);
+  if (!may_hold_objects(header)) return std::nullopt;
+  return begin + size;
+}
+
+bool has_global(const codecs::PickleGraph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const codecs::PickleNode& node) {
+    return node.kind == codecs::PickleKind::global;
+  });
+}
+
+/// `archive/data/17` beside `archive/data.pkl`: of a storage's bytes torch.load makes nothing but
+/// numbers.
+bool is_storage(const codecs::ZipDirectory& directory, std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  if (slash == std::string_view::npos) return false;
+  const std::string_view folder = name.substr(0, slash);
+  return (folder == "data" || folder.ends_with("/data")) &&
+         std::ranges::all_of(name.substr(slash + 1), base::is_digit) &&
+         directory.find(std::string(folder) + ".pkl") != nullptr;
+}
+
+std::string inside(const std::string& outer, const std::string& inner) {
+  if (outer.empty() || inner.empty()) return outer + inner;
+  return outer + ": " + inner;
+}
+
+}  // namespace
+
+ScanHint hint_of_name(std::string_view name) {
+  constexpr auto kSuffixes =
+      std::to_array<std::string_view>({".pkl", ".pickle", ".pck", ".pcl", ".p"});
+  const bool named = std::ranges::any_of(
+      kSuffixes, [&](std::string_view suffix) { return name.ends_with(suffix); });
+  if (named) return ScanHint::pickle;
+  return name.ends_with(".memmap") ? ScanHint::tensor : ScanHint::none;
+}
+
+void ByteScanner::enter(std::string path, std::string shown) {
+  path_ = std::move(path);
+  shown_ = std::move(shown);
+}
+
+codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
+  return codecs::read_zip_directory(input, codecs::ZipLimits());
+}
+
+codecs::ZipInput ByteScanner::input_of(std::string_view bytes, const std::string& where) const {
+  return codecs::zip_input(inside(path_, where), std::as_bytes(std::span(bytes)));
+}
+
+void ByteScanner::add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at) {
+  std::string place = shown_.empty() ? "" : base::quote(shown_) + ": ";
+  if (!where.empty()) place += where + " ";
+  place += "at byte " + std::to_string(at);
+  report_.findings.push_back({std::move(what), risk, std::move(place)});
+}
+
+void ByteScanner::add(const Error& error, const std::string& where) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
+  add("archive that cannot be read: " + std::string(error.what()), ScanRisk::suspicious, where, 0);
+}
+
+void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& where,
+                          std::uint64_t at) {
+  std::map<std::string, bool, std::less<>> seen;
+  for (const codecs::PickleNode node : graph.nodes) {
+    std::string global;
+    ScanRisk risk = ScanRisk::suspicious;
+    if (node.kind == codecs::PickleKind::global) {
+      global = std::string(node.text) + "." + std::string(node.name);
+      risk = risk_of_global(node.text, node.name);
+    } else if (node.kind == codecs::PickleKind::extension) {
+      global = "extension code " + std::to_string(node.integer);
+    } else {
+      continue;
+    }
+    if (seen.emplace(global, true).second) add(std::move(global), risk, where, at + node.offset);
+  }
+}
+
+/// The pickles that `bytes` begin with, one after the other. `surely` says that the first is one.
+void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool surely) {
+  bool is_old_torch = false;
+  std::uint64_t at = 0;
+  for (int i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
+    const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
+    std::string problem;
+    const codecs::PickleGraph graph = codecs::read_pickle_prefix(rest, where, problem);
+    const bool counts = problem.empty() || (i == 0 && surely) || has_global(graph);
+    if (!counts) {
+      if (i > 0 && surely) {
+        add(std::to_string(rest.size()) + " bytes after a pickle that are none",
+            ScanRisk::suspicious, where, at);
+      }
+      return;
+    }
+    ++report_.num_pickles;
+    globals(graph, where, at);
+    if (!problem.empty()) {
+      // The file has no name here.
+      const std::size_t begin = problem.starts_with(": ") ? 2 : 0;
+      add("pickle that cannot be read to its end: " + problem.substr(begin), ScanRisk::suspicious,
+          where, at);
+      return;
+    }
+    if (i == 0) is_old_torch = is_old_torch_number(graph);
+    at += graph.size_bytes;
+  }
+}
+
+/// Bytes that neither begin nor are named as a pickle: pickles of protocols 0 and 1 have no mark.
+/// They count if unpickling them might come to import something, also where it would then fail.
+void ByteScanner::guess(std::string_view bytes, const std::string& where) {
+  if (codecs::may_import(bytes)) pickles(bytes, where, true);
+}
+
+/// True if that was an archive. A pickle can have the mark of a tar archive in a text of its own:
+/// that one is scanned all the same.
+bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
+  if (hint == ScanHint::storage) return false;
+  constexpr std::size_t kTarMagicAt = 257;
+  const bool is_marked =
+      bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar");
+  if ((is_marked && hint != ScanHint::tensor) || begins_as_tar(bytes)) {
+    add("tar archive" + std::string(kNotLookedInto), ScanRisk::suspicious, where, 0);
+    return false;
+  }
+  if (hint == ScanHint::tensor) return false;
+  for (const Packed& format : kPacked) {
+    if (!bytes.starts_with(format.magic)) continue;
+    add(std::string(format.name) + " archive" + std::string(kNotLookedInto) +
+            "; unpack it and scan what comes out",
+        ScanRisk::suspicious, where, 0);
+    return true;
+  }
+  // joblib and others write zlib's streams, whose two first bytes are a weak mark.
+  const bool is_zlib =
+      bytes.size() > 2 && bytes[0] == '\x78' &&
+      (static_cast<unsigned char>(bytes[0]) * 256U + static_cast<unsigned char>(bytes[1])) % 31U ==
+          0;
+  if (!is_zlib || hint != ScanHint::pickle) return false;
+  add("zlib stream" + std::string(kNotLookedInto), ScanRisk::suspicious, where, 0);
+  return true;
+}
+
+void ByteScanner::any(std::string_view bytes, const std::string& where, ScanHint hint) {
+  const bool is_zip = bytes.starts_with(kZipMagic) || bytes.starts_with(kZipEnd);
+  if (is_zip && hint != ScanHint::storage) {
+    zip(bytes, where);
+  } else if (packed(bytes, where, hint)) {
+    guess(bytes, where);  // a pickle can be made that begins so, too
+  } else if (const auto objects = npy_objects(bytes)) {
+    pickles(bytes.substr(*objects), where, true);
+  } else if (hint == ScanHint::storage) {
+    if (begins_as_pickle(bytes)) pickles(bytes, where, false);
+  } else if (hint == ScanHint::pickle || (hint == ScanHint::none && begins_as_pickle(bytes))) {
+    pickles(bytes, where, true);
+  } else {
+    guess(bytes, where);
+  }
+}
+
+void ByteScanner::zip(std::string_view bytes, const std::string& where) {
+  const codecs::ZipInput input = input_of(bytes, where);
+  const codecs::ZipDirectory directory = directory_of(input);
+  if (depth_ == kMaxArchiveDepth) {
+    add("archive in an archive, " + std::to_string(depth_) + " deep" + std::string(kNotLookedInto),
+        ScanRisk::suspicious, where, 0);
+    return;
+  }
+  ++depth_;
+  for (const codecs::ZipEntry& entry : directory.entries) {
+    if (entry.size_bytes == 0) continue;
+    const ScanHint hint =
+        is_storage(directory, entry.name) ? ScanHint::storage : hint_of_name(entry.name);
+    const std::string place = inside(where, "record " + base::quote(entry.name));
+    try {
+      if (entry.method == codecs::ZipMethod::stored) {
+        const auto begin = static_cast<std::size_t>(entry.data_offset);
+        any(bytes.substr(begin, static_cast<std::size_t>(entry.size_bytes)), place, hint);
+        continue;
+      }
+      if (entry.size_bytes > kMaxRecordBytes) {
+        if (hint == ScanHint::storage) continue;
+        add("deflated record of more than 1 GiB" + std::string(kNotLookedInto),
+            ScanRisk::suspicious, place, 0);
+        continue;
+      }
+      inflated_bytes_ += depth_ > 1 ? entry.size_bytes : 0;
+      if (inflated_bytes_ > kMaxInflatedBytes) {
+        add("archives in archives of more than 4 GiB" + std::string(kNotLookedInto),
+            ScanRisk::suspicious, place, 0);
+        break;
+      }
+      // Damage does not keep a program from unpickling: what is there is looked at.
+      const std::vector<std::byte> inflated = codecs::read_zip_entry_unchecked(input, entry);
+      any({reinterpret_cast<const char*>(inflated.data()), inflated.size()}, place, hint);
+    } catch (const Error& error) {
+      add(error, place);
+    }
+  }
+  --depth_;
+}
+
+/// How long the archive is that `bytes` begin with, whatever follows it; 0 if there is none.
+std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::string& where) {
+  constexpr int kMaxEnds = 64;
+  constexpr std::size_t kEndBytes = 22;
+  if (!bytes.starts_with(kZipMagic)) return 0;
+  std::size_t end = bytes.find(kZipEnd);
+  for (int i = 0; i < kMaxEnds && end != std::string_view::npos; ++i) {
+    if (bytes.size() - end < kEndBytes || ++num_tries_ > kMaxArchiveTries) return 0;
+    const auto at = [&](std::size_t k) { return static_cast<unsigned char>(bytes[end + k]); };
+    const std::size_t size = end + kEndBytes + (at(20) | static_cast<std::size_t>(at(21)) << 8U);
+    try {
+      if (size <= bytes.size()) {
+        directory_of(input_of(bytes.substr(0, size), where));
+        return size;
+      }
+    } catch (const Error& error) {
+      // Data of the archive can look like its end: the next one may be it.
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    }
+    end = bytes.find(kZipEnd, end + 1);
+  }
+  return 0;
+}
+
+void ByteScanner::no_archive(std::string_view bytes, const std::string& where, std::uint64_t at) {
+  if (bytes.empty()) return;
+  add(std::to_string(bytes.size()) + " bytes beside archives" + std::string(kNotLookedInto),
+      ScanRisk::suspicious, where, at);
+  guess(bytes, inside(where, "bytes from " + std::to_string(at) + " on"));
+}
+
+bool ByteScanner::archives(std::string_view bytes, const std::string& where) {
+  bool found = false;
+  std::size_t other = 0;  // where what is no archive began
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const std::string place = inside(where, "archive at byte " + std::to_string(at));
+    const auto size = static_cast<std::size_t>(archive_bytes(bytes.substr(at), place));
+    if (size == 0) {
+      at = std::min(bytes.find(kZipMagic, at + 1), bytes.size());
+      continue;
+    }
+    no_archive(bytes.substr(other, at - other), where, other);
+    zip(bytes.substr(at, size), place);
+    found = true;
+    at += size;
+    other = at;
+  }
+  if (found) no_archive(bytes.substr(other), where, other);
+  return found;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,209 @@
+#include <tenfold/scan.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "formats/dcp/metadata.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/memory/mapping.hpp"
+#include "scan/bytes.hpp"
+
+namespace tenfold {
+namespace {
+
+/// A run of bytes of a file of torch.distributed.checkpoint, and the key it belongs to.
+struct ScanItem {
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+  std::string key;
+};
+/// No archive is shorter.
+constexpr std::uint64_t kArchiveBytes = 22;
+using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
+
+/// Where the metadata of a checkpoint says that items lie. Metadata that cannot be read says
+/// nothing: its files are looked through for archives.
+void add_items(ScanItems& items, const os::Path& metadata) {
+  try {
+    const os::File file = os::File::open_read(metadata);
+    constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30U;
+    const DcpMetadata read = parse_dcp_metadata(file.read_all(kMaxMetadataBytes), file.display());
+    const auto add = [&](const std::string& key, const DcpItem& item) {
+      const os::Path path = metadata.parent_path() / read.files[item.file];
+      items[path].push_back({item.begin, item.size_bytes, key});
+    };
+    for (const DcpEntry& entry : read.entries) {
+      if (const auto* tensor = std::get_if<DcpTensor>(&entry.what)) {
+        for (const DcpChunk& chunk : tensor->chunks) add(entry.name, chunk.item);
+      } else {
+        add(entry.name, std::get<DcpItem>(entry.what));
+      }
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+  }
+}
+
+/// What no item covers is looked at, too: the metadata may hide it from us, but not from others.
+void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
+  const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
+  if (bytes.empty() || scanner.archives(bytes, where)) return;
+  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not looked into",
+              ScanRisk::suspicious, "", begin);
+}
+
+void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
+  std::ranges::sort(items, {}, &ScanItem::begin);
+  // Others open the file without its metadata, whose items may cut what it begins with in pieces.
+  scanner.guess(bytes, "");
+  if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
+    scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
+  }
+  std::uint64_t done = 0;
+  for (const ScanItem& item : items) {
+    if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {
+      scanner.add("item of the key " + base::quote(item.key) + " that lies beyond the file's end",
+                  ScanRisk::suspicious, "", item.begin);
+      continue;
+    }
+    if (item.begin > done) scan_between(scanner, bytes.substr(done, item.begin - done), done);
+    const std::string where = "key " + base::quote(item.key);
+    try {
+      scanner.any(bytes.substr(item.begin, item.size_bytes), where, ScanHint::none);
+    } catch (const Error& error) {
+      scanner.add(error, where);
+    }
+    done = std::max(done, item.begin + item.size_bytes);
+  }
+  scan_between(scanner, bytes.substr(done), done);
+}
+
+void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& items) {
+  const os::File file = os::File::open_read(path);
+  if (file.size_bytes() == 0) return;
+  const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
+  if (const auto found = items.find(path); found != items.end()) {
+    scan_items(scanner, bytes, found->second);
+    return;
+  }
+  try {
+    scanner.any(bytes, "", hint_of_name(path.string()));
+  } catch (const Error& error) {
+    // Without its metadata, a file of torch.distributed.checkpoint is archives end to end.
+    if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
+    return;
+  }
+  if (path.extension() == ".distcp" && !bytes.starts_with("PK") && !scanner.archives(bytes, "")) {
+    scanner.add("checkpoint without its .metadata, which is not looked into", ScanRisk::suspicious,
+                "", 0);
+  }
+}
+
+/// What lies under a folder, by name.
+struct ScanFolder {
+  std::vector<os::Path> files;
+  std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders, and why
+};
+
+/// The regular files under a folder. A link to a file counts, one to a folder does not: it could
+/// lead back. A folder in it that cannot be listed hides nothing of the others. Throws Error(io) if
+/// `root` cannot be listed.
+ScanFolder files_in(const os::Path& root) {
+  ScanFolder found;
+  std::vector<os::Path> folders = {root};
+  while (!folders.empty()) {
+    const os::Path folder = std::move(folders.back());
+    folders.pop_back();
+    std::error_code failure;
+    auto entry = std::filesystem::directory_iterator(folder, failure);
+    for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+      std::error_code unknown;
+      if (entry->is_regular_file(unknown)) {
+        found.files.push_back(entry->path());
+        continue;
+      }
+      std::error_code ignored;
+      if (entry->is_symlink(ignored)) continue;
+      if (unknown) {
+        found.unlisted.emplace_back(entry->path(), unknown);
+      } else if (entry->is_directory(ignored)) {
+        folders.push_back(entry->path());
+      }
+    }
+    if (!failure) continue;
+    if (folder == root) throw Error::io(failure.value(), root.string(), "cannot be listed");
+    found.unlisted.emplace_back(folder, failure);
+  }
+  std::ranges::sort(found.files);
+  std::ranges::sort(found.unlisted);
+  return found;
+}
+
+/// A file or folder that cannot be read is a finding: the others are scanned all the same.
+void scan_folder(ByteScanner& scanner, const os::Path& folder) {
+  const auto [files, unlisted] = files_in(folder);
+  for (const auto& [path, failure] : unlisted) {
+    scanner.enter(path.string(), path.lexically_relative(folder).string());
+    scanner.add("folder that cannot be listed: " + failure.message(), ScanRisk::suspicious, "", 0);
+  }
+  ScanItems items;
+  for (const os::Path& file : files) {
+    const std::string name = file.filename().string();
+    if (name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"))) {
+      add_items(items, file);
+    }
+  }
+  for (const os::Path& file : files) {
+    scanner.enter(file.string(), file.lexically_relative(folder).string());
+    try {
+      scan_file(scanner, file, items);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) {
+        scanner.add("file that cannot be read: " + std::string(error.what()), ScanRisk::suspicious,
+                    "", 0);
+      } else {
+        scanner.add(error, "");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name(ScanRisk risk) noexcept {
+  constexpr std::array<std::string_view, 3> kNames = {"safe", "suspicious", "dangerous"};
+  return kNames[static_cast<std::size_t>(risk)];
+}
+
+bool ScanReport::safe() const noexcept {
+  return std::all_of(findings.begin(), findings.end(),
+                     [](const ScanFinding& found) { return found.risk == ScanRisk::safe; });
+}
+
+ScanReport scan(const std::filesystem::path& path) {
+  if (!os::exists(path)) {
+    throw Error(ErrorCode::file_not_found, path.string() + ": no such file");
+  }
+  ByteScanner scanner;
+  scanner.enter(path.string(), "");
+  if (os::file_info(path).is_directory) {
+    scan_folder(scanner, path);
+  } else {
+    scan_file(scanner, path, {});
+  }
+  return scanner.take();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,417 @@
+#include <tenfold/sparse_builder.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "core/tree/sparse.hpp"
+#include "dataset/spool.hpp"
+#include "formats/shared/progress.hpp"
+#include "sparse/state.hpp"
+#include "sparse/sum.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::size_t kMaxValueBytes = 16;
+constexpr std::uint64_t kMinMemoryBytes = 4096;
+/// Of each run that is merged, so much is read at once; fewer where there are many runs.
+constexpr std::uint64_t kMaxRunBytes = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kMinRunBytes = std::uint64_t{16} << 10U;
+/// Of each part of the result, kept in memory before it goes to a file.
+constexpr std::size_t kPartBytes = std::size_t{64} << 20U;
+constexpr std::uint64_t kPollEntries = std::uint64_t{1} << 16U;
+
+struct Entry {
+  std::int64_t line;
+  std::int64_t place;
+  std::array<std::byte, kMaxValueBytes> value;
+
+  bool operator<(const Entry& other) const noexcept {
+    return line != other.line ? line < other.line : place < other.place;
+  }
+  bool same_place(const Entry& other) const noexcept {
+    return line == other.line && place == other.place;
+  }
+};
+
+/// A sorted run on its way back from the file.
+class Run {
+ public:
+  Run(const Spool& spool, std::uint64_t begin, std::uint64_t end, std::size_t value_bytes,
+      std::size_t buffer_bytes)
+      : spool_(&spool),
+        at_(begin),
+        end_(end),
+        value_bytes_(value_bytes),
+        buffer_entries_(std::max<std::size_t>(1, buffer_bytes / entry_bytes())) {}
+
+  /// Takes the next entry; false at the end.
+  bool next(Entry& entry) {
+    if (next_ == buffer_.size()) {
+      const auto count = std::min<std::uint64_t>(buffer_entries_ * entry_bytes(), end_ - at_);
+      if (count == 0) return false;
+      buffer_.resize(static_cast<std::size_t>(count));
+      spool_->read(at_, buffer_);
+      at_ += count;
+      next_ = 0;
+    }
+    const std::byte* from = buffer_.data() + next_;
+    std::memcpy(&entry.line, from, sizeof(std::int64_t));
+    std::memcpy(&entry.place, from + sizeof(std::int64_t), sizeof(std::int64_t));
+    std::memcpy(entry.value.data(), from + 2 * sizeof(std::int64_t), value_bytes_);
+    next_ += entry_bytes();
+    return true;
+  }
+
+ private:
+  std::size_t entry_bytes() const noexcept { return 2 * sizeof(std::int64_t) + value_bytes_; }
+
+  const Spool* spool_;
+  std::uint64_t at_;
+  std::uint64_t end_;
+  std::size_t value_bytes_;
+  std::size_t buffer_entries_;
+  std::vector<std::byte> buffer_;
+  std::size_t next_ = 0;
+};
+
+std::int64_t index_at(const Tensor& indices, std::int64_t i) {
+  return indices.dtype() == DType::int32 ? indices.data<std::int32_t>()[i]
+                                         : indices.data<std::int64_t>()[i];
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "sparse matrix: " + what);
+}
+
+}  // namespace
+
+struct SparseBuilder::State {
+  State(std::int64_t rows, std::int64_t columns, DType of_values, const SparseBuilderOptions& with)
+      : num_rows(rows),
+        num_cols(columns),
+        dtype(of_values),
+        options(with),
+        value_bytes(itemsize(of_values)),
+        max_entries(
+            static_cast<std::size_t>(std::max(with.memory_bytes, kMinMemoryBytes) / sizeof(Entry))),
+        runs(with.temporary_folder, 0) {}
+
+  bool by_column() const noexcept { return options.layout == SparseLayout::csc; }
+  std::int64_t num_lines() const noexcept { return by_column() ? num_cols : num_rows; }
+
+  void push(std::int64_t line, std::int64_t place, const std::byte* value) {
+    if (entries.size() == max_entries) spill();
+    Entry& entry = entries.emplace_back();
+    entry.line = line;
+    entry.place = place;
+    std::memcpy(entry.value.data(), value, value_bytes);
+    lines_needed = std::max(lines_needed, line + 1);
+    places_needed = std::max(places_needed, place + 1);
+    ++num_entries;
+  }
+  void sort_run();
+  void spill();
+  void merge(const std::function<void(const Entry&)>& emit);
+
+  std::int64_t num_rows;
+  std::int64_t num_cols;
+  DType dtype;
+  SparseBuilderOptions options;
+  std::size_t value_bytes;
+  std::size_t max_entries;
+  std::vector<Entry> entries;
+  Spool runs;
+  std::vector<std::uint64_t> run_ends;  ///< in bytes
+  std::uint64_t num_entries = 0;
+  std::int64_t lines_needed = 0;
+  std::int64_t places_needed = 0;
+  bool finished = false;
+};
+
+void SparseBuilder::State::sort_run() {
+  if (!std::is_sorted(entries.begin(), entries.end())) {
+    std::stable_sort(entries.begin(), entries.end());
+  }
+}
+
+void SparseBuilder::State::spill() {
+  sort_run();
+  std::vector<std::byte> packed;
+  const std::size_t entry_bytes = 2 * sizeof(std::int64_t) + value_bytes;
+  const auto write = [&] {
+    runs.append(packed);
+    packed.clear();
+  };
+  packed.reserve(static_cast<std::size_t>(kMaxRunBytes) + entry_bytes);
+  for (const Entry& entry : entries) {
+    const std::size_t at = packed.size();
+    packed.resize(at + entry_bytes);
+    std::memcpy(packed.data() + at, &entry.line, sizeof(std::int64_t));
+    std::memcpy(packed.data() + at + sizeof(std::int64_t), &entry.place, sizeof(std::int64_t));
+    std::memcpy(packed.data() + at + 2 * sizeof(std::int64_t), entry.value.data(), value_bytes);
+    if (packed.size() >= kMaxRunBytes) write();
+  }
+  write();
+  run_ends.push_back(runs.size_bytes());
+  entries.clear();
+}
+
+/// Hands out all entries in order, those of the same coordinate in the order they came in.
+void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) {
+  if (run_ends.empty()) {
+    sort_run();
+    for (const Entry& entry : entries) emit(entry);
+    std::vector<Entry>().swap(entries);
+    return;
+  }
+  if (!entries.empty()) spill();
+  std::vector<Entry>().swap(entries);
+  const auto buffer_bytes = static_cast<std::size_t>(
+      std::clamp(max_entries * sizeof(Entry) / run_ends.size(), kMinRunBytes, kMaxRunBytes));
+  std::vector<Run> open;
+  std::vector<Entry> heads(run_ends.size());
+  const auto later = [&heads](std::size_t a, std::size_t b) {
+    if (heads[a] < heads[b]) return false;
+    return heads[b] < heads[a] || a > b;
+  };
+  std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> queue(later);
+  for (std::size_t i = 0; i < run_ends.size(); ++i) {
+    open.emplace_back(runs, i == 0 ? 0 : run_ends[i - 1], run_ends[i], value_bytes, buffer_bytes);
+    if (open[i].next(heads[i])) queue.push(i);
+  }
+  while (!queue.empty()) {
+    const std::size_t first = queue.top();
+    queue.pop();
+    emit(heads[first]);
+    if (open[first].next(heads[first])) queue.push(first);
+  }
+}
+
+namespace {
+
+/// The parts of the result, which grow entry by entry.
+class Parts {
+ public:
+  Parts(SparseLayout layout, const Path& folder, std::int64_t num_lines, std::size_t value_bytes,
+        DType index_dtype)
+      : layout_(layout),
+        num_lines_(num_lines),
+        value_bytes_(value_bytes),
+        index_dtype_(index_dtype),
+        lines_(std::make_shared<Spool>(folder, kPartBytes)),
+        places_(std::make_shared<Spool>(folder, kPartBytes)),
+        values_(std::make_shared<Spool>(folder, kPartBytes)) {
+    if (layout_ == SparseLayout::coo) return;
+    // One for each line, whatever the number of entries.
+    lines_->require_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
+    put(*lines_, 0);
+  }
+
+  void add(const Entry& entry) {
+    if (layout_ == SparseLayout::coo) {
+      put(*lines_, entry.line);
+    } else {
+      end_lines_before(entry.line);
+    }
+    put(*places_, entry.place);
+    values_->append(std::span(entry.value).first(value_bytes_));
+    ++count_;
+  }
+
+  TensorDict finish(std::int64_t num_rows, std::int64_t num_cols, DType dtype) {
+    NodeInfo info;
+    info.kind = NodeKind::sparse;
+    info.layout = "sparse_" + std::string(name(layout_));
+    info.dense_shape = {num_rows, num_cols};
+    info.is_coalesced = layout_ == SparseLayout::coo;
+    const auto parts = sparse_parts(info.layout);
+    TensorDict node(info);
+    const auto set = [&](std::string_view part, const std::shared_ptr<Spool>& spool, DType of,
+                         Shape shape) {
+      node.set(part, TensorDict::Item(leaf_of(spool, of, std::move(shape))));
+    };
+    if (layout_ == SparseLayout::coo) {
+      lines_->append(*places_);
+      set("indices", lines_, index_dtype_, {2, count_});
+      places_.reset();
+    } else {
+      end_lines_before(num_lines_);
+      set(parts[0], lines_, index_dtype_, {num_lines_ + 1});
+      set(parts[1], places_, index_dtype_, {count_});
+    }
+    set("values", values_, dtype, {count_});
+    return node;
+  }
+
+ private:
+  void put(Spool& spool, std::int64_t number) const {
+    if (index_dtype_ == DType::int32) {
+      const auto narrow = static_cast<std::int32_t>(number);
+      spool.append(std::as_bytes(std::span(&narrow, 1)));
+    } else {
+      spool.append(std::as_bytes(std::span(&number, 1)));
+    }
+  }
+  void end_lines_before(std::int64_t line) {
+    for (; ended_ < line; ++ended_) put(*lines_, count_);
+  }
+
+  SparseLayout layout_;
+  std::int64_t num_lines_;
+  std::size_t value_bytes_;
+  DType index_dtype_;
+  std::shared_ptr<Spool> lines_;  ///< where lines end; of coo the line of each entry
+  std::shared_ptr<Spool> places_;
+  std::shared_ptr<Spool> values_;
+  std::int64_t count_ = 0;
+  std::int64_t ended_ = 0;
+};
+
+}  // namespace
+
+SparseBuilder::SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
+                             const SparseBuilderOptions& options) {
+  if (num_rows < 0 || num_cols < 0) {
+    refuse("shape: expected lengths from 0, found [" + std::to_string(num_rows) + ", " +
+           std::to_string(num_cols) + "]");
+  }
+  if (options.index_dtype != DType::int32 && options.index_dtype != DType::int64) {
+    refuse("index dtype: expected int32 or int64, found " + std::string(name(options.index_dtype)));
+  }
+  state_ = std::make_unique<State>(num_rows, num_cols, dtype, options);
+}
+
+SparseBuilder::~SparseBuilder() = default;
+
+void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor& values) {
+  State& state = *state_;
+  for (const Tensor* indices : {&rows, &columns}) {
+    if (indices->dtype() != DType::int32 && indices->dtype() != DType::int64) {
+      refuse("coordinates: expected int32 or int64, found " + std::string(name(indices->dtype())));
+    }
+  }
+  if (values.dtype() != state.dtype) {
+    refuse("values: expected " + std::string(name(state.dtype)) + ", found " +
+           std::string(name(values.dtype())));
+  }
+  if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
+    refuse("coordinates: expected rows, columns and values of one length, found " +
+           std::to_string(rows.numel()) + ", " + std::to_string(columns.numel()) + " and " +
+           std::to_string(values.numel()));
+  }
+  const Tensor row_numbers = rows.contiguous();
+  const Tensor column_numbers = columns.contiguous();
+  const Tensor numbers = values.contiguous();
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const std::int64_t row = index_at(row_numbers, i);
+    const std::int64_t column = index_at(column_numbers, i);
+    if (row >= 0 && row < state.num_rows && column >= 0 && column < state.num_cols) continue;
+    refuse("coordinate (" + std::to_string(row) + ", " + std::to_string(column) +
+           "): expected one in the shape [" + std::to_string(state.num_rows) + ", " +
+           std::to_string(state.num_cols) + "]");
+  }
+  const std::byte* from = numbers.raw_data();
+  for (std::int64_t i = 0; i < rows.numel(); ++i, from += state.value_bytes) {
+    const std::int64_t row = index_at(row_numbers, i);
+    const std::int64_t column = index_at(column_numbers, i);
+    state.push(state.by_column() ? column : row, state.by_column() ? row : column, from);
+  }
+}
+
+void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
+  State& state = *state_;
+  if (matrix.num_rows() != state.num_rows || matrix.num_cols() != state.num_cols ||
+      matrix.dtype() != state.dtype) {
+    refuse("expected one of shape [" + std::to_string(state.num_rows) + ", " +
+           std::to_string(state.num_cols) + "] and " + std::string(name(state.dtype)) +
+           ", found [" + std::to_string(matrix.num_rows()) + ", " +
+           std::to_string(matrix.num_cols()) + "] and " + std::string(name(matrix.dtype())));
+  }
+  const auto source = matrix.state();
+  const std::byte* values = source->values.raw_data();
+  const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
+  const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
+  Progress progress(monitor, static_cast<std::uint64_t>(source->nnz) * entry_bytes, "read");
+  std::uint64_t seen = 0;
+  for_each_entry(*source, [&](std::int64_t line, std::int64_t place, std::int64_t number) {
+    if (++seen % kPollEntries == 0) {
+      progress.add(kPollEntries * entry_bytes);
+      progress.poll();
+    }
+    state.push(swap ? place : line, swap ? line : place,
+               values + static_cast<std::size_t>(number) * state.value_bytes);
+  });
+  progress.finish();
+}
+
+std::int64_t SparseBuilder::rows_needed() const noexcept {
+  return state_->by_column() ? state_->places_needed : state_->lines_needed;
+}
+std::int64_t SparseBuilder::cols_needed() const noexcept {
+  return state_->by_column() ? state_->lines_needed : state_->places_needed;
+}
+
+void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
+  if (num_rows < rows_needed() || num_cols < cols_needed()) {
+    refuse("shape: expected at least [" + std::to_string(rows_needed()) + ", " +
+           std::to_string(cols_needed()) + "], which the coordinates need, found [" +
+           std::to_string(num_rows) + ", " + std::to_string(num_cols) + "]");
+  }
+  state_->num_rows = num_rows;
+  state_->num_cols = num_cols;
+}
+
+SparseMatrix SparseBuilder::finish(Monitor* monitor) {
+  State& state = *state_;
+  if (state.finished) refuse("builder: expected one finish(), found another after it");
+  state.finished = true;
+  DType index_dtype = state.options.index_dtype;
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
+  const auto longest = static_cast<std::uint64_t>(std::max(state.num_rows, state.num_cols));
+  if (std::max(longest, state.num_entries) > kMost) index_dtype = DType::int64;
+  Parts parts(state.options.layout, state.options.temporary_folder, state.num_lines(),
+              state.value_bytes, index_dtype);
+  Progress progress(monitor, state.num_entries * state.value_bytes, "sort");
+  Entry last{};
+  bool has_last = false;
+  std::uint64_t seen = 0;
+  state.merge([&](const Entry& entry) {
+    if (++seen % kPollEntries == 0) {
+      progress.add(kPollEntries * state.value_bytes);
+      progress.poll();
+    }
+    if (has_last && last.same_place(entry)) {
+      if (!state.options.sum_duplicates) {
+        const std::int64_t row = state.by_column() ? entry.place : entry.line;
+        const std::int64_t column = state.by_column() ? entry.line : entry.place;
+        refuse("coordinate (" + std::to_string(row) + ", " + std::to_string(column) +
+               "): expected one entry, found two; summing duplicates adds them up");
+      }
+      if (!can_add(state.dtype)) {
+        throw Error(ErrorCode::unsupported,
+                    "sparse matrix: entries of the same coordinate: expected a dtype that can be "
+                    "added, found " +
+                        std::string(name(state.dtype)));
+      }
+      return add_element(state.dtype, entry.value.data(), last.value.data());
+    }
+    if (has_last) parts.add(last);
+    last = entry;
+    has_last = true;
+  });
+  if (has_last) parts.add(last);
+  progress.finish();
+  return SparseMatrix(parts.finish(state.num_rows, state.num_cols, state.dtype));
+}
+
+}  // namespace tenfold

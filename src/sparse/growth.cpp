@@ -1,0 +1,223 @@
+#include "sparse/growth.hpp"
+
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/sparse_builder.hpp>
+
+#include "core/notes/notes.hpp"
+#include "core/tree/sparse.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/reader.hpp"
+#include "formats/folder/source.hpp"
+#include "os/fs/unreplaced.hpp"
+
+namespace tenfold {
+
+namespace folder = memmap_folder;
+
+namespace {
+
+[[noreturn]] void refuse(const Path& path, const std::string& what) {
+  throw Error(ErrorCode::unsupported, path.string() + ": " + what);
+}
+
+/// The files of the parts, the ends last: what they count is there before they do.
+std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& state) {
+  const auto names = sparse_parts(state.tree.info().layout);
+  std::vector<folder::GrowingLeaf> leaves;
+  for (const std::size_t part : {std::size_t{1}, std::size_t{2}, std::size_t{0}}) {
+    const TensorDict::Item item = state.tree.get(names[part]);
+    const auto& leaf = std::get<Leaf>(item);
+    auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
+    auto* handle =
+        source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
+    if (handle == nullptr || !handle->may_grow()) {
+      refuse(path,
+             "rows cannot be added: expected a matrix that save() wrote, found other tensors");
+    }
+    folder::GrowingLeaf growing;
+    growing.key = std::string(names[part]);
+    growing.file = source->file_of(leaf);
+    growing.counts_itself = true;
+    growing.row_bytes = itemsize(leaf.dtype());
+    growing.size_bytes = leaf.nbytes();
+    leaves.push_back(std::move(growing));
+  }
+  return leaves;
+}
+
+/// The same numbers as `dtype`, `base` more.
+Tensor counted_on(const Tensor& numbers, DType dtype, std::int64_t base, std::int64_t begin) {
+  const std::int64_t count = numbers.numel() - begin;
+  Tensor made = Tensor::zeros(dtype, {count});
+  const auto convert = [&](const auto* from, auto* into) {
+    using Into = std::remove_pointer_t<decltype(into)>;
+    for (std::int64_t i = 0; i < count; ++i) {
+      into[i] = static_cast<Into>(static_cast<std::int64_t>(from[begin + i]) + base);
+    }
+  };
+  const auto convert_from = [&](const auto* from) {
+    if (dtype == DType::int32) {
+      convert(from, made.mutable_data<std::int32_t>());
+    } else {
+      convert(from, made.mutable_data<std::int64_t>());
+    }
+  };
+  if (numbers.dtype() == DType::int32) {
+    convert_from(numbers.data<std::int32_t>());
+  } else {
+    convert_from(numbers.data<std::int64_t>());
+  }
+  return made;
+}
+
+std::span<const std::byte> bytes_of(const Tensor& tensor) {
+  return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+void require_fitting(const Path& path, const SparseState& state, const SparseState& rows) {
+  const auto misfit = [&](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, path.string() + ": rows to append: " + what);
+  };
+  if (rows.num_cols != state.num_cols) {
+    misfit("expected " + std::to_string(state.num_cols) + " columns, found " +
+           std::to_string(rows.num_cols));
+  }
+  if (rows.values.dtype() != state.values.dtype()) {
+    misfit("expected " + std::string(name(state.values.dtype())) + ", found " +
+           std::string(name(rows.values.dtype())));
+  }
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
+    misfit("expected at most 2^31 - 1 entries in all, as the indices are int32, found " +
+           std::to_string(state.nnz) + " and " + std::to_string(rows.nnz));
+  }
+}
+
+SparseMatrix by_row(const SparseMatrix& rows) {
+  if (rows.layout() == SparseLayout::csr) return rows;
+  SparseBuilder builder(rows.num_rows(), rows.num_cols(), rows.dtype());
+  builder.add(rows);
+  return builder.finish();
+}
+
+}  // namespace
+
+SparseGrowth::SparseGrowth(const Path& path, Mode mode)
+    : path_(std::filesystem::absolute(path)), mode_(mode) {
+  if (mode_ == Mode::write_through && probe(path_) == "memmap") {
+    lock_ = folder::lock_for_writing_through(path_);
+  }
+  const Lock lock(mutex_);
+  current();
+}
+
+/// Rows are added, and never written in place: what is read is mapped privately.
+const std::shared_ptr<const SparseState>& SparseGrowth::current() {
+  if (state_) return state_;
+  const Mode mode = mode_ == Mode::write_through ? Mode::read : mode_;
+  if (lock_.folder.valid()) {
+    return state_ = sparse_state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode));
+  }
+  OpenOptions options;
+  options.mode = mode;
+  return state_ = os::read_unreplaced(path_, [&] { return sparse_state_of(open(path_, options)); });
+}
+
+std::shared_ptr<const SparseState> SparseGrowth::state() {
+  const Lock lock(mutex_);
+  return current();
+}
+
+void SparseGrowth::refresh() {
+  const Lock lock(mutex_);
+  state_ = nullptr;
+  current();
+}
+
+void SparseGrowth::require_writable(const char* what) const {
+  if (mode_ != Mode::write_through) {
+    refuse(path_, std::string(what) +
+                      ": expected a matrix opened with mode \"r+\", found one opened to read");
+  }
+  if (closed_) refuse(path_, std::string(what) + ": it was closed: open it again");
+}
+
+/// Takes the lock and everything that appending needs; once.
+void SparseGrowth::start() {
+  if (writer_) return;
+  if (!lock_.folder.valid()) {
+    refuse(path_,
+           "rows cannot be added in this format: expected a folder, found one file; convert() it "
+           "to a folder");
+  }
+  if (current()->layout != SparseLayout::csr) {
+    refuse(path_, "rows cannot be added in layout " + std::string(name(current()->layout)) +
+                      ": expected csr; to_layout(\"csr\") first");
+  }
+  // First the lock: from then on nobody else adds rows to those that are found.
+  folder::CommitFile commit(path_, lock_.folder);
+  state_ = nullptr;
+  const auto state = current();
+  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),
+                                                    std::move(commit), leaves_of(path_, *state));
+  writer_->edit_notes([this](const std::string& text) {
+    Notes notes = Notes::from_json(text, path_.string() + "/" + std::string(folder::kNotesName));
+    const auto root = notes.nodes.find(std::string_view());
+    if (root == notes.nodes.end() || root->second.dense_shape.empty()) return text;
+    root->second.dense_shape[0] = static_cast<std::int64_t>(writer_->state().num_rows);
+    return notes.to_json();
+  });
+}
+
+void SparseGrowth::append(const SparseMatrix& added) {
+  {
+    const Lock lock(mutex_);
+    require_writable("append_rows");
+    start();
+  }
+  // Not under the lock: they may be the rows of this matrix.
+  const SparseMatrix sorted = by_row(added);
+  sorted.check();
+  const auto rows = sorted.state();
+  const Lock lock(mutex_);
+  require_writable("append_rows");
+  const std::shared_ptr<const SparseState> state = current();
+  require_fitting(path_, *state, *rows);
+  if (rows->num_rows == 0) return;
+  const Tensor ends = counted_on(rows->ends, state->ends.dtype(), state->nnz, 1);
+  const Tensor places = rows->places.dtype() == state->places.dtype()
+                            ? rows->places
+                            : counted_on(rows->places, state->places.dtype(), 0, 0);
+  const std::vector<std::span<const std::byte>> bytes = {bytes_of(places), bytes_of(rows->values),
+                                                         bytes_of(ends)};
+  state_ = nullptr;
+  writer_->append(static_cast<std::uint64_t>(rows->num_rows), bytes);
+}
+
+void SparseGrowth::flush() {
+  const Lock lock(mutex_);
+  require_writable("flush");
+  if (writer_) writer_->flush();
+}
+
+void SparseGrowth::close() {
+  const Lock lock(mutex_);
+  if (closed_ || mode_ != Mode::write_through) return;
+  if (writer_) writer_->close();
+  writer_ = nullptr;
+  closed_ = true;
+  // What is read from now on is what it was closed with, and others may replace it.
+  state_ = nullptr;
+  current();
+  lock_.release();
+}
+
+}  // namespace tenfold

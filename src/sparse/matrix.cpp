@@ -1,0 +1,200 @@
+#include <tenfold/sparse_matrix.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "core/tree/sparse.hpp"
+#include "sparse/growth.hpp"
+#include "sparse/state.hpp"
+
+namespace tenfold {
+namespace {
+
+void require_inside(const SparseState& state, const char* what, std::int64_t index,
+                    std::int64_t length) {
+  if (index >= 0 && index < length) return;
+  throw Error(ErrorCode::invalid_argument,
+              state.where + ": " + what + ": expected an index in [0, " + std::to_string(length) +
+                  "), found " + std::to_string(index));
+}
+
+void require_inside(const SparseState& state, const char* what,
+                    std::span<const std::int64_t> indices, std::int64_t length) {
+  for (const std::int64_t index : indices) require_inside(state, what, index, length);
+}
+
+/// Lines as rows of the batch.
+SparseRows lines_as_rows(const SparseState& state, std::span<const std::int64_t> lines,
+                         RowsLayout layout) {
+  SparseRows made;
+  made.layout = layout;
+  made.num_rows = static_cast<std::int64_t>(lines.size());
+  made.num_cols = state.line_length();
+  if (layout == RowsLayout::dense) {
+    made.values = gather_dense(state, lines, false);
+  } else if (layout == RowsLayout::padded) {
+    PaddedLines padded = gather_padded(state, lines);
+    made.values = std::move(padded.values);
+    made.indices = std::move(padded.places);
+    made.lengths = std::move(padded.lengths);
+  } else {
+    LineParts parts = gather_lines(state, lines, layout == RowsLayout::coo);
+    made.values = std::move(parts.values);
+    made.indices = layout == RowsLayout::coo ? std::move(parts.numbers) : std::move(parts.places);
+    if (layout == RowsLayout::csr) made.crow_indices = std::move(parts.ends);
+  }
+  return made;
+}
+
+/// Lines as columns of the batch.
+SparseRows lines_as_columns(const SparseState& state, std::span<const std::int64_t> lines,
+                            RowsLayout layout) {
+  SparseRows made;
+  if (layout == RowsLayout::padded) {
+    made = lines_as_rows(state, lines, layout);
+    std::swap(made.num_rows, made.num_cols);
+    return made;
+  }
+  const auto count = static_cast<std::int64_t>(lines.size());
+  if (layout != RowsLayout::dense) {
+    std::vector<PlacedEntry> entries;
+    const std::vector<LineExtent> extents = extents_of(state, lines);
+    const bool is_narrow = state.places.dtype() == DType::int32;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (std::int64_t entry = extents[i].begin; entry < extents[i].end; ++entry) {
+        const std::int64_t place = is_narrow ? state.places.data<std::int32_t>()[entry]
+                                             : state.places.data<std::int64_t>()[entry];
+        if (place < 0 || place >= state.line_length()) throw_bad_place(state, lines[i], place);
+        entries.push_back({place, static_cast<std::int64_t>(i), entry});
+      }
+    }
+    return assemble(state, std::move(entries), state.line_length(), count, layout);
+  }
+  made.layout = layout;
+  made.num_rows = state.line_length();
+  made.num_cols = count;
+  made.values = gather_dense(state, lines, true);
+  return made;
+}
+
+}  // namespace
+
+SparseMatrix::SparseMatrix(const Path& path, Mode mode)
+    : growth_(std::make_shared<SparseGrowth>(path, mode)) {}
+
+SparseMatrix::SparseMatrix(TensorDict node) : state_(sparse_state_of(std::move(node))) {}
+
+std::shared_ptr<const SparseState> SparseMatrix::state() const {
+  return growth_ ? growth_->state() : state_;
+}
+
+SparseGrowth& SparseMatrix::growth(const char* what) const {
+  if (growth_) return *growth_;
+  throw Error(ErrorCode::unsupported,
+              "sparse matrix: " + std::string(what) +
+                  ": expected one that was opened from a path, found one in memory; save it first");
+}
+
+void SparseMatrix::append_rows(const SparseMatrix& rows) { growth("append_rows").append(rows); }
+void SparseMatrix::flush() { growth("flush").flush(); }
+void SparseMatrix::close() { growth("close").close(); }
+void SparseMatrix::refresh() { growth("refresh").refresh(); }
+
+SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
+                                    std::int64_t num_cols, std::span<const Tensor> parts) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_" + std::string(name(layout));
+  info.dense_shape = {num_rows, num_cols};
+  info.is_coalesced = layout == SparseLayout::coo;
+  const auto names = sparse_parts(info.layout);
+  if (parts.size() != names.size()) {
+    throw Error(ErrorCode::invalid_argument, "sparse matrix: expected " +
+                                                 std::to_string(names.size()) + " parts, found " +
+                                                 std::to_string(parts.size()));
+  }
+  TensorDict node(info);
+  for (std::size_t i = 0; i < parts.size(); ++i) node.set(names[i], parts[i]);
+  try {
+    SparseMatrix made(std::move(node));
+    made.check();
+    return made;
+  } catch (const Error& error) {
+    // Of a caller's parts nobody says that they are corrupt.
+    if (error.code() != ErrorCode::corrupt) throw;
+    throw Error(ErrorCode::invalid_argument, error.what());
+  }
+}
+
+SparseLayout SparseMatrix::layout() const { return state()->layout; }
+std::int64_t SparseMatrix::num_rows() const { return state()->num_rows; }
+std::int64_t SparseMatrix::num_cols() const { return state()->num_cols; }
+std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
+DType SparseMatrix::dtype() const { return state()->values.dtype(); }
+DType SparseMatrix::index_dtype() const { return state()->places.dtype(); }
+TensorDict SparseMatrix::tree() const { return state()->tree; }
+std::string SparseMatrix::where() const { return state()->where; }
+
+Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
+  const auto held = this->state();
+  const SparseState& state = *held;
+  require_inside(state, "row", row, state.num_rows);
+  require_inside(state, "column", column, state.num_cols);
+  const bool by_column = state.layout == SparseLayout::csc;
+  const std::int64_t line = by_column ? column : row;
+  const std::int64_t place = by_column ? row : column;
+  const LineExtent extent = extents_of(state, std::span(&line, 1)).front();
+  Tensor element = Tensor::zeros(state.values.dtype(), {});
+  const auto find = [&](const auto* places) {
+    const auto* end = places + extent.end;
+    const auto* found = std::lower_bound(places + extent.begin, end, place);
+    return found != end && *found == place ? found - places : std::int64_t{-1};
+  };
+  const std::int64_t entry = state.places.dtype() == DType::int32
+                                 ? find(state.places.data<std::int32_t>())
+                                 : find(state.places.data<std::int64_t>());
+  if (entry >= 0) {
+    const std::size_t size = state.values.itemsize();
+    std::memcpy(element.raw_data(),
+                state.values.raw_data() + static_cast<std::size_t>(entry) * size, size);
+  }
+  return element;
+}
+
+SparseRows SparseMatrix::rows(std::span<const std::int64_t> rows, RowsLayout layout) const {
+  const auto state = this->state();
+  require_inside(*state, "row", rows, state->num_rows);
+  if (state->layout == SparseLayout::csc) return gather_across(*state, rows, layout, true);
+  return lines_as_rows(*state, rows, layout);
+}
+
+void SparseMatrix::will_need(std::span<const std::int64_t> rows) const {
+  const auto state = this->state();
+  require_inside(*state, "row", rows, state->num_rows);
+  if (state->layout == SparseLayout::csr) ask_for(*state, extents_of(*state, rows));
+}
+
+SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout layout) const {
+  const auto state = this->state();
+  require_inside(*state, "column", columns, state->num_cols);
+  if (state->layout == SparseLayout::csc) return lines_as_columns(*state, columns, layout);
+  return gather_across(*state, columns, layout, false);
+}
+
+void SparseMatrix::check() const {
+  const auto state = this->state();
+  if (state->is_sound.load(std::memory_order_acquire)) return;
+  require_sound_sparse(state->tree, state->where);
+  state->is_sound.store(true, std::memory_order_release);
+}
+
+Path SparseMatrix::save(const Path& path, const SaveOptions& options) const {
+  return tenfold::save(tree(), path, options);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,205 @@
+#include "sparse/state.hpp"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/sparse.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr std::array<std::string_view, 3> kLayoutNames = {"csr", "csc", "coo"};
+constexpr std::array<std::string_view, 4> kRowsLayoutNames = {"dense", "csr", "coo", "padded"};
+constexpr std::string_view kTorchPrefix = "sparse_";
+
+/// Looks at a node's parts by their metadata.
+class SparseReader {
+ public:
+  SparseReader(const TensorDict& node, const std::string& where) : node_(node), where_(where) {}
+
+  SparseLayout layout() const {
+    const NodeInfo& info = node_.info();
+    if (info.kind != NodeKind::sparse) {
+      refuse("kind: expected a sparse tensor, found a " + std::string(name(info.kind)));
+    }
+    std::string_view layout = info.layout;
+    layout.remove_prefix(std::min(layout.size(), kTorchPrefix.size()));
+    const auto known = sparse_layout_from_name(layout);
+    if (!known) refuse("layout: expected csr, csc or coo, found " + info.layout);
+    if (info.dense_shape.size() != 2) {
+      refuse("shape: expected a matrix [rows, columns], found " +
+             base::list_text(info.dense_shape));
+    }
+    for (const std::int64_t length : info.dense_shape) {
+      if (length < 0) fail("shape", "lengths from 0", base::list_text(info.dense_shape));
+    }
+    return *known;
+  }
+
+  Leaf leaf(std::string_view part, std::int64_t ndim) const {
+    if (!node_.contains(part)) fail(part, "a tensor", "none");
+    const TensorDict::Item item = node_.get(part);
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr || leaf->is_nested()) fail(part, "a tensor", "another kind of entry");
+    const Shape& shape = leaf->shape();
+    if (static_cast<std::int64_t>(shape.size()) != ndim) {
+      if (part == "values" && shape.size() > 1) {
+        refuse("values: expected a matrix of numbers, [nnz], found " + base::list_text(shape));
+      }
+      fail(part, std::to_string(ndim) + " dimensions", base::list_text(shape));
+    }
+    return *leaf;
+  }
+
+  Leaf indices(std::string_view part, std::int64_t ndim = 1) const {
+    Leaf leaf = this->leaf(part, ndim);
+    if (leaf.dtype() != DType::int32 && leaf.dtype() != DType::int64) {
+      fail(part, "int32 or int64", std::string(name(leaf.dtype())));
+    }
+    return leaf;
+  }
+
+  void require_length(std::string_view part, std::int64_t expected, std::int64_t found) const {
+    if (expected != found) fail(part, std::to_string(expected), std::to_string(found));
+  }
+
+  [[noreturn]] void fail(std::string_view part, const std::string& expected,
+                         const std::string& found) const {
+    throw Error(ErrorCode::corrupt,
+                where_ + ": " + std::string(part) + ": expected " + expected + ", found " + found);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorCode::invalid_argument, where_ + ": " + what);
+  }
+
+  const TensorDict& node_;
+  const std::string& where_;
+};
+
+/// The last number of a vector of indices, without mapping it.
+std::int64_t last_of(const Leaf& leaf) {
+  const auto size = static_cast<std::uint64_t>(itemsize(leaf.dtype()));
+  const auto count = static_cast<std::uint64_t>(leaf.shape()[0]);
+  if (const Tensor* tensor = leaf.tensor_in_memory()) {
+    const Tensor last = tensor->select(leaf.shape()[0] - 1);
+    return leaf.dtype() == DType::int32 ? *last.data<std::int32_t>() : *last.data<std::int64_t>();
+  }
+  std::array<std::byte, sizeof(std::int64_t)> bytes{};
+  leaf.read((count - 1) * size, std::span(bytes).first(static_cast<std::size_t>(size)));
+  if (leaf.dtype() == DType::int32) {
+    std::int32_t value = 0;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+  std::int64_t value = 0;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+void read_lines(const SparseReader& reader, SparseState& state) {
+  const auto parts = sparse_parts(state.tree.info().layout);
+  const Leaf ends = reader.indices(parts[0]);
+  const Leaf places = reader.indices(parts[1]);
+  const Leaf values = reader.leaf(parts[2], 1);
+  state.nnz = places.shape()[0];
+  // Not lines + 1: a shape can be as long as a number is.
+  if (ends.shape()[0] - 1 != state.num_lines()) {
+    reader.fail(
+        parts[0],
+        "one entry more than " + std::to_string(state.num_lines()) + " " + state.line_name() + "s",
+        std::to_string(ends.shape()[0]));
+  }
+  reader.require_length("values", state.nnz, values.shape()[0]);
+  reader.require_length(std::string(parts[0]) + ": last", state.nnz, last_of(ends));
+  state.ends = ends.tensor().contiguous();
+  state.places = places.tensor().contiguous();
+  state.values = values.tensor().contiguous();
+  state.is_sorted = true;
+}
+
+void read_coordinates(const SparseReader& reader, SparseState& state) {
+  const Leaf indices = reader.indices("indices", 2);
+  const Leaf values = reader.leaf("values", 1);
+  reader.require_length("indices: rows", 2, indices.shape()[0]);
+  state.nnz = indices.shape()[1];
+  reader.require_length("values", state.nnz, values.shape()[0]);
+  const Tensor both = indices.tensor().contiguous();
+  if (state.nnz > 0) {
+    state.lines = both.select(0);
+    state.places = both.select(1);
+  } else {
+    state.lines = Tensor::zeros(indices.dtype(), {0});
+    state.places = state.lines;
+  }
+  state.values = values.tensor().contiguous();
+  state.is_sorted = state.tree.info().is_coalesced;
+}
+
+template <std::size_t kCount>
+std::optional<std::uint8_t> index_of(const std::array<std::string_view, kCount>& names,
+                                     std::string_view name) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (names[i] == name) return static_cast<std::uint8_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name(SparseLayout layout) noexcept {
+  return kLayoutNames[static_cast<std::size_t>(layout)];
+}
+
+std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept {
+  const auto found = index_of(kLayoutNames, name);
+  if (!found) return std::nullopt;
+  return static_cast<SparseLayout>(*found);
+}
+
+std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept {
+  const auto found = index_of(kRowsLayoutNames, name);
+  if (!found) return std::nullopt;
+  return static_cast<RowsLayout>(*found);
+}
+
+std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
+  auto state = std::make_shared<SparseState>();
+  state->tree = std::move(node);
+  state->where = state->tree.where().empty() ? "sparse matrix" : state->tree.where();
+  const SparseReader reader(state->tree, state->where);
+  state->layout = reader.layout();
+  state->num_rows = state->tree.info().dense_shape[0];
+  state->num_cols = state->tree.info().dense_shape[1];
+  if (state->layout == SparseLayout::coo) {
+    read_coordinates(reader, *state);
+  } else {
+    read_lines(reader, *state);
+  }
+  return state;
+}
+
+void require_sorted(const SparseState& state) {
+  if (state.is_sorted) return;
+  throw Error(ErrorCode::unsupported,
+              state.where +
+                  ": expected coordinates in order, found ones that were not "
+                  "coalesced; to_layout(\"csr\") first");
+}
+
+void throw_bad_place(const SparseState& state, std::int64_t line, std::int64_t place) {
+  throw Error(ErrorCode::corrupt, state.where + ": " + state.line_name() + " " +
+                                      std::to_string(line) + ": index of an entry: expected 0 to " +
+                                      std::to_string(state.line_length() - 1) + ", found " +
+                                      std::to_string(place));
+}
+
+}  // namespace tenfold

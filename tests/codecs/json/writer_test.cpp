@@ -1,0 +1,83 @@
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <tenfold/error.hpp>
+
+#include "codecs/json/json.hpp"
+
+namespace tenfold::codecs {
+namespace {
+
+std::string text_of(JsonStyle style) {
+  JsonWriter writer(style);
+  writer.begin_object();
+  writer.key("a");
+  writer.begin_array();
+  writer.integer(-1);
+  writer.number(2.0);
+  writer.begin_array();
+  writer.end_array();
+  writer.null();
+  writer.end_array();
+  writer.key("\xC3\xA9");
+  writer.string("\xF0\x9F\x98\x80\x7F\n");
+  writer.key("c");
+  writer.begin_object();
+  writer.end_object();
+  writer.key("d");
+  writer.boolean(true);
+  writer.end_object();
+  return writer.take();
+}
+
+TEST(JsonWriter, PythonStyleIsThatOfJsonDumps) {
+  EXPECT_EQ(text_of(JsonStyle::python),
+            R"({"a": [-1, 2.0, [], null], "\u00e9": "\ud83d\ude00\u007f\n", "c": {}, "d": true})");
+}
+
+TEST(JsonWriter, CompactStyleLeavesOutTheBlanks) {
+  EXPECT_EQ(text_of(JsonStyle::python_compact),
+            R"({"a":[-1,2.0,[],null],"\u00e9":"\ud83d\ude00\u007f\n","c":{},"d":true})");
+}
+
+TEST(JsonWriter, Utf8StyleKeepsWhatIsNotAscii) {
+  EXPECT_EQ(
+      text_of(JsonStyle::utf8_compact),
+      "{\"a\":[-1,2.0,[],null],\"\xC3\xA9\":\"\xF0\x9F\x98\x80\x7F\\n\",\"c\":{},\"d\":true}");
+}
+
+TEST(JsonWriter, ALoneSurrogateIsEscapedInEveryStyle) {
+  for (const JsonStyle style :
+       {JsonStyle::python, JsonStyle::python_compact, JsonStyle::utf8_compact}) {
+    JsonWriter writer(style);
+    writer.string("x\xED\xA0\x80");
+    EXPECT_EQ(writer.take(), "\"x\\ud800\"");
+  }
+}
+
+TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
+  JsonWriter writer(JsonStyle::python);
+  try {
+    writer.string("ab\xFF");
+    FAIL() << "was written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(
+        error.what(),
+        "json: string \"ab\\xff\": is not text: expected utf-8, found \"\\xff\" at byte 2");
+  }
+}
+
+TEST(JsonWriter, TheEndsOfIntegersAreWrittenWhole) {
+  JsonWriter writer(JsonStyle::python);
+  writer.begin_array();
+  writer.integer(std::numeric_limits<std::int64_t>::min());
+  writer.big_integer("123456789012345678901234567890");
+  writer.end_array();
+  EXPECT_EQ(writer.take(), "[-9223372036854775808, 123456789012345678901234567890]");
+}
+
+}  // namespace
+}  // namespace tenfold::codecs

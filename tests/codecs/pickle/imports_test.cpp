@@ -1,0 +1,52 @@
+#include "codecs/pickle/imports.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+using namespace std::string_view_literals;
+using tenfold::codecs::may_import;
+
+namespace {
+
+constexpr std::string_view kCall = "cos\nsystem\n(VMARK\ntR.";
+
+TEST(PickleImports, EveryOpcodeThatImports) {
+  EXPECT_TRUE(may_import(kCall));
+  EXPECT_TRUE(may_import("(Vx\nios\nsystem\n."));
+  EXPECT_TRUE(may_import("\x8c\x02os\x8c\x06system\x93."sv));
+  EXPECT_TRUE(may_import("S'os'\nS'system'\n\x93."sv));
+}
+
+TEST(PickleImports, GoesOnWherePythonDoes) {
+  const std::string call(kCall);
+  for (const std::string_view before :
+       {"I0x10\n0"sv, "I010\n0"sv, "L1_0\n0"sv, "F+1.0\n0"sv, "F1e-999\n0"sv, "Np 1\n0"sv, "(N00"sv,
+        "](NNtb0"sv, "(Nl(K\0Nu0"sv}) {
+    EXPECT_TRUE(may_import(std::string(before) + call)) << before;
+  }
+  EXPECT_TRUE(may_import("(V" + std::string(2'000'000, 'a') + "\n0" + call));
+  EXPECT_TRUE(may_import("N." + call));
+  EXPECT_TRUE(may_import("cos\nsystem"));  // a module is imported before the name is missed
+}
+
+TEST(PickleImports, NotWherePythonFails) {
+  EXPECT_FALSE(may_import(""));
+  EXPECT_FALSE(may_import("N0." + std::string(kCall)));
+  EXPECT_FALSE(may_import("0" + std::string(kCall)));
+  EXPECT_FALSE(may_import("ios\nsystem\n"));
+  EXPECT_FALSE(may_import("\x93"));
+  EXPECT_FALSE(may_import("N\x93"));
+  EXPECT_FALSE(may_import("X\x05\0\0\0abc"sv));
+  EXPECT_FALSE(may_import("\x97" + std::string(kCall)));
+}
+
+TEST(PickleImports, NotOrdinaryText) {
+  EXPECT_FALSE(may_import("could you\nplease\n"));
+  EXPECT_FALSE(may_import("class,label\n1,2\n"));
+  EXPECT_FALSE(may_import("import os\nclass\n"));
+  EXPECT_FALSE(may_import("hello"));
+}
+
+}  // namespace

@@ -1,0 +1,47 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <tuple>
+
+#include <tenfold/error.hpp>
+
+#include "core/tensor/promote.hpp"
+
+namespace tenfold {
+namespace {
+
+/// What torch.promote_types gives.
+TEST(Promote, ChoosesAsTorchDoes) {
+  constexpr std::array kCases = {
+      std::tuple(DType::int64, DType::float16, DType::float16),
+      std::tuple(DType::int64, DType::float64, DType::float64),
+      std::tuple(DType::bool_, DType::uint8, DType::uint8),
+      std::tuple(DType::uint8, DType::int8, DType::int16),
+      std::tuple(DType::uint8, DType::int32, DType::int32),
+      std::tuple(DType::int16, DType::int64, DType::int64),
+      std::tuple(DType::float16, DType::bfloat16, DType::float32),
+      std::tuple(DType::float16, DType::float32, DType::float32),
+      std::tuple(DType::uint64, DType::float32, DType::float32),
+      std::tuple(DType::complex64, DType::int64, DType::complex64),
+      std::tuple(DType::complex64, DType::float64, DType::complex128),
+      std::tuple(DType::bfloat16, DType::complex32, DType::complex64),
+      std::tuple(DType::int64, DType::complex32, DType::complex32),
+      std::tuple(DType::float8_e5m2, DType::float8_e5m2, DType::float8_e5m2),
+  };
+  for (const auto& [left, right, expected] : kCases) {
+    EXPECT_EQ(promoted(left, right), expected) << name(left) << " " << name(right);
+    EXPECT_EQ(promoted(right, left), expected) << name(right) << " " << name(left);
+  }
+}
+
+TEST(Promote, RefusesWhatTorchRefuses) {
+  for (const auto& [left, right] :
+       {std::pair(DType::uint16, DType::int32), std::pair(DType::uint16, DType::bool_),
+        std::pair(DType::uint8, DType::uint64), std::pair(DType::float8_e5m2, DType::float32)}) {
+    EXPECT_THROW(promoted(left, right), Error) << name(left) << " " << name(right);
+    EXPECT_THROW(promoted(right, left), Error) << name(right) << " " << name(left);
+  }
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,95 @@
+#include "dict/index.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace tenfold {
+namespace {
+
+constexpr std::uint64_t kMostFingerprint = (std::uint64_t{1} << kDictFingerprintBits) - 1;
+
+DictIndex empty_index(std::uint64_t num_home) {
+  const std::uint64_t num_buckets = num_home + kDictTailBuckets + 1;
+  Buffer bytes = Buffer::allocate(static_cast<std::size_t>(num_buckets) * kDictBucketBytes);
+  auto* const words = reinterpret_cast<std::uint64_t*>(bytes.data());
+  write_dict_header(DictBucket(words + (num_buckets - 1) * kDictSlots, kDictSlots), 7, num_home, 0,
+                    0);
+  return DictIndex(std::move(bytes), "test");
+}
+
+std::vector<std::uint64_t> rows_of(const DictIndex& index, std::uint64_t hash) {
+  std::vector<std::uint64_t> rows;
+  DictIndex::Cursor cursor = index.find(hash);
+  while (const auto row = index.next(cursor)) rows.push_back(*row);
+  return rows;
+}
+
+#if defined(__SSE2__)
+TEST(DictIndex, MatchesSlotsAtOnceAsOneByOne) {
+  std::mt19937_64 random(1);
+  const std::array<std::uint64_t, 6> fingerprints = {
+      0, 1, kMostFingerprint, kMostFingerprint >> 1U, (kMostFingerprint >> 1U) + 1, 0x800001};
+  for (int round = 0; round < 20'000; ++round) {
+    std::array<std::uint64_t, kDictSlots> slots{};
+    for (std::uint64_t& slot : slots) {
+      const std::uint64_t fingerprint =
+          random() % 4 == 0 ? random() : fingerprints[random() % fingerprints.size()];
+      slot = random() % 8 == 0 ? 0 : dict_slot(fingerprint, random() % kDictMaxRows);
+    }
+    for (const std::uint64_t wanted : fingerprints) {
+      ASSERT_EQ(dict_matches_at_once(slots.data(), wanted),
+                dict_matches_one_by_one(slots.data(), wanted));
+    }
+    const std::uint64_t wanted = random() & kMostFingerprint;
+    ASSERT_EQ(dict_matches_at_once(slots.data(), wanted),
+              dict_matches_one_by_one(slots.data(), wanted));
+  }
+}
+#endif
+
+/// One writer assigns the keys of a full bucket new rows, and gives two keys by turns one slot,
+/// while others look them up: by what this build compiles, which is not what TSan does.
+TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenMeanwhile) {
+  static constexpr std::uint64_t kKeys = 7;
+  constexpr std::uint64_t kStores = 300'000;
+  DictIndex index = empty_index(1);
+  // All are at home in the one bucket. The last two share its last slot.
+  const auto hash_of = [](std::uint64_t key) { return 0x123456 + key * 0x0101; };
+  for (std::uint64_t key = 0; key <= kKeys; ++key) index.store(key, dict_slot(hash_of(key), key));
+  std::atomic<bool> is_done{false};
+  std::atomic<std::uint64_t> num_wrong{0};
+  // Row r is one of key r % 16.
+  const auto read = [&] {
+    for (std::uint64_t i = 0; !is_done.load(std::memory_order_relaxed); ++i) {
+      const std::uint64_t key = i % (kKeys + 2);
+      const auto rows = rows_of(index, hash_of(key));
+      const bool has_own_slot = key < kKeys;
+      const bool is_right =
+          has_own_slot ? rows.size() == 1 && rows[0] % 16 == key
+                       : std::ranges::all_of(rows, [](auto row) { return row % 16 >= kKeys; });
+      if (!is_right) ++num_wrong;
+    }
+  };
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) readers.emplace_back(read);
+  for (std::uint64_t i = 1; i <= kStores; ++i) {
+    const std::uint64_t slot = i % (kKeys + 1);
+    const std::uint64_t key = slot < kKeys ? slot : kKeys + i / (kKeys + 1) % 2;
+    index.store(slot, dict_slot(hash_of(key), i * 16 % kDictMaxRows + key));
+  }
+  is_done = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(num_wrong, 0U);
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,102 @@
+// Dictionaries that are changed, killed at every change of the file system, refused every change,
+// and robbed of their power at every moment: every key has its value from before or the new one.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include <tenfold/error.hpp>
+#include <tenfold/mapped_dict.hpp>
+#include <tenfold/warnings.hpp>
+
+#include "core/notes/notes.hpp"
+#include "dict/dict_of.hpp"
+#include "os/process.hpp"
+#include "support/crash_harness.hpp"
+
+namespace tenfold::test {
+namespace {
+
+constexpr std::int64_t kOld = 8;
+
+/// Old: key<i> is i for i < 8. New: key3 is 33, and there are keys up to `num_new`. The disk of
+/// power losses knows nothing of what is written through mappings, and so no checksums of it.
+Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
+  set_warning_handler([](const std::string&) {});
+  const MappedDict dict(path);
+  const bool is_whole = with_checksums ? verify(path).ok() : dict.check().empty();
+  set_warning_handler(nullptr);
+  if (!is_whole) return Found::neither;
+  const std::int64_t size = dict.size();
+  if (size != kOld && size != num_new) return Found::neither;
+  for (std::int64_t i = 0; i < num_new; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    if (dict.contains(key) != (i < size)) return Found::neither;
+    if (i != 3 && i < size && pair_at(dict, key) != i) return Found::neither;
+  }
+  const std::int64_t changed = pair_at(dict, "key3");
+  if (changed != 3 && changed != 33) return Found::neither;
+  // One key is changed before the others are added.
+  if (size == kOld) return Found::old_version;
+  return changed == 33 ? Found::new_version : Found::neither;
+}
+
+CrashCase writing(std::int64_t num_new, bool with_checksums = true) {
+  CrashCase crash;
+  crash.name = "MappedDict";
+  crash.file_name = "dict";
+  crash.make_old = [](const Path& path) { build_pairs(path, kOld); };
+  crash.which = [=](const Path& path) { return which(path, num_new, with_checksums); };
+  crash.make_new = [num_new](const Path& path, bool durable) {
+    set_warning_handler([](const std::string&) {});
+    MappedDict dict(path, Mode::write_through);
+    dict.assign(Words(1, 3).keys(), pairs(33, 1));
+    if (dict.size() == kOld) {
+      dict.extend(Words(num_new - kOld, kOld).keys(), pairs(kOld, num_new - kOld));
+    }
+    if (durable) dict.flush();
+    if (durable) dict.close();
+    set_warning_handler(nullptr);
+  };
+  return crash;
+}
+
+/// The same, looked at when the system runs again.
+CrashCase after_a_boot(CrashCase crash) {
+  const auto before = crash.which;
+  crash.which = [before](const Path& path) {
+    os::set_boot_id(kNextBoot);
+    return before(path);
+  };
+  return crash;
+}
+
+class MappedDictCrash : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  void TearDown() override {
+    os::set_boot_id(std::nullopt);
+    set_warning_handler(nullptr);
+  }
+};
+
+TEST_P(MappedDictCrash, SurvivesAKillAtEveryChange) {
+  expect_survives_kill_at_every_change(writing(GetParam()), true, true);
+  expect_survives_kill_at_every_change(writing(GetParam()), false, true);
+}
+
+TEST_P(MappedDictCrash, SurvivesTheFailureOfEveryChange) {
+  expect_survives_failure_of_every_change(writing(GetParam()), true, true, ENOSPC);
+  expect_survives_failure_of_every_change(writing(GetParam()), false, true, EIO);
+}
+
+TEST_P(MappedDictCrash, SurvivesAPowerLossAtEveryMoment) {
+  expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
+}
+
+// The index has room for some keys more, and for many it is made anew.
+INSTANTIATE_TEST_SUITE_P(Keys, MappedDictCrash, ::testing::Values(kOld + 1, kOld + 40));
+
+}  // namespace
+}  // namespace tenfold::test

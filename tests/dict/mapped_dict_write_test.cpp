@@ -1,0 +1,357 @@
+#include <tenfold/mapped_dict.hpp>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <tenfold/error.hpp>
+#include <tenfold/warnings.hpp>
+
+#include "core/notes/notes.hpp"
+#include "dict/dict_of.hpp"
+#include "os/fs/fault.hpp"
+#include "os/process.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::build_pairs;
+using test::pair_at;
+using test::pairs;
+using test::TemporaryFolder;
+using test::Words;
+
+void expect_error(ErrorCode code, const std::string& text, const std::function<void()>& work) {
+  try {
+    work();
+    FAIL() << "expected: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+}
+
+void expect_whole(const Path& path) {
+  for (const Problem& problem : verify(path).problems) {
+    ADD_FAILURE() << problem.path << ": " << problem.part << ": " << problem.what;
+  }
+  for (const Problem& problem : MappedDict(path).check()) {
+    ADD_FAILURE() << problem.part << ": " << problem.what;
+  }
+}
+
+TEST(MappedDictWrite, ChangesTheValueOfAKey) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  MappedDict reader(folder / "d");
+  {
+    MappedDict dict(folder / "d", Mode::write_through);
+    dict.assign(Words(1, 7).keys(), pairs(700, 1));
+    EXPECT_EQ(pair_at(dict, "key7"), 700);
+    EXPECT_EQ(dict.size(), 100);
+    EXPECT_EQ(pair_at(reader, "key7"), 700);
+    dict.assign(Words(1, 7).keys(), pairs(701, 1));
+    EXPECT_EQ(pair_at(reader, "key7"), 701);
+    EXPECT_EQ(pair_at(reader, "key8"), 8);
+    const std::vector<std::int64_t> rows = dict.ordered_rows();
+    ASSERT_EQ(rows.size(), 100U);
+    EXPECT_EQ(rows[7], 101) << "an assigned key keeps its place";
+    EXPECT_EQ(rows[8], 8);
+    dict.close();
+  }
+  expect_whole(folder / "d");
+  EXPECT_EQ(pair_at(MappedDict(folder / "d"), "key7"), 701);
+  EXPECT_EQ(MappedDict(folder / "d").size(), 100);
+}
+
+TEST(MappedDictWrite, AddsKeysAllAtOnce) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict reader(folder / "d");
+  MappedDict dict(folder / "d", Mode::write_through);
+  for (std::int64_t first = 10; first < 3000; first += 230) {
+    dict.extend(Words(230, first).keys(), pairs(first, 230));
+    EXPECT_EQ(dict.size(), first + 230);
+    EXPECT_EQ(pair_at(reader, "key" + std::to_string(first + 200)), first + 200);
+  }
+  for (std::int64_t i = 0; i < dict.size(); ++i) {
+    ASSERT_EQ(pair_at(dict, "key" + std::to_string(i)), i);
+  }
+  EXPECT_FALSE(dict.contains("key99999"));
+  dict.close();
+  expect_whole(folder / "d");
+}
+
+/// Counts what is examined or opened while it lives.
+class CountedReads : public os::ChangeObserver {
+ public:
+  CountedReads() : previous_(os::set_change_observer(this)) {}
+  ~CountedReads() override { os::set_change_observer(previous_); }
+  CountedReads(const CountedReads&) = delete;
+  CountedReads& operator=(const CountedReads&) = delete;
+
+  void before(const os::Change&) override {}
+  void after(const os::Change&, std::uint64_t) override {}
+  void before_read(const std::string&) override { ++count_; }
+  int count() const { return count_; }
+
+ private:
+  std::atomic<int> count_{0};
+  os::ChangeObserver* previous_;
+};
+
+TEST(MappedDictWrite, TellsKeyTypeAndFormWithoutOpeningAFile) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is still to be opened
+  const CountedReads reads;
+  EXPECT_EQ(dict.key_type(), DictKeyType::string);
+  EXPECT_EQ(dict.value_form(), DictValueForm::tensor);
+  EXPECT_EQ(reads.count(), 0);
+  EXPECT_EQ(dict.size(), 11);
+  EXPECT_GT(reads.count(), 0) << "what size() opens is counted";
+}
+
+TEST(MappedDictWrite, GrowsFromNothing) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 0);
+  MappedDict dict(folder / "d", Mode::write_through);
+  for (std::int64_t i = 0; i < 300; ++i) dict.extend(Words(1, i).keys(), pairs(i, 1));
+  dict.close();
+  expect_whole(folder / "d");
+  EXPECT_EQ(MappedDict(folder / "d").size(), 300);
+}
+
+TEST(MappedDictWrite, RefusesWhatDoesNotFitAndChangesNothing) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  const std::array<std::string_view, 2> unknown = {"key1", "nobody"};
+  expect_error(ErrorCode::key_not_found, "no key \"nobody\"; extend() adds",
+               [&] { dict.assign(std::span<const std::string_view>(unknown), pairs(0, 2)); });
+  expect_error(ErrorCode::invalid_argument, "key \"key1\": expected keys that are not there",
+               [&] { dict.extend(std::span<const std::string_view>(unknown), pairs(0, 2)); });
+  const std::array<std::string_view, 2> twice = {"new", "new"};
+  expect_error(ErrorCode::invalid_argument, "key \"new\": expected every key once",
+               [&] { dict.extend(std::span<const std::string_view>(twice), pairs(0, 2)); });
+  expect_error(ErrorCode::invalid_argument, "expected a row for each of 1 keys, found 3",
+               [&] { dict.extend(Words(1, 99).keys(), pairs(0, 3)); });
+  const std::array<std::int64_t, 1> ints = {1};
+  expect_error(ErrorCode::invalid_argument, "keys: expected str, found int64",
+               [&] { dict.extend(std::span<const std::int64_t>(ints), pairs(0, 1)); });
+  Batch wrong = pairs(0, 1);
+  std::vector<BatchColumn> columns = wrong.columns();
+  columns[0].values = Tensor::zeros(DType::float32, {1, 3});
+  expect_error(ErrorCode::invalid_argument, "shape of a row: expected [2], found [3]",
+               [&] { dict.extend(Words(1, 99).keys(), Batch(1, columns)); });
+  EXPECT_EQ(dict.size(), 10);
+  EXPECT_FALSE(dict.contains("key99"));
+  dict.close();
+  expect_whole(folder / "d");
+  MappedDict reader(folder / "d");
+  expect_error(ErrorCode::unsupported, "expected a dictionary opened with mode \"r+\"",
+               [&] { reader.extend(Words(1, 99).keys(), pairs(0, 1)); });
+}
+
+TEST(MappedDictWrite, TakesTheLastOfRepeatedKeys) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  const std::array<std::string_view, 5> keys = {"new", "key1", "new", "key1", "other"};
+  dict.extend(std::span<const std::string_view>(keys), pairs(50, 5), DuplicateKeys::last);
+  EXPECT_EQ(dict.size(), 12);
+  EXPECT_EQ(pair_at(dict, "new"), 52);
+  EXPECT_EQ(pair_at(dict, "key1"), 53);
+  EXPECT_EQ(pair_at(dict, "other"), 54);
+  EXPECT_EQ(dict.ordered_rows(),
+            (std::vector<std::int64_t>{0, 13, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14}));
+  dict.close();
+  expect_whole(folder / "d");
+}
+
+TEST(MappedDictWrite, CompactsAwayRowsThatAreNotUsed) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict before(folder / "d");
+  MappedDict dict(folder / "d", Mode::write_through);
+  for (int round = 0; round < 5; ++round) {
+    dict.assign(Words(50).keys(), pairs(1000 * round, 50));
+  }
+  EXPECT_EQ(dict.dataset().size(), 350);
+  dict.compact();
+  EXPECT_EQ(dict.dataset().size(), 100);
+  EXPECT_TRUE(dict.is_dense());
+  EXPECT_EQ(pair_at(dict, "key3"), 4003);
+  EXPECT_EQ(pair_at(dict, "key77"), 77);
+  dict.extend(Words(1, 100).keys(), pairs(100, 1));
+  EXPECT_EQ(dict.size(), 101);
+  dict.close();
+  expect_whole(folder / "d");
+  EXPECT_EQ(pair_at(before, "key77"), 77);
+}
+
+TEST(MappedDictWrite, AReaderSeesWhatAWriterThatIsDoneHasWritten) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict reader(folder / "d");
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  dict.extend(Words(1, 100).keys(), pairs(100, 1));
+  dict.close();
+  EXPECT_EQ(pair_at(reader, "key7"), 700);
+  EXPECT_EQ(pair_at(reader, "key100"), 100);
+}
+
+TEST(MappedDictWrite, AReaderSeesWhatWasAssignedBeforeItWasCompacted) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict reader(folder / "d");
+  EXPECT_EQ(pair_at(reader, "key7"), 7);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  dict.compact();
+  EXPECT_TRUE(reader.contains("key7"));
+  EXPECT_EQ(pair_at(reader, "key7"), 700);
+  EXPECT_EQ(pair_at(reader, "key8"), 8);
+}
+
+TEST(MappedDictWrite, HasOneWriter) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict first(folder / "d", Mode::write_through);
+  MappedDict second(folder / "d", Mode::write_through);
+  first.assign(Words(1).keys(), pairs(5, 1));
+  expect_error(ErrorCode::io, "", [&] { second.assign(Words(1).keys(), pairs(6, 1)); });
+  first.close();
+  second.assign(Words(1).keys(), pairs(6, 1));
+  EXPECT_EQ(pair_at(second, "key0"), 6);
+  second.close();
+  expect_whole(folder / "d");
+}
+
+TEST(MappedDictWrite, MendsWhatAKilledWriterLeft) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  {
+    MappedDict dict(folder / "d", Mode::write_through);
+    dict.extend(Words(5, 10).keys(), pairs(10, 5));
+    // Not closed, as if it had been killed.
+  }
+  EXPECT_EQ(MappedDict(folder / "d").size(), 15);
+  MappedDict next(folder / "d", Mode::write_through);
+  next.extend(Words(1, 15).keys(), pairs(15, 1));
+  EXPECT_EQ(next.size(), 16);
+  next.close();
+  expect_whole(folder / "d");
+}
+
+class Boot : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    warnings().clear();
+    set_warning_handler([](const std::string& text) { warnings().push_back(text); });
+  }
+  void TearDown() override {
+    set_warning_handler(nullptr);
+    os::set_boot_id(std::nullopt);
+  }
+  static std::vector<std::string>& warnings() {
+    static std::vector<std::string> texts;
+    return texts;
+  }
+};
+
+TEST_F(Boot, TrustsTheRowsAloneAfterASystemThatStopped) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  {
+    MappedDict dict(folder / "d", Mode::write_through);
+    dict.assign(Words(1).keys(), pairs(77, 1));
+    dict.flush();
+    // These reach no device.
+    dict.assign(Words(1, 1).keys(), pairs(88, 1));
+    dict.extend(Words(1, 50).keys(), pairs(50, 1));
+  }
+  os::set_boot_id(os::BootId{std::byte{9}});
+  {
+    const MappedDict dict(folder / "d");
+    ASSERT_EQ(warnings().size(), 1U);
+    EXPECT_NE(warnings()[0].find("made anew in memory"), std::string::npos);
+    EXPECT_EQ(pair_at(dict, "key0"), 77);
+    EXPECT_EQ(pair_at(dict, "key1"), 1);
+    EXPECT_FALSE(dict.contains("key50"));
+    EXPECT_EQ(dict.size(), 10);
+  }
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 2).keys(), pairs(99, 1));
+  dict.close();
+  warnings().clear();
+  expect_whole(folder / "d");
+  EXPECT_EQ(pair_at(MappedDict(folder / "d"), "key1"), 1);
+  EXPECT_EQ(pair_at(MappedDict(folder / "d"), "key2"), 99);
+  EXPECT_TRUE(warnings().empty());
+}
+
+TEST_F(Boot, FindsRowsThatWereAddedAsToADataSet) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  {
+    Dataset rows(folder / "d", Mode::write_through);
+    rows.append(rows.rows(3, 4));
+    rows.close();
+  }
+  EXPECT_EQ(MappedDict(folder / "d").size(), 10);
+  EXPECT_EQ(MappedDict(folder / "d").rows(Words(1, 3).keys())[0], 10);
+  EXPECT_FALSE(warnings().empty());
+  MappedDict(folder / "d", Mode::write_through).flush();
+  MappedDict(folder / "d", Mode::write_through).close();
+}
+
+TEST(MappedDictWrite, ReadersOfAnIndexThatWasReplacedSeeTheNewOne) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict reader(folder / "d");
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.extend(Words(1000, 100).keys(), pairs(100, 1000));
+  dict.assign(Words(1, 5).keys(), pairs(55, 1));
+  EXPECT_EQ(pair_at(reader, "key5"), 55);
+  EXPECT_EQ(pair_at(reader, "key1099"), 1099);
+}
+
+TEST(MappedDictWrite, ReadersThatOpenItWhileKeysAreAssignedFindEachOnce) {
+  constexpr std::int64_t kSize = 100;
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", kSize);
+  const test::Warnings warnings;
+  std::atomic<bool> is_done{false};
+  std::thread writing([&] {
+    MappedDict dict(folder / "d", Mode::write_through);
+    for (std::int64_t i = 0; i < 30 * kSize; ++i) {
+      dict.assign(Words(1, i % kSize).keys(), pairs(i, 1));
+    }
+    dict.close();
+    is_done.store(true);
+  });
+  while (!is_done.load()) {
+    const MappedDict reader(folder / "d");
+    EXPECT_EQ(reader.size(), kSize);
+    EXPECT_EQ(std::ssize(reader.ordered_rows()), kSize);
+    EXPECT_GE(pair_at(reader, "key99"), 99);
+  }
+  writing.join();
+  EXPECT_TRUE(warnings.all().empty()) << warnings.all()[0];
+  expect_whole(folder / "d");
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,261 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tenfold/tenfold.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "formats/dcp/source.hpp"
+#include "formats/safetensors/support.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+Path checkpoint(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "dcp" / name; }
+
+std::vector<std::string> lines_of(const Path& path) {
+  std::istringstream text(bytes_of(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// What golden.txt says that torch loads from each.
+std::map<std::string, std::string> golden() {
+  std::map<std::string, std::string> texts;
+  std::string name;
+  for (const std::string& line : lines_of(checkpoint("golden.txt"))) {
+    if (line.starts_with("== ")) {
+      name = line.substr(3);
+    } else {
+      texts[name] += line + "\n";
+    }
+  }
+  return texts;
+}
+
+/// A folder with the data of `sharded` and other metadata.
+Path with_metadata(const TemporaryFolder& folder, const std::string& pickle) {
+  const Path path = folder / "ckpt";
+  std::filesystem::copy(checkpoint("sharded"), path);
+  write_bytes(path / ".metadata", pickle);
+  return path;
+}
+
+/// Opens, and looks at every entry to its last byte, both ways.
+void read_all(const Path& path) {
+  open(path).for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    EXPECT_TRUE(mapped_bytes(*leaf) == read_bytes(*leaf));
+  });
+}
+
+TEST(Dcp, ReadsWhatTorchLoads) {
+  for (const auto& [name, text] : golden()) {
+    EXPECT_EQ(text_of(open(checkpoint(name))), text) << name;
+    read_all(checkpoint(name));
+  }
+}
+
+TEST(Dcp, IsKnownByItsMetadata) {
+  for (const char* name : {"plain", "flat", "sharded", "fsdp", "ranks", "hf"}) {
+    EXPECT_EQ(probe(checkpoint(name)), "dcp") << name;
+  }
+}
+
+TEST(Dcp, VerifiesTheChecksumsOfEveryRecord) {
+  for (const char* name : {"plain", "flat", "sharded", "fsdp", "ranks"}) {
+    const VerifyReport report = verify(checkpoint(name));
+    EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
+    EXPECT_GT(report.num_checksums, 2 * report.num_leaves) << name;
+  }
+}
+
+TEST(Dcp, NamesTheTensorWhoseBytesAreDamaged) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::string data = bytes_of(path / "__1_0.distcp");
+  const std::string row = {0, 0, 0x10, 0x41};  // 9.0, the first of the second rank
+  data[data.find(row)] ^= 1;
+  write_bytes(path / "__1_0.distcp", data);
+  const VerifyReport report = verify(path);
+  ASSERT_THAT(report.problems, SizeIs(1));
+  EXPECT_EQ(report.problems[0].part, "key \"model.rows\"");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("__1_0.distcp: item at byte"));
+}
+
+TEST(Dcp, ReadsOnlyTheFilesThatAreAskedFor) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::filesystem::remove(path / "__1_0.distcp");
+  const TensorDict tree = open(path);
+  const Leaf rows = std::get<Leaf>(tree.get({"model", "rows"}));
+  std::vector<std::byte> first(36);
+  rows.read(0, first);  // the three rows of the first rank
+  EXPECT_EQ(first[4], std::byte{0});
+  EXPECT_EQ(first[7], std::byte{0x3F});
+  const std::string expected = "__1_0.distcp: missing: expected a file that the metadata names";
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { rows.tensor(); }), HasSubstr(expected));
+}
+
+TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  const DcpItem item{0, 0, 1};
+  const auto files = std::make_shared<DcpFiles>(
+      os::Directory::open(path), std::vector<std::string>(1 + DcpFiles::kMaxOpen, "__1_0.distcp"));
+  std::weak_ptr<const os::File> first = files->open(item);
+  EXPECT_FALSE(first.expired());
+  // Of more files than are kept open each is still there, and the first is closed.
+  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  EXPECT_TRUE(first.expired());
+  const FileOpener again = files->opener(item);
+  EXPECT_EQ(again()->size_bytes(), std::filesystem::file_size(path / "__1_0.distcp"));
+  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  std::filesystem::copy(path / "__1_0.distcp", path / "other");
+  std::filesystem::rename(path / "other", path / "__1_0.distcp");
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { again(); }), HasSubstr("was replaced since"));
+}
+
+TEST(Dcp, NeedsTheFilesOfNoOtherEntryForAnObject) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::filesystem::remove(path / "__0_0.distcp");
+  EXPECT_EQ(open(path).value("step"), Value(3));
+}
+
+TEST(Dcp, TellsWhatIsWrongWithMetadata) {
+  std::size_t num_cases = 0;
+  for (const std::string& line : lines_of(checkpoint("expected.txt"))) {
+    std::istringstream words(line);
+    std::string name;
+    std::string kind;
+    std::string message;
+    words >> name >> kind >> std::ws;
+    std::getline(words, message);
+    const TemporaryFolder folder;
+    const Path path = with_metadata(folder, bytes_of(checkpoint("bad") / (name + ".metadata")));
+    const ErrorCode code = kind == "corrupt" ? ErrorCode::corrupt : ErrorCode::unsupported;
+    EXPECT_THAT(error_of(code, [&] { read_all(path); }), HasSubstr(message)) << name;
+    const VerifyReport report = verify(path);
+    EXPECT_FALSE(report.ok()) << name;
+    ++num_cases;
+  }
+  EXPECT_GT(num_cases, 40U);
+}
+
+TEST(Dcp, FollowsNoLinkOutOfTheFolder) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::filesystem::rename(path / "__1_0.distcp", folder / "outside");
+  std::filesystem::create_symlink(folder / "outside", path / "__1_0.distcp");
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read_all(path); }), HasSubstr("__1_0.distcp"));
+}
+
+TEST(Dcp, SaysThatAFileIsCutShort) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::filesystem::resize_file(path / "__1_0.distcp", 2000);
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read_all(path); }),
+              HasSubstr("it reaches past the end of the file"));
+  EXPECT_FALSE(verify(path).ok());
+}
+
+TEST(Dcp, NeedsEveryRankThatHoldsAPart) {
+  const TemporaryFolder folder;
+  const Path path = folder / "ckpt";
+  std::filesystem::copy(checkpoint("ranks"), path);
+  std::filesystem::remove(path / "__1.metadata");
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+              HasSubstr("its pieces do not make up the tensor"));
+}
+
+TEST(Dcp, SaysThatRanksDisagree) {
+  const TemporaryFolder folder;
+  const Path path = folder / "ckpt";
+  std::filesystem::copy(checkpoint("ranks"), path);
+  write_bytes(path / "__1.metadata", bytes_of(checkpoint("bad") / "larger.metadata"));
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+              HasSubstr("__1.metadata: key \"model.rows\": the ranks disagree"));
+}
+
+/// The folder of shards in safetensors, one of them changed.
+Path with_shard(const TemporaryFolder& folder, const std::string& from, const std::string& to) {
+  const Path path = folder / "hf";
+  std::filesystem::copy(checkpoint("hf"), path);
+  const Path shard = path / "shard-00002-model-00001-of-00001.safetensors";
+  std::string bytes = bytes_of(shard);
+  const std::size_t at = bytes.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  bytes.replace(at, from.size(), to);
+  write_bytes(shard, bytes);
+  return path;
+}
+
+std::string refusal_of_shards(const std::string& from, const std::string& to) {
+  const TemporaryFolder folder;
+  const Path path = with_shard(folder, from, to);
+  EXPECT_FALSE(verify(path).ok());
+  return error_of(ErrorCode::corrupt, [&] { open(path); });
+}
+
+TEST(Dcp, VerifiesShardsInSafetensors) {
+  const VerifyReport report = verify(checkpoint("hf"));
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_leaves, 5U);
+  EXPECT_EQ(report.num_bytes, 180U);
+}
+
+TEST(Dcp, TellsWhatIsWrongWithShardsInSafetensors) {
+  // As many bytes as before, so that the header stays one.
+  const std::string info = R"(model.rows\": {\"saved_offsets\": [3, 0]})";
+  const auto changed = [&](const std::string& offsets) {
+    return refusal_of_shards(info, R"(model.rows\": {\"saved_offsets\": )" + offsets + "}");
+  };
+  EXPECT_THAT(changed("[4, 0]"), HasSubstr("tensor \"model.rows\": its pieces do not make up"));
+  EXPECT_THAT(changed("[2, 0]"), HasSubstr("its pieces do not make up the tensor"));
+  EXPECT_THAT(changed("[-3,0]"), HasSubstr("expected 2 \"saved_offsets\" from 0, found others"));
+  EXPECT_THAT(changed("[3.00]"), HasSubstr("expected 2 \"saved_offsets\" from 0, found others"));
+  EXPECT_THAT(changed("[3, 0["), HasSubstr("DCP_SHARDING_INFO"));
+}
+
+TEST(Dcp, NeedsAllShardsInSafetensors) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(checkpoint("hf"), folder / "hf");
+  std::filesystem::remove(folder / "hf" / "shard-00001-model-00001-of-00001.safetensors");
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(folder / "hf"); }),
+              HasSubstr("its pieces do not make up the tensor"));
+}
+
+TEST(Dcp, ConvertsToOtherFormats) {
+  const TemporaryFolder folder;
+  for (const char* target : {"copy", "copy.safetensors"}) {
+    convert(checkpoint("fsdp"), folder / target);
+    EXPECT_TRUE(diff(checkpoint("fsdp"), folder / target).same()) << target;
+  }
+}
+
+TEST(Dcp, IsNotWritten) {
+  const TemporaryFolder folder;
+  SaveOptions options;
+  options.format = "dcp";
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { save(TensorDict(), folder / "x", options); }),
+              HasSubstr("this version reads such folders and writes none"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "x"));
+  OpenOptions through;
+  through.mode = Mode::write_through;
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { open(checkpoint("plain"), through); }),
+              HasSubstr("cannot be written through"));
+}
+
+}  // namespace
+}  // namespace tenfold::test

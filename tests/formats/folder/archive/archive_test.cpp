@@ -1,0 +1,331 @@
+// Archives (.tdz): what is mapped and what is copied, writing through, what a kill leaves, and
+// hostile ones. memmap_golden_test.cpp reads those of upstream.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/archive.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+
+#include "codecs/zip/writer.hpp"
+#include "codecs/zip/zip.hpp"
+#include "formats/format.hpp"
+#include "support/files.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold {
+namespace {
+
+namespace fs = std::filesystem;
+using test::read_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+codecs::ZipDirectory directory_of(const std::string& bytes) {
+  codecs::ZipLimits limits;
+  limits.same_crc32s = false;
+  return codecs::read_zip_directory(codecs::zip_input("archive", std::as_bytes(std::span(bytes))),
+                                    limits);
+}
+
+TensorDict sample_tree() {
+  TensorDict tree{NodeInfo()};
+  TensorDict inner{NodeInfo()};
+  inner.set("x", Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{1, 2, 3})));
+  tree.set("a", Tensor::from(std::span<const float>(std::vector<float>{1, 2, 3, 4})));
+  tree.set("b", Tensor::from(std::span<const std::uint8_t>(std::vector<std::uint8_t>{7})));
+  tree.set("n", inner);
+  tree.set("value", Value(std::string("text")));
+  return tree;
+}
+
+void save_sample(const fs::path& path) { kMemmapArchive.write(sample_tree(), path, {}); }
+
+struct Entry {
+  std::string name;
+  std::string bytes;
+  std::uint32_t alignment = 64;
+};
+
+/// An archive of stored entries.
+std::string archive_of(const std::vector<Entry>& entries) {
+  std::vector<codecs::ZipItem> items;
+  std::vector<std::uint32_t> crcs;
+  for (const Entry& entry : entries) {
+    codecs::ZipItem item;
+    item.name = entry.name;
+    item.size_bytes = item.stored_bytes = entry.bytes.size();
+    item.alignment = entry.alignment;
+    items.push_back(item);
+    crcs.push_back(codecs::crc32(std::as_bytes(std::span(entry.bytes))));
+  }
+  const codecs::ZipLayout layout(items);
+  std::string bytes;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    bytes += layout.local_header(i, crcs[i]) + entries[i].bytes;
+  }
+  return bytes + layout.directory(crcs);
+}
+
+constexpr std::string_view kMeta =
+    R"({"a": {"device": "cpu", "shape": [2], "dtype": "torch.float32", "is_nested": false}, )"
+    R"("shape": [], "device": "cpu", "_type": "<class 'tensordict._td.TensorDict'>"})";
+
+std::string failure_of(const fs::path& path, Mode mode = Mode::read) {
+  try {
+    const TensorDict tree = kMemmapArchive.open(path, {mode});
+    tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+      if (const auto* leaf = std::get_if<Leaf>(&item)) static_cast<void>(leaf->tensor());
+    });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(MemmapArchive, MapsStoredLeavesInPlaceByOneMapping) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  const Tensor a = tree.at("a");
+  const Tensor x = tree.at("n", "x");
+  EXPECT_EQ(a.buffer().owner(), x.buffer().owner());
+  const auto directory = directory_of(read_bytes(folder / "m.tdz"));
+  const auto* entry_a = directory.find("a.memmap");
+  const auto* entry_x = directory.find("n/x.memmap");
+  EXPECT_EQ(entry_a->data_offset % 64, 0U);
+  EXPECT_EQ(x.raw_data() - a.raw_data(),
+            static_cast<std::ptrdiff_t>(entry_x->data_offset - entry_a->data_offset));
+}
+
+TEST(MemmapArchive, KeepsWhatIsWrittenIntoItsPagesToItself) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  const std::string before = read_bytes(folder / "m.tdz");
+  {
+    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::copy_on_write});
+    tree.at("a").mutable_data<float>()[0] = 9;
+  }
+  EXPECT_EQ(read_bytes(folder / "m.tdz"), before);
+}
+
+TEST(MemmapArchive, CopiesLeavesThatLieWhereNoDtypeMayBegin) {
+  const TemporaryFolder folder;
+  const std::string data("\0\0\x80\x3f\0\0\0\x40", 8);
+  write_bytes(folder / "m.tdz",
+              archive_of({{"meta.json", std::string(kMeta), 1}, {"a.memmap", data, 1}}));
+  ASSERT_NE(directory_of(read_bytes(folder / "m.tdz")).find("a.memmap")->data_offset % 16, 0U);
+  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
+  EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
+              HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot write through it: expected a stored "
+                        "entry, found one that is not aligned"));
+}
+
+TEST(MemmapArchive, RefusesToWriteThroughDeflatedLeavesByName) {
+  const std::string golden = TENFOLD_TEST_DATA "/tdz/ok-nested-deflate.tdz";
+  const TemporaryFolder folder;
+  fs::copy_file(golden, folder / "m.tdz");
+  fs::permissions(folder / "m.tdz", fs::perms::owner_write, fs::perm_options::add);
+  EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
+              HasSubstr(".memmap: mode \"r+\" cannot write through it: expected a stored entry, "
+                        "found a deflated one; save it again without compression"));
+  EXPECT_EQ(read_bytes(folder / "m.tdz"), read_bytes(golden));
+}
+
+TEST(MemmapArchive, NamesTheCompressionsItRefuses) {
+  EXPECT_THAT(failure_of(TENFOLD_TEST_DATA "/tdz/bad-bzip2.tdz"), HasSubstr("12 (bzip2)"));
+  EXPECT_THAT(failure_of(TENFOLD_TEST_DATA "/tdz/bad-lzma.tdz"), HasSubstr("14 (lzma)"));
+}
+
+TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  {
+    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    tree.at("a").mutable_data<float>()[0] = 9;
+    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    tree.flush();
+    EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    tree.at("n", "x").mutable_data<std::int64_t>()[2] = -1;
+  }
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  EXPECT_EQ(tree.at("a").data<float>()[0], 9);
+  EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
+}
+
+TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three blocks
+  TensorDict like;
+  like.set("x", Tensor::zeros(DType::uint8, {kCount}));
+  like.set("y", Tensor::zeros(DType::uint8, {kCount}));
+  write_memmap_archive(like, folder / "m.tdz", {.zeros = true});
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  for (const bool flush : {true, false}) {
+    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    tree.at("x").mutable_data<std::uint8_t>()[kCount / 2 + (flush ? 0 : 7'000'000)] = 1;
+    tree.at("x").mutable_data<std::uint8_t>()[kCount - 1] = flush ? 2 : 3;
+    static_cast<void>(tree.at("y"));
+    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    if (!flush) continue;
+    tree.flush();
+    EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  }
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+}
+
+TEST(MemmapArchive, MakesTheChecksumsRightWhenTheLastTensorGoes) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  std::optional<Tensor> tensor =
+      kMemmapArchive.open(folder / "m.tdz", {Mode::write_through}).at("a");
+  tensor->mutable_data<float>()[0] = 9;
+  EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  tensor.reset();
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+}
+
+TEST(MemmapArchive, IsReadableAndMendableAfterAKillBetweenTheTwoHeadersOfAnEntry) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  std::string bytes = read_bytes(folder / "m.tdz");
+  const codecs::ZipEntry entry = *directory_of(bytes).find("a.memmap");
+  bytes[entry.header_offset + 14] ^= 1;
+  write_bytes(folder / "m.tdz", bytes);
+  EXPECT_EQ(failure_of(folder / "m.tdz"), "");
+  const VerifyReport report = kMemmapArchive.verify(folder / "m.tdz", {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].path, (folder / "m.tdz").string() + "/a.memmap");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("was killed"));
+  EXPECT_EQ(failure_of(folder / "m.tdz", Mode::write_through), "");
+  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+}
+
+TEST(MemmapArchive, IsNotReplacedUnderAHandleThatWritesThrough) {
+  const TemporaryFolder folder;
+  save_sample(folder / "m.tdz");
+  std::optional<TensorDict> tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+  EXPECT_THROW(save_sample(folder / "m.tdz"), Error);
+  tree.reset();
+  EXPECT_NO_THROW(save_sample(folder / "m.tdz"));
+}
+
+TEST(MemmapArchive, SilencesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough) {
+  const TemporaryFolder folder;
+  kMemmapFolder.write(sample_tree(), folder / "f", {});
+  std::vector<Entry> entries;
+  for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
+    if (file.is_directory()) continue;
+    entries.push_back(
+        {file.path().lexically_relative(folder / "f").string(), read_bytes(file.path())});
+  }
+  write_bytes(folder / "m.tdz", archive_of(entries));
+  const VerifyReport before = kMemmapArchive.verify(folder / "m.tdz", {});
+  EXPECT_TRUE(before.ok());
+  {
+    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    tree.at("a").mutable_data<float>()[0] = 9;
+  }
+  const VerifyReport after = kMemmapArchive.verify(folder / "m.tdz", {});
+  EXPECT_TRUE(after.ok());
+  EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // of a, b and n/x
+  EXPECT_EQ(fs::file_size(folder / "m.tdz"), archive_of(entries).size());
+}
+
+TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
+  const TemporaryFolder folder;
+  kMemmapFolder.write(sample_tree(), folder / "f", {});
+  std::vector<Entry> entries;
+  for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
+    if (file.is_directory()) continue;
+    std::string bytes = read_bytes(file.path());
+    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 was taken
+    entries.push_back({file.path().lexically_relative(folder / "f").string(), bytes});
+  }
+  write_bytes(folder / "m.tdz", archive_of(entries));
+  const VerifyReport report = kMemmapArchive.verify(folder / "m.tdz", {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/a.memmap"));
+  EXPECT_EQ(report.problems[0].part, "block 0");
+}
+
+TEST(MemmapArchive, TiesAgainWhatItHadToStoreTwice) {
+  const TemporaryFolder folder;
+  TensorDict tree = sample_tree();
+  tree.set("tied", tree.at("a"));
+  kMemmapArchive.write(tree, folder / "m.tdz", {});
+  const TensorDict found = kMemmapArchive.open(folder / "m.tdz", {});
+  EXPECT_EQ(found.at("tied").raw_data(), found.at("a").raw_data());
+}
+
+// --- hostile ---
+
+TEST(MemmapArchiveHostile, RefusesEveryZipThatTheCodecRefuses) {
+  const test::Warnings warnings;
+  int refused = 0;
+  for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
+    if (file.path().extension() != ".zip") continue;
+    EXPECT_NE(failure_of(file.path()), "") << file.path();  // good ones have no meta.json
+    EXPECT_FALSE(kMemmapArchive.verify(file.path(), {}).ok()) << file.path();
+    ++refused;
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST(MemmapArchiveHostile, SaysWhatIsMissingTooShortOrTooLarge) {
+  const std::string meta(kMeta);
+  const struct {
+    std::vector<Entry> entries;
+    std::string message;
+  } cases[] = {
+      {{{"a.memmap", "12345678"}}, ": meta.json: file is missing: expected the folder"},
+      {{{"meta.json", meta}}, ": tensor \"a\": leaf file is missing: expected a file"},
+      {{{"meta.json", meta}, {"a.memmap", "1234567"}},
+       "/a.memmap: tensor \"a\": the file is too short: expected 8 bytes, found 7"},
+      {{{"meta.json", meta}, {"a.memmap/x", "12345678"}}, ": tensor \"a\": leaf file is missing"},
+      {{{"top/meta.json", meta}, {"top/a.memmap", "12345678"}}, ": meta.json: file is missing"},
+      {{{"meta.json", "[]"}}, "/meta.json: expected a JSON object, found an array"},
+  };
+  const TemporaryFolder folder;
+  for (const auto& bad : cases) {
+    write_bytes(folder / "m.tdz", archive_of(bad.entries));
+    EXPECT_THAT(failure_of(folder / "m.tdz"),
+                StartsWith((folder / "m.tdz").string() + bad.message));
+    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  }
+}
+
+TEST(MemmapArchiveHostile, GivesAResultOrAnErrorForEveryByteThatIsChanged) {
+  const test::Warnings warnings;
+  const TemporaryFolder folder;
+  for (const std::string name : {"ok-nested.tdz", "ok-values-deflate.tdz"}) {
+    const std::string good = read_bytes(fs::path(TENFOLD_TEST_DATA "/tdz") / name);
+    for (std::size_t i = 0; i < good.size(); i += 23) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ 0x81);
+      write_bytes(folder / "m.tdz", bad);
+      static_cast<void>(failure_of(folder / "m.tdz"));
+      static_cast<void>(kMemmapArchive.verify(folder / "m.tdz", {.num_threads = 1}));
+    }
+    for (std::size_t size = 0; size < good.size(); size += 41) {
+      write_bytes(folder / "m.tdz", good.substr(0, size));
+      EXPECT_NE(failure_of(folder / "m.tdz"), "") << size;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,334 @@
+#include "formats/numpy/npy_array.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "formats/safetensors/support.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using testing::HasSubstr;
+
+Path npy(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "npy" / (name + ".npy"); }
+
+/// The one leaf of a file, whose key is `key`.
+Leaf leaf_in(const Path& path, const std::string& key) {
+  const TensorDict tree = kNpy.open(path, {});
+  EXPECT_EQ(tree.keys(), std::vector<std::string>{key});
+  EXPECT_EQ(tree.kind(), NodeKind::dict);
+  return std::get<Leaf>(tree.get(key));
+}
+Tensor tensor_in(const std::string& name) { return leaf_in(npy(name), name).tensor(); }
+
+template <class T>
+std::vector<T> values_of(const Tensor& tensor) {
+  const Tensor contiguous = tensor.contiguous();
+  const auto span = contiguous.span<T>();
+  return {span.begin(), span.end()};
+}
+
+TensorDict tree_of(Tensor tensor, const std::string& key = "x") {
+  TensorDict tree(kind(NodeKind::dict));
+  tree.set(key, std::move(tensor));
+  return tree;
+}
+
+TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
+  std::size_t count = 0;
+  for (const DType dtype : all_dtypes()) {
+    if (!npy_descr(dtype)) continue;
+    ++count;
+    EXPECT_EQ(dtype_of_npy_descr(*npy_descr(dtype)), dtype);
+    const std::string key = "ok-dtype-" + std::string(name(dtype));
+    const Leaf leaf = leaf_in(npy(key), key);
+    EXPECT_EQ(leaf.dtype(), dtype);
+    EXPECT_EQ(leaf.shape(), Shape{3});
+    EXPECT_EQ(mapped_bytes(leaf), read_bytes(leaf));
+  }
+  EXPECT_EQ(count, 14U);
+  EXPECT_EQ(values_of<std::int16_t>(tensor_in("ok-dtype-int16")),
+            (std::vector<std::int16_t>{0, 1, 2}));
+}
+
+TEST(Npy, TakesAnyByteOrderForOneByteElementsOnly) {
+  EXPECT_EQ(dtype_of_npy_descr(">u1"), DType::uint8);
+  EXPECT_EQ(dtype_of_npy_descr("=f4"), DType::float32);
+  for (const char* descr : {">f4", "|f4", "f4", "", "<", "<f16", "<f44", "x|b1"}) {
+    EXPECT_FALSE(dtype_of_npy_descr(descr)) << descr;
+  }
+}
+
+TEST(Npy, SeesFortranOrderAsStridesOverTheFile) {
+  const Tensor matrix = tensor_in("ok-fortran");
+  EXPECT_EQ(matrix.shape(), (Shape{2, 3}));
+  EXPECT_EQ(matrix.strides(), (Shape{1, 2}));
+  EXPECT_EQ(values_of<std::int32_t>(matrix), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  const Tensor block = tensor_in("ok-fortran-3d");
+  EXPECT_EQ(block.strides(), (Shape{1, 2, 6}));
+  std::vector<std::int16_t> counted(24);
+  for (std::size_t i = 0; i < counted.size(); ++i) counted[i] = static_cast<std::int16_t>(i);
+  EXPECT_EQ(values_of<std::int16_t>(block), counted);
+  EXPECT_EQ(tensor_in("ok-fortran-zero").shape(), (Shape{0, 3}));
+}
+
+TEST(Npy, ReadsEveryVersionAndSpelling) {
+  for (const char* name : {"ok-version-2", "ok-version-3"}) {
+    EXPECT_EQ(values_of<std::int32_t>(tensor_in(name)),
+              (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  }
+  for (const char* name :
+       {"ok-another-spelling", "ok-no-padding", "ok-odd-offset", "ok-python-2"}) {
+    const Leaf leaf = leaf_in(npy(name), name);
+    EXPECT_EQ(values_of<float>(leaf.tensor()), (std::vector<float>{1, 2})) << name;
+    EXPECT_EQ(mapped_bytes(leaf), read_bytes(leaf)) << name;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(leaf.tensor().raw_data()) % 4, 0U) << name;
+  }
+  EXPECT_EQ(values_of<std::int64_t>(tensor_in("ok-no-dimensions")), std::vector<std::int64_t>{5});
+  EXPECT_EQ(tensor_in("ok-no-elements").shape(), (Shape{3, 0, 2}));
+}
+
+TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
+  const TemporaryFolder folder;
+  const Path path = folder / "again.npy";
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(npy("").parent_path())) {
+    const std::string stem = entry.path().stem().string();
+    if (!stem.starts_with("ok-dtype-") && !stem.starts_with("ok-no-d") &&
+        !stem.starts_with("ok-no-e")) {
+      continue;
+    }
+    ++count;
+    kNpy.write(kNpy.open(entry.path(), {}), path, {});
+    EXPECT_EQ(bytes_of(path), bytes_of(entry.path())) << stem;
+  }
+  EXPECT_EQ(count, 16U);
+}
+
+TEST(Npy, WritesAnyOrderInRows) {
+  const TemporaryFolder folder;
+  kNpy.write(kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});
+  const Tensor rows = leaf_in(folder / "rows.npy", "rows").tensor();
+  EXPECT_TRUE(rows.is_contiguous());
+  EXPECT_EQ(values_of<std::int32_t>(rows), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(Npy, KeepsTheOldFileForThoseWhoOpenedIt) {
+  const TemporaryFolder folder;
+  kNpy.write(tree_of(tensor_of<float>({1, 2}, {2})), folder / "x.npy", {});
+  const Leaf opened = leaf_in(folder / "x.npy", "x");
+  kNpy.write(tree_of(tensor_of<float>({3}, {1})), folder / "x.npy", {});
+  EXPECT_EQ(values_of<float>(opened.tensor()), (std::vector<float>{1, 2}));
+  EXPECT_EQ(values_of<float>(leaf_in(folder / "x.npy", "x").tensor()), std::vector<float>{3});
+}
+
+TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.npy";
+  std::filesystem::copy_file(npy("ok-fortran"), path);
+  leaf_in(path, "x").tensor().mutable_data<std::int32_t>()[0] = 77;
+  EXPECT_EQ(bytes_of(path), bytes_of(npy("ok-fortran")));
+  OpenRequest request;
+  request.mode = Mode::write_through;
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kNpy.open(path, request); }),
+              HasSubstr("cannot be written through"));
+}
+
+/// What `tree` is refused with, by check and by write, which leaves nothing behind.
+std::string refusal_of(const TensorDict& tree) {
+  const TemporaryFolder folder;
+  const std::string message = error_of(ErrorCode::unsupported, [&] { kNpy.check(tree); });
+  EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { kNpy.write(tree, folder / "x.npy", {}); }),
+            message);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  return message;
+}
+
+TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
+  std::size_t count = 0;
+  for (const DType dtype : all_dtypes()) {
+    if (npy_descr(dtype)) continue;
+    ++count;
+    EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}), "w")),
+              "npy: key \"w\": NumPy has no name for the dtype: expected one that it has, found " +
+                  std::string(name(dtype)));
+  }
+  EXPECT_EQ(count, kNumDTypes - 14);
+}
+
+TEST(Npy, RefusesWhatIsNotOneTensor) {
+  const Tensor tensor = tensor_of<float>({1}, {1});
+  EXPECT_EQ(refusal_of(TensorDict()),
+            "npy: root: a NumPy file holds one array: expected one tensor, found none");
+  TensorDict tied = tree_of(tensor, "a");
+  tied.set("b", tensor);
+  EXPECT_EQ(refusal_of(tied),
+            "npy: key \"b\": a NumPy file holds one array: expected one tensor, found 2; save each "
+            "as a file of its own");
+  TensorDict value(kind(NodeKind::dict));
+  value.set("v", Value(1));
+  EXPECT_EQ(refusal_of(value),
+            "npy: key \"v\": it cannot be stored: expected a tensor, found a JSON value");
+  TensorDict nested(kind(NodeKind::dict));
+  nested.set("n", tree_of(tensor));
+  EXPECT_EQ(refusal_of(nested),
+            "npy: key \"n\": it cannot be stored: expected a tensor, found a node");
+  TensorDict parts(kind(NodeKind::dict));
+  parts.set("n", TensorDict::Item(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
+                                               tensor_of<std::int64_t>({1, 2}, {2, 1}))));
+  EXPECT_THAT(refusal_of(parts), HasSubstr("key \"n\": a nested tensor cannot be stored"));
+  Leaf unbatched(tensor);
+  unbatched.mark_unbatched();
+  TensorDict exempt(kind(NodeKind::dict));
+  exempt.set("u", TensorDict::Item(unbatched));
+  EXPECT_THAT(refusal_of(exempt), HasSubstr("key \"u\": that a tensor is unbatched"));
+}
+
+TEST(Npy, RefusesWhatTheRootWouldLose) {
+  TensorDict rows(batch({1}));
+  rows.set("x", tensor_of<float>({1}, {1}));
+  EXPECT_EQ(refusal_of(rows), "npy: root: batch_size cannot be stored: expected [], found [1]");
+  TensorDict list(kind(NodeKind::list));
+  list.set("0", tensor_of<float>({1}, {1}));
+  EXPECT_EQ(refusal_of(list),
+            "npy: root: its kind cannot be stored: expected a dict or tensordict, found list");
+}
+
+TEST(Npy, VerifyChecksTheSizeAndSaysThatThereAreNoChecksums) {
+  const VerifyReport report = kNpy.verify(npy("ok-fortran"), {});
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_leaves, 1U);
+  EXPECT_EQ(report.num_bytes, 24U);
+  EXPECT_EQ(report.num_checksums, 0U);
+  const VerifyReport cut = kNpy.verify(npy("bad-data-cut"), {});
+  ASSERT_EQ(cut.problems.size(), 1U);
+  EXPECT_EQ(cut.problems[0].part, "data");
+  EXPECT_THAT(cut.problems[0].what, HasSubstr("expected 8 bytes, found 7"));
+}
+
+struct BadFile {
+  const char* name;  ///< of tests/data/npy/bad-<name>.npy
+  ErrorCode code;
+  const char* message;  ///< after the path
+};
+
+const std::vector<BadFile> kBadFiles = {
+    {"array-of-dates", ErrorCode::unsupported,
+     "dtype: torch has none for it: expected numbers or bool, found \"<M8[s]\""},
+    {"array-of-objects", ErrorCode::unsupported,
+     "dtype: an array of Python objects is a pickle, which is never executed: expected numbers, "
+     "found \"|O\""},
+    {"array-of-texts", ErrorCode::unsupported,
+     "dtype: torch has none for it: expected numbers or bool, found \"<U2\""},
+    {"array-of-voids", ErrorCode::unsupported,
+     "dtype: torch has none for it: expected numbers or bool, found \"|V2\""},
+    {"array-structured", ErrorCode::unsupported,
+     "dtype: a structured array is no tensor: expected one number an element, found fields "
+     "\"[('x', '<f4'), ('y', '<i8', (2,))]\"; save each field as a file of its own"},
+    {"big-endian", ErrorCode::unsupported,
+     "dtype: big-endian elements cannot be mapped: expected little-endian ones, found \">f4\"; "
+     "save array.astype(array.dtype.newbyteorder(\"<\")) in NumPy"},
+    {"data-cut", ErrorCode::corrupt,
+     "data: too short for float32 [2]: expected 8 bytes, found 7; the file may be truncated"},
+    {"data-missing", ErrorCode::corrupt,
+     "data: too short for float32 [2]: expected 8 bytes, found 0; the file may be truncated"},
+    {"data-trailing", ErrorCode::unsupported,
+     "data: bytes after the array: expected 8 bytes, found 144; several arrays in one file can "
+     "only be read by NumPy"},
+    {"descr-empty", ErrorCode::unsupported,
+     "dtype: torch has none for it: expected numbers or bool, found \"\""},
+    {"descr-missing", ErrorCode::corrupt,
+     "header: a key is missing: expected \"descr\", found none"},
+    {"descr-number", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected a string or a list of fields, found \"4\" at byte "
+     "20"},
+    {"descr-twice", ErrorCode::corrupt,
+     "header: \"descr\" is there twice: expected it once, found two"},
+    {"descr-unclosed", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected the end of the string, found the end at byte 24"},
+    {"empty", ErrorCode::corrupt,
+     "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found nothing"},
+    {"header-call", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \"(\", found \"t\" at byte 60"},
+    {"header-cut", ErrorCode::corrupt,
+     "header: reaches past the end of the file: expected 67 bytes, found 40; the file may be "
+     "truncated"},
+    {"header-list", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \"{\", found \"[\" at byte 10"},
+    {"header-missing", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \"{\", found the end at byte 10"},
+    {"header-more", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected only spaces after the dict, found \",\" at byte 67"},
+    {"header-too-long", ErrorCode::corrupt,
+     "header: too long: expected at most 1048576 bytes, found 1048577"},
+    {"key-unknown", ErrorCode::corrupt,
+     "header: a key is not known: expected \"descr\", \"fortran_order\" and \"shape\", found "
+     "\"order\""},
+    {"length-cut", ErrorCode::corrupt, "header: it is cut: expected its length, found the end"},
+    {"magic", ErrorCode::corrupt,
+     "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found \"\\x93NUMPI\""},
+    {"order-number", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected True or False, found \"0\" at byte 44"},
+    {"python-2-in-version-3", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \",\" or \")\", found \"L\" at byte 64"},
+    {"shape-deep", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected at most 32 levels, found \"[\" at byte 53"},
+    {"shape-dimensions", ErrorCode::corrupt,
+     "shape: too many dimensions: expected at most 64, found 65"},
+    {"shape-huge", ErrorCode::corrupt,
+     "header: a length does not fit 63 bits: expected an integer from 0, found "
+     "9223372036854775808"},
+    {"shape-list", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \"(\", found \"[\" at byte 60"},
+    {"shape-negative", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected a length from 0, found \"-\" at byte 61"},
+    {"shape-number", ErrorCode::corrupt,
+     "header: not a literal of NumPy: expected \",\", which makes it a tuple, found \")\" at byte "
+     "62"},
+    {"shape-overflow", ErrorCode::corrupt,
+     "shape: too large: expected a size of at most 63 bits, found [4294967296, 4294967296]"},
+    {"version-4", ErrorCode::unsupported,
+     "header: unknown version: expected 1.0, 2.0 or 3.0, found 4.0"},
+    {"version-cut", ErrorCode::corrupt, "header: it is cut: expected a version, found the end"},
+};
+
+class NpyBad : public testing::TestWithParam<BadFile> {};
+
+TEST_P(NpyBad, IsRefusedInTheSameWords) {
+  const Path path = npy(std::string("bad-") + GetParam().name);
+  EXPECT_EQ(error_of(GetParam().code, [&] { kNpy.open(path, {}); }),
+            path.string() + ": " + GetParam().message);
+  EXPECT_FALSE(kNpy.verify(path, {}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Npy, NpyBad, testing::ValuesIn(kBadFiles), [](const auto& bad) {
+  std::string name = bad.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(NpyBadFiles, AreAllAsserted) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(npy("").parent_path())) {
+    if (entry.path().filename().string().starts_with("bad-")) ++count;
+  }
+  EXPECT_EQ(count, kBadFiles.size());
+}
+
+TEST(NpyBadFiles, NoPrefixOfAFileCrashesTheReader) {
+  const TemporaryFolder folder;
+  const std::string whole = bytes_of(npy("ok-fortran"));
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    write_bytes(folder / "x.npy", whole.substr(0, size));
+    error_of(ErrorCode::corrupt, [&] { kNpy.open(folder / "x.npy", {}); });
+  }
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,248 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "codecs/npy_header.hpp"
+#include "formats/format.hpp"
+#include "formats/numpy/npy_array.hpp"
+#include "formats/safetensors/support.hpp"
+#include "formats/shared/zip_archive.hpp"
+#include "io/registry.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using testing::HasSubstr;
+
+struct Member {
+  std::string name;
+  std::string bytes;
+  std::uint32_t alignment = 64;
+};
+
+/// An archive of any bytes.
+void write_archive(const TemporaryFolder& folder, const std::vector<Member>& members) {
+  std::vector<ZipArchiveEntry> entries;
+  for (const Member& member : members) {
+    entries.push_back({member.name, member.bytes, {}, member.alignment});
+  }
+  const os::Directory directory = os::Directory::open(folder.path());
+  std::filesystem::remove(folder / "x.npz");
+  os::File file = os::File::create_at(directory, "x.npz");
+  Progress progress(nullptr, 0, "writing");
+  write_zip_archive(file, entries, {}, progress);
+}
+
+std::string npy(const std::string& descr, const std::vector<std::int64_t>& shape,
+                const std::string& elements, bool fortran_order = false) {
+  codecs::NpyHeader header;
+  header.descr = descr;
+  header.is_structured = descr.starts_with('[');
+  header.shape = shape;
+  header.fortran_order = fortran_order;
+  return codecs::write_npy_header(header) + elements;
+}
+
+TensorDict opened(const TemporaryFolder& folder) {
+  EXPECT_TRUE(kNpz.probe(folder / "x.npz"));
+  EXPECT_TRUE(kNpz.verify(folder / "x.npz", {}).ok());
+  return kNpz.open(folder / "x.npz", {});
+}
+
+Leaf leaf_in(const TensorDict& tree, const std::string& key) {
+  return std::get<Leaf>(tree.get(key));
+}
+
+TEST(Npz, MapsMembersWhereTheyLie) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"a.npy", npy("<i2", {2}, "abcd")}, {"b/c.npy", npy("|u1", {}, "x")}});
+  const TensorDict tree = opened(folder);
+  EXPECT_EQ(tree.kind(), NodeKind::dict);
+  EXPECT_EQ(tree.keys(), (std::vector<std::string>{"a", "b/c"}));
+  EXPECT_EQ(mapped_bytes(leaf_in(tree, "a")), "abcd");
+  EXPECT_EQ(read_bytes(leaf_in(tree, "b/c")), "x");
+  EXPECT_EQ(leaf_in(tree, "b/c").shape(), Shape{});
+  // One mapping of the whole file: the second member's bytes follow the first one's in memory.
+  const auto address = [&](const char* key) {
+    const Tensor tensor = leaf_in(tree, key).tensor();
+    const auto number = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+    return number;
+  };
+  const std::string bytes = bytes_of(folder / "x.npz");
+  EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));
+}
+
+TEST(Npz, CopiesWhatLiesAtOddBytes) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"odd", "", 1}});
+  write_archive(folder, {{"x.npy", npy("<f8", {1}, "12345678"), 1}});
+  const TensorDict tree = opened(folder);
+  const Leaf leaf = leaf_in(tree, "x");
+  EXPECT_EQ(mapped_bytes(leaf), "12345678");
+  EXPECT_EQ(read_bytes(leaf), "12345678");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(leaf.tensor().raw_data()) % 8, 0U);
+  EXPECT_EQ(leaf.tensor().raw_data(), leaf.tensor().raw_data());
+}
+
+TEST(Npz, FortranOrderIsAViewWhereMappedAndTransposedWhereCopied) {
+  for (const std::uint32_t alignment : {64U, 1U}) {
+    const TemporaryFolder folder;
+    write_archive(folder, {{"x.npy", npy("<i2", {2, 3}, "aabbccddeeff", true), alignment}});
+    const TensorDict tree = opened(folder);
+    const Leaf leaf = leaf_in(tree, "x");
+    EXPECT_EQ(leaf.shape(), (Shape{2, 3}));
+    EXPECT_EQ(leaf.tensor().is_contiguous(), alignment == 1);
+    EXPECT_EQ(mapped_bytes(leaf), "aacceebbddff");
+    EXPECT_EQ(read_bytes(leaf), "aacceebbddff");
+  }
+}
+
+TEST(Npz, AMemberThatIsNoTensorIsAnErrorForWhoAsksForIt) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},
+                         {"bad.npy", npy("|O", {1}, "pickled")},
+                         {"text.npy", npy("<U1", {1}, "abcd")},
+                         {"big.npy", npy(">i4", {1}, "abcd")}});
+  const TensorDict tree = kNpz.open(folder / "x.npz", {});
+  EXPECT_EQ(tree.keys(), (std::vector<std::string>{"good", "bad", "text", "big"}));
+  EXPECT_EQ(read_bytes(leaf_in(tree, "good")), "x");
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("bad"); }),
+              HasSubstr("x.npz: member \"bad.npy\": dtype: an array of Python objects"));
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("text"); }),
+              HasSubstr("member \"text.npy\": dtype: torch has none for it"));
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("big"); }),
+              HasSubstr("member \"big.npy\": dtype: big-endian elements"));
+  LoadOptions some;
+  some.keys = {{"good"}};
+  EXPECT_EQ(load(folder / "x.npz", some).keys(), std::vector<std::string>{"good"});
+  error_of(ErrorCode::unsupported, [&] { load(folder / "x.npz"); });
+  const VerifyReport report = kNpz.verify(folder / "x.npz", {});
+  ASSERT_EQ(report.problems.size(), 3U);
+  EXPECT_EQ(report.problems[0].part, "member \"bad.npy\"");
+  EXPECT_THAT(report.problems[0].what, testing::StartsWith("dtype: an array of Python objects"));
+}
+
+TEST(Npz, WritesWhatItReads) {
+  const TemporaryFolder folder;
+  TensorDict tree(kind(NodeKind::ordered_dict));
+  tree.set("a/b", tensor_of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+  tree.set("none", tensor_of<std::int8_t>({}, {0, 7}));
+  tree.set("", tensor_of<std::uint8_t>({1}, {}));
+  const Tensor square = tensor_of<std::int64_t>({1, 2, 3, 4}, {2, 2});
+  tree.set("strided", Tensor(DType::int64, {2, 2}, {1, 2}, square.buffer(), 0));
+  kNpz.check(tree);
+  kNpz.write(tree, folder / "x.npz", {});
+  const TensorDict found = opened(folder);
+  tree.info().kind = NodeKind::dict;
+  EXPECT_EQ(text_of(found), text_of(tree));
+  const VerifyReport report = kNpz.verify(folder / "x.npz", {});
+  EXPECT_EQ(report.num_leaves, 4U);
+  EXPECT_EQ(report.num_checksums, 4U);
+  for (const char* key : {"a/b", "strided"}) {
+    const Tensor tensor = leaf_in(found, key).tensor();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.raw_data()) % 64, 0U) << key;
+  }
+  kNpz.write(TensorDict(kind(NodeKind::dict)), folder / "x.npz", {});
+  EXPECT_EQ(opened(folder).size(), 0U);
+}
+
+TEST(Npz, VerifyFindsDamagedElements) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"a.npy", npy("|u1", {4}, "good")}, {"b.npy", npy("|u1", {4}, "fine")}});
+  std::string bytes = bytes_of(folder / "x.npz");
+  bytes[bytes.find("good")] = 'm';
+  write_bytes(folder / "x.npz", bytes);
+  const VerifyReport report = kNpz.verify(folder / "x.npz", {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "member \"a.npy\"");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("CRC-32"));
+  LoadOptions options;
+  options.verify = true;
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(folder / "x.npz", options); }),
+              HasSubstr("a.npy"));
+}
+
+TEST(Npz, RefusesByKeyBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  const Tensor tensor = tensor_of<float>({1, 2}, {2});
+  const auto expect = [&](const TensorDict& tree, const std::string& words) {
+    EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kNpz.write(tree, folder / "x.npz", {}); }),
+                HasSubstr(words));
+    EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kNpz.check(tree); }), HasSubstr(words));
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  };
+  const auto with = [&](const std::string& key, TensorDict::Item item) {
+    TensorDict tree(kind(NodeKind::dict));
+    tree.set("fine", tensor_of<float>({1}, {1}));
+    tree.set(key, std::move(item));
+    return tree;
+  };
+  expect(with("n", TensorDict()),
+         "key \"n\": it cannot be stored: expected a tensor, found a node");
+  expect(with("v", NonTensor{Value(1)}), "found a JSON value");
+  expect(with("x", Leaf(Tensor::zeros(DType::bfloat16, {1}))), "NumPy has no name for the dtype");
+  expect(with("../x", Leaf(tensor)), "key \"../x\": no member can have the name");
+  expect(with("/x", Leaf(tensor)), "key \"/x\": no member can have the name");
+  expect(with("x\xff", Leaf(tensor)), "no member can have the name");
+  expect(with(std::string(70'000, 'x'), Leaf(tensor)), "its name is too long");
+  TensorDict tied = with("w", Leaf(tensor));
+  tied.set("again", tensor);
+  expect(tied,
+         "key \"again\": that tensors are one cannot be stored: expected memory of its own, "
+         "found that of key \"w\"");
+  expect(TensorDict(kind(NodeKind::list)), "root: its kind cannot be stored");
+  expect(TensorDict(kind(NodeKind::dict, true)), "root: integer keys cannot be stored");
+  expect(TensorDict(batch({2})), "root: batch_size cannot be stored");
+}
+
+TEST(Npz, CannotBeWrittenThrough) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"a.npy", npy("|u1", {4}, "good")}});
+  OpenRequest request;
+  request.mode = Mode::write_through;
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kNpz.open(folder / "x.npz", request); }),
+              HasSubstr("cannot be written through"));
+}
+
+TEST(Npz, SaysWhatIsWrongAndWhere) {
+  const TemporaryFolder folder;
+  const auto expect = [&](const std::vector<Member>& members, ErrorCode code,
+                          const std::string& words) {
+    write_archive(folder, members);
+    EXPECT_THAT(error_of(code, [&] { kNpz.open(folder / "x.npz", {}); }), HasSubstr(words));
+    EXPECT_FALSE(kNpz.verify(folder / "x.npz", {}).ok());
+  };
+  using enum ErrorCode;
+  const Member good = {"good.npy", npy("|u1", {1}, "x")};
+  expect({good, {"x.npy", ""}}, corrupt, "x.npz: member \"x.npy\":");
+  expect({good, {"x.npy", "no array at all"}}, corrupt, "member \"x.npy\":");
+  expect({good, {"x.npy", npy("<f4", {2}, "1234")}}, corrupt, "member \"x.npy\": data: too short");
+  expect({good, {"x.npy", npy("<f4", {std::int64_t{1} << 62, 8}, "")}}, corrupt,
+         "member \"x.npy\": shape: too large");
+  expect({good, {"readme.txt", "hello"}}, unsupported,
+         "member \"readme.txt\": not a NumPy file: expected a name that ends in \".npy\"");
+  // One that only is asked for is refused: NumPy would read what follows as another array.
+  write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
+  EXPECT_THAT(error_of(unsupported, [&] { kNpz.open(folder / "x.npz", {}).get("x"); }),
+              HasSubstr("bytes after the array"));
+}
+
+TEST(Npz, NoPrefixOfAFileCrashesTheReader) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"a.npy", npy("<i2", {2, 2}, "abcdefgh", true)},
+                         {"b.npy", npy("|u1", {4}, "fine")}});
+  const std::string whole = bytes_of(folder / "x.npz");
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    write_bytes(folder / "x.npz", whole.substr(0, size));
+    error_of(ErrorCode::corrupt, [&] { kNpz.open(folder / "x.npz", {}); });
+    EXPECT_FALSE(kNpz.verify(folder / "x.npz", {}).ok());
+  }
+}
+
+}  // namespace
+}  // namespace tenfold::test

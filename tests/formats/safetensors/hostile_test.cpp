@@ -1,0 +1,305 @@
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "formats/safetensors/support.hpp"
+
+namespace tenfold::test {
+namespace {
+
+struct BadFile {
+  const char* name;  ///< of tests/data/safetensors/bad-<name>.safetensors
+  ErrorCode code;
+  const char* message;  ///< after the path
+};
+
+const std::vector<BadFile> kBadFiles = {
+    {"data-cut", ErrorCode::corrupt,
+     "tensor \"b\": data reaches past the end of the file: expected at most 3 bytes, found 8; the "
+     "file may be truncated"},
+    {"data-missing", ErrorCode::corrupt,
+     "tensor \"b\": data reaches past the end of the file: expected at most 0 bytes, found 8; the "
+     "file may be truncated"},
+    {"data-trailing-empty", ErrorCode::corrupt,
+     "data: bytes after the last tensor: expected 0 bytes of data, found 1"},
+    {"data-trailing", ErrorCode::corrupt,
+     "data: bytes after the last tensor: expected 8 bytes of data, found 9"},
+    {"dtype-lower-case", ErrorCode::unsupported,
+     "tensor \"w\": unknown dtype: expected one that torch has, found \"f32\""},
+    {"dtype-missing", ErrorCode::corrupt,
+     "tensor \"w\": dtype is missing: expected a string, found none"},
+    {"dtype-number", ErrorCode::corrupt,
+     "tensor \"w\": dtype has the wrong type: expected a string, found a number"},
+    {"dtype-twice", ErrorCode::corrupt,
+     "tensor \"w\": dtype is there twice: expected it once, found two"},
+    {"dtype-unknown", ErrorCode::unsupported,
+     "tensor \"w\": unknown dtype: expected one that torch has, found \"F6_E2M3\""},
+    {"empty", ErrorCode::corrupt,
+     "header length: the file is too short: expected at least 8 bytes, found 0"},
+    {"entry-array", ErrorCode::corrupt,
+     "tensor \"w\": its value has the wrong type: expected an object, found an array"},
+    {"entry-string", ErrorCode::corrupt,
+     "tensor \"w\": its value has the wrong type: expected an object, found a string"},
+    {"header-array", ErrorCode::corrupt, "header: not a JSON object: expected \"{\", found \"[\""},
+    {"header-blank", ErrorCode::corrupt,
+     "header: not a JSON object: expected \"{\", found nothing"},
+    {"header-bom", ErrorCode::corrupt,
+     "header: not a JSON object: expected \"{\", found \"\\xef\""},
+    {"header-cut", ErrorCode::corrupt,
+     "header: not valid json: expected \",\" or \"}\", found the end of the text at byte 19"},
+    {"header-deep", ErrorCode::corrupt,
+     "header: nesting is too deep: expected at most 512 levels, found more at byte 520"},
+    {"header-empty", ErrorCode::corrupt,
+     "header: not a JSON object: expected \"{\", found nothing"},
+    {"header-length-huge", ErrorCode::corrupt,
+     "header: too long: expected at most 100000000 bytes, found 18446744073709551615"},
+    {"header-not-json", ErrorCode::corrupt,
+     "header: not valid json: expected a value, found \"}\" at byte 5"},
+    {"header-not-utf8", ErrorCode::corrupt,
+     "header: not valid json: expected utf-8, found \"\\xff\" at byte 2"},
+    {"header-nul-padding", ErrorCode::corrupt,
+     "header: not valid json: expected the end of the text, found \"\\x00\" at byte 2"},
+    {"header-past-end", ErrorCode::corrupt,
+     "header: reaches past the end of the file: expected at most 2 bytes, found 3; the file may be "
+     "truncated"},
+    {"header-too-long", ErrorCode::corrupt,
+     "header: too long: expected at most 100000000 bytes, found 100000001"},
+    {"header-two-documents", ErrorCode::corrupt,
+     "header: not valid json: expected the end of the text, found \"{\" at byte 2"},
+    {"metadata-array", ErrorCode::corrupt,
+     "header: \"__metadata__\" has the wrong type: expected an object of strings, found an array"},
+    {"metadata-key-twice", ErrorCode::corrupt,
+     "header: \"a\" in \"__metadata__\" is there twice: expected it once, found two"},
+    {"metadata-nested", ErrorCode::corrupt,
+     "header: \"a\" in \"__metadata__\" has the wrong type: expected a string, found an object"},
+    {"metadata-number", ErrorCode::corrupt,
+     "header: \"a\" in \"__metadata__\" has the wrong type: expected a string, found a number"},
+    {"metadata-twice", ErrorCode::corrupt,
+     "header: \"__metadata__\" is there twice: expected it once, found two"},
+    {"name-surrogate", ErrorCode::corrupt,
+     "tensor \"\\xed\\xa0\\x80\": its name is not valid UTF-8: expected UTF-8, found a lone "
+     "surrogate"},
+    {"name-twice", ErrorCode::corrupt,
+     "tensor \"w\": its name is there twice: expected it once, found two"},
+    {"notes-not-json", ErrorCode::corrupt,
+     "__metadata__ \"tenfold\": not valid json: expected a string in double quotes or \"}\", found "
+     "the end of the text at byte 1"},
+    {"offsets-alias", ErrorCode::corrupt,
+     "tensor \"b\": data_offsets must be contiguous: expected begin 8, found 0"},
+    {"offsets-backwards", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets run backwards: expected end at least 8, found 0"},
+    {"offsets-first-hole", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets must be contiguous: expected begin 0, found 4"},
+    {"offsets-hole", ErrorCode::corrupt,
+     "tensor \"b\": data_offsets must be contiguous: expected begin 8, found 12"},
+    {"offsets-huge", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets does not fit 63 bits: expected an integer from 0, found "
+     "1180591620717411303424"},
+    {"offsets-missing", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets is missing: expected an array of two integers, found none"},
+    {"offsets-negative", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets is negative: expected offsets from 0, found -8"},
+    {"offsets-one", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets is too short: expected 2 offsets, found 1"},
+    {"offsets-overlap", ErrorCode::corrupt,
+     "tensor \"b\": data_offsets must be contiguous: expected begin 8, found 4"},
+    {"offsets-three", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets is too long: expected 2 offsets, found more"},
+    {"seven-bytes", ErrorCode::corrupt,
+     "header length: the file is too short: expected at least 8 bytes, found 7"},
+    {"shape-fraction", ErrorCode::corrupt,
+     "tensor \"w\": shape is no integer: expected an integer from 0, found 2.5"},
+    {"shape-huge", ErrorCode::corrupt,
+     "tensor \"w\": shape does not fit 63 bits: expected an integer from 0, found "
+     "18446744073709551616"},
+    {"shape-missing", ErrorCode::corrupt,
+     "tensor \"w\": shape is missing: expected an array of integers, found none"},
+    {"shape-negative", ErrorCode::corrupt,
+     "tensor \"w\": shape is negative: expected lengths from 0, found -2"},
+    {"shape-number", ErrorCode::corrupt,
+     "tensor \"w\": shape has the wrong type: expected an array of integers, found a number"},
+    {"shape-odd-f4", ErrorCode::corrupt,
+     "tensor \"w\": shape does not fill whole bytes: expected an even last dimension for F4, found "
+     "[2, 3]"},
+    {"shape-overflow", ErrorCode::corrupt,
+     "tensor \"w\": shape is too large: expected a size of at most 63 bits, found [4294967296, "
+     "4294967296]"},
+    {"shape-scalar-f4", ErrorCode::corrupt,
+     "tensor \"w\": shape does not fill whole bytes: expected an even last dimension for F4, found "
+     "[]"},
+    {"shape-string", ErrorCode::corrupt,
+     "tensor \"w\": shape has an item of the wrong type: expected an integer, found a string"},
+    {"shape-wraps-to-fit", ErrorCode::corrupt,
+     "tensor \"w\": shape is too large: expected a size of at most 63 bits, found "
+     "[4611686018427387904, 4, 2]"},
+    {"size-mismatch", ErrorCode::corrupt,
+     "tensor \"w\": data_offsets do not fit F32 [3]: expected 12 bytes, found 8"},
+    {"structure-array", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": the document has the wrong type: expected an object, "
+     "found an array"},
+    {"structure-batch-mismatch", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"w\": the shape of tensor \"w\" does not fit: expected it "
+     "to start with the batch_size [3], found [2]"},
+    {"structure-batch-missing", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"batch_size\" is missing: expected an array, found "
+     "none"},
+    {"structure-batch-negative", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": an item of \"batch_size\" has the wrong type: "
+     "expected an integer from 0, found -1"},
+    {"structure-entry-empty", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"w\": says nothing: expected one of \"tensor\", "
+     "\"non_tensor\" and \"td\", found none"},
+    {"structure-entry-two", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"w\": says two things: expected one of \"tensor\", "
+     "\"non_tensor\" and \"td\", found two"},
+    {"structure-key-twice", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"w\": the key is there twice: expected it once, found "
+     "two"},
+    {"structure-keys-missing", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"keys\" is missing: expected an object, found none"},
+    {"structure-name-taken", ErrorCode::corrupt,
+     "tensor \"w\": not in the structure, and its name is taken: expected another name, found a "
+     "key of the root"},
+    {"structure-names-few", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"names\" does not fit: expected one for each of the "
+     "1 batch dimensions, found 2"},
+    {"structure-not-json", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": not valid json: expected a string in double quotes or \"}\", "
+     "found the end of the text at byte 1"},
+    {"structure-root-missing", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"root\" is missing: expected an object, found none"},
+    {"structure-stack-dim", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"stack_dim\" does not fit: expected a dimension of "
+     "batch_size [], found 0"},
+    {"structure-stack-huge", ErrorCode::unsupported,
+     "__metadata__ \"tensordict\": node \"\": the lazy stacks are too large: expected at most "
+     "1048576 entries in all, found more"},
+    {"structure-tensor-number", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"w\": \"tensor\" has the wrong type: expected a string, "
+     "found an integer"},
+    {"structure-tensor-unknown", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"n/x\": no such tensor: expected one of the file's, found "
+     "\"v\""},
+    {"structure-version-2", ErrorCode::unsupported,
+     "__metadata__ \"tensordict\": unknown version: expected 1, found 2"},
+    {"structure-version-missing", ErrorCode::corrupt,
+     "__metadata__ \"tensordict\": node \"\": \"version\" is missing: expected 1, found none"},
+};
+
+class EveryBadFile : public testing::TestWithParam<BadFile> {};
+
+TEST_P(EveryBadFile, IsRefusedWithItsMessage) {
+  const Path path = data("bad-" + std::string(GetParam().name) + ".safetensors");
+  const std::string message = error_of(GetParam().code, [&] { kSafetensors.open(path, {}); });
+  EXPECT_EQ(message, path.string() + ": " + GetParam().message);
+}
+
+TEST_P(EveryBadFile, IsReportedByVerify) {
+  const Path path = data("bad-" + std::string(GetParam().name) + ".safetensors");
+  const VerifyReport report = kSafetensors.verify(path, {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  const Problem& problem = report.problems.front();
+  EXPECT_EQ(problem.path, path.string());
+  EXPECT_EQ(problem.part + ": " + problem.what, GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(Safetensors, EveryBadFile, testing::ValuesIn(kBadFiles),
+                         [](const auto& file) {
+                           std::string name = file.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(SafetensorsHostile, EveryBadFileOfTheFolderIsInTheTable) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(data(""))) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("bad-")) found.push_back(name);
+  }
+  std::vector<std::string> expected;
+  for (const BadFile& file : kBadFiles) {
+    expected.push_back("bad-" + std::string(file.name) + ".safetensors");
+  }
+  std::sort(found.begin(), found.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(found, expected);
+}
+
+/// Where thousands of small files are written quickly.
+std::filesystem::path memory() {
+  const std::filesystem::path shared_memory = "/dev/shm";
+  return std::filesystem::is_directory(shared_memory) ? shared_memory : std::filesystem::path();
+}
+
+/// Opens, maps and reads everything; true unless it was refused.
+bool opens(const Path& path) {
+  try {
+    const TensorDict tree = kSafetensors.open(path, {});
+    text_of(tree);
+    tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+      if (const auto* leaf = std::get_if<Leaf>(&item)) read_bytes(*leaf);
+    });
+    return true;
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+    return false;
+  }
+}
+
+TEST(SafetensorsHostile, NoPrefixOfAFileOpens) {
+  const TemporaryFolder folder(memory());
+  for (const char* name : {"ok-td-nested.safetensors", "ok-save-model.safetensors",
+                           "ok-td-lazy-1.safetensors", "ok-zero-elements.safetensors"}) {
+    const std::string whole = bytes_of(data(name));
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      write_bytes(folder / "m.safetensors", whole.substr(0, size));
+      EXPECT_FALSE(opens(folder / "m.safetensors")) << name << " cut to " << size << " bytes";
+    }
+  }
+}
+
+TEST(SafetensorsHostile, AFlippedBitIsRefusedOrHarmless) {
+  const TemporaryFolder folder(memory());
+  std::mt19937 random(7);
+  for (const char* name : {"ok-td-nested.safetensors", "ok-td-lazy-0.safetensors",
+                           "ok-save-model.safetensors", "ok-dtypes.safetensors"}) {
+    const std::string whole = bytes_of(data(name));
+    for (int i = 0; i < 500; ++i) {
+      std::string damaged = whole;
+      const std::size_t at = random() % damaged.size();
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
+      write_bytes(folder / "m.safetensors", damaged);
+      opens(folder / "m.safetensors");  // asserts what it may throw
+    }
+  }
+}
+
+TEST(SafetensorsHostile, VerifyFindsAnyFlippedBitOfOurOwnFile) {
+  const TemporaryFolder folder(memory());
+  TensorDict tree;
+  tree.set("w", tensor_of<float>({1, 2, 3}, {3}));
+  tree.set("n", Value(3));
+  kSafetensors.write(tree, folder / "ok.safetensors", {});
+  const std::string whole = bytes_of(folder / "ok.safetensors");
+  // The name of the member that holds the checksums is what says that there are any.
+  const std::string marker = "tenfold_xxh3";
+  const std::size_t marker_at = whole.find(marker);
+  ASSERT_NE(marker_at, std::string::npos);
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    write_bytes(folder / "m.safetensors", damaged);
+    const VerifyReport report = kSafetensors.verify(folder / "m.safetensors", {});
+    const bool marker_is_hit = at >= marker_at && at < marker_at + marker.size();
+    EXPECT_TRUE(!report.ok() || (marker_is_hit && report.num_checksums == 0)) << "byte " << at;
+  }
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,418 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <tenfold/io.hpp>
+
+#include "core/tensor/leaf_bytes.hpp"
+#include "formats/safetensors/support.hpp"
+#include "formats/shared/object_file.hpp"
+#include "io/registry.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using namespace std::string_literals;
+using testing::HasSubstr;
+
+Path torch_file(const std::string& name) {
+  return Path(TENFOLD_TEST_DATA) / "torch_file" / (name + ".pt");
+}
+
+std::vector<std::string> lines_of(const Path& path) {
+  std::istringstream text(bytes_of(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// What golden.txt says of each ok file.
+std::map<std::string, std::string> golden() {
+  std::map<std::string, std::string> texts;
+  std::string name;
+  for (const std::string& line : lines_of(torch_file("").parent_path() / "golden.txt")) {
+    if (line.starts_with("== ")) {
+      name = line.substr(3);
+    } else {
+      texts[name] += line + "\n";
+    }
+  }
+  return texts;
+}
+
+Leaf leaf_in(const TensorDict& tree, const std::string& key) {
+  return std::get<Leaf>(tree.get(key));
+}
+
+/// Every leaf to its last byte, both ways.
+void read_all(const TensorDict& tree) {
+  tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    // A stride of 0 makes much of few bytes.
+    if (leaf == nullptr || leaf->nbytes() > (1U << 20U)) return;
+    EXPECT_EQ(mapped_bytes(*leaf), read_bytes(*leaf));
+  });
+}
+
+TEST(TorchFile, ReadsWhatTorchWrote) {
+  const auto texts = golden();
+  ASSERT_EQ(texts.size(), 15U);
+  for (const auto& [name, text] : texts) {
+    const TensorDict tree = kTorchFile.open(torch_file(name), {});
+    EXPECT_EQ(text_of(tree), text) << name;
+    read_all(tree);
+  }
+}
+
+/// The text of what lies `before` bytes into a file made of `name` between other bytes.
+std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
+  const std::string whole = bytes_of(torch_file(name));
+  const Path path = folder / (name + std::to_string(before));
+  write_bytes(path, std::string(before, 'x') + whole + "more");
+  const auto file = std::make_shared<const os::File>(os::File::open_read(path));
+  const TensorDict::Item item = read_object_item([file] { return file; }, before, whole.size());
+  const auto* tree = std::get_if<TensorDict>(&item);
+  if (tree == nullptr) return "";
+  read_all(*tree);
+  return text_of(*tree);
+}
+
+TEST(TorchFile, ReadsArchivesThatLieInOtherFiles) {
+  const TemporaryFolder folder;
+  std::size_t num_trees = 0;
+  for (const auto& [name, text] : golden()) {
+    if (name.starts_with("ok-legacy")) continue;
+    for (const std::size_t before : {0U, 43U, 64U}) {
+      const std::string found = text_of_item(folder.path(), name, before);
+      if (found.empty()) continue;
+      EXPECT_EQ(found, text) << name << " at " << before;
+      ++num_trees;
+    }
+  }
+  EXPECT_GT(num_trees, 20U);
+}
+
+FileOpener opener_of(const Path& path) {
+  return [path] { return std::make_shared<const os::File>(os::File::open_read(path)); };
+}
+
+TEST(TorchFile, ReadsObjectsOfAnyKind) {
+  const TensorDict::Item tensor = read_object_file(opener_of(torch_file("ok-tensor")));
+  EXPECT_TRUE(std::holds_alternative<Leaf>(tensor));
+  const TensorDict::Item value = read_object_file(opener_of(torch_file("bad-root-text")));
+  EXPECT_TRUE(std::get<NonTensor>(value).value.is<std::string>());
+}
+
+TEST(TorchFile, IsKnownByItsContent) {
+  for (const auto& [name, text] : golden()) {
+    EXPECT_TRUE(kTorchFile.probe(torch_file(name))) << name;
+    EXPECT_EQ(probe(torch_file(name)), "pt") << name;
+    const VerifyReport report = kTorchFile.verify(torch_file(name), {});
+    EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
+    EXPECT_EQ(report.num_checksums > 2, !name.starts_with("ok-legacy")) << name;
+  }
+  EXPECT_FALSE(kTorchFile.probe(torch_file("bad-text")));
+  EXPECT_FALSE(kTorchFile.probe(torch_file("bad-no-pickle")));
+}
+
+TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
+  const TensorDict tree = kTorchFile.open(torch_file("ok-views"), {});
+  EXPECT_FALSE(leaf_in(tree, "whole").in_memory());
+  EXPECT_FALSE(leaf_in(tree, "rows").in_memory());
+  EXPECT_FALSE(leaf_in(tree, "element").in_memory());
+  EXPECT_EQ(tree.at("transposed").strides(), (Shape{1, 4}));
+  EXPECT_EQ(tree.at("column").strides(), Shape{4});
+  EXPECT_EQ(tree.at("expanded").strides(), Shape{0});
+  EXPECT_EQ(tree.at("channels-last").strides(), (Shape{16, 1, 8, 2}));
+}
+
+TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
+  for (const char* name : {"ok-views", "ok-unaligned", "ok-deflated", "ok-legacy"}) {
+    const TensorDict tree = kTorchFile.open(torch_file(name), {});
+    const Tensor held = tree.at("whole");
+    const auto* whole = held.data<std::int32_t>();
+    EXPECT_EQ(tree.at("transposed").data<std::int32_t>(), whole) << name;
+    EXPECT_EQ(tree.at("rows").data<std::int32_t>(), whole + 4) << name;
+    EXPECT_EQ(tree.at("column").data<std::int32_t>(), whole + 1) << name;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(whole) % 16, 0U) << name;
+  }
+}
+
+TEST(TorchFile, TellsTiedTensorsFromOthers) {
+  const TensorDict tree = kTorchFile.open(torch_file("ok-tied"), {});
+  const SharedBytes first = shared_bytes(leaf_in(tree, "0"));
+  EXPECT_NE(first, SharedBytes{});
+  EXPECT_EQ(shared_bytes(leaf_in(tree["1"], "again")), first);
+  EXPECT_NE(shared_bytes(leaf_in(tree["2"], "0")), first);
+  EXPECT_EQ(shared_bytes(leaf_in(tree["2"], "2")), SharedBytes{});
+  EXPECT_EQ(tree.kind(), NodeKind::list);
+  EXPECT_EQ(tree["2"].kind(), NodeKind::tuple);
+}
+
+TEST(TorchFile, KeepsKindsOfValues) {
+  const TensorDict tree = kTorchFile.open(torch_file("ok-values"), {});
+  const auto special = [&](const char* key) {
+    const Value value = tree.value(key);
+    const auto* held = value.get_if<Value::Special>();
+    return held == nullptr ? "none" : std::string(name(held->type)) + " " + held->text;
+  };
+  EXPECT_EQ(special("size"), "torch.Size ");
+  EXPECT_TRUE(tree.value("ordered").get_if<Value::Object>()->ordered);
+  EXPECT_FALSE(tree.value("default").get_if<Value::Object>()->ordered);
+  EXPECT_TRUE(tree.value("ints").get_if<Value::Object>()->int_keys);
+  EXPECT_TRUE(tree.value("big").is<Value::BigInt>());
+  EXPECT_EQ(special("dtype"), "torch.dtype torch.bfloat16");
+  EXPECT_EQ(special("device"), "torch.device cuda:1");
+}
+
+TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  std::filesystem::copy_file(torch_file("ok-views"), path);
+  const TensorDict tree = kTorchFile.open(path, {});
+  tree.at("whole").mutable_data<std::int32_t>()[0] = 77;
+  EXPECT_EQ(bytes_of(path), bytes_of(torch_file("ok-views")));
+  OpenRequest request;
+  request.mode = Mode::write_through;
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kTorchFile.open(path, request); }),
+              HasSubstr("cannot be written through"));
+}
+
+TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
+  std::size_t count = 0;
+  for (const std::string& line : lines_of(torch_file("").parent_path() / "expected.txt")) {
+    ++count;
+    const std::size_t first = line.find('\t');
+    const std::size_t second = line.find('\t', first + 1);
+    const std::string name = line.substr(0, first);
+    const bool is_corrupt = line.substr(first + 1, second - first - 1) == "corrupt";
+    const ErrorCode code = is_corrupt ? ErrorCode::corrupt : ErrorCode::unsupported;
+    const std::string message = error_of(code, [&] { kTorchFile.open(torch_file(name), {}); });
+    EXPECT_THAT(message, HasSubstr(line.substr(second + 1))) << name;
+    EXPECT_TRUE(message.starts_with(torch_file(name).string() + ": ")) << message;
+    EXPECT_FALSE(kTorchFile.verify(torch_file(name), {}).ok()) << name;
+  }
+  EXPECT_EQ(count, 26U);
+}
+
+TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
+  const std::map<std::string, std::string> names = {
+      {"opaque-class", "my_net.Own"},
+      {"opaque-global", "posix.system"},
+      {"opaque-legacy-global", "posix.system"},
+      {"opaque-quantized", "torch._utils._rebuild_qtensor"}};
+  for (const auto& [file, called] : names) {
+    const TensorDict node = kTorchFile.open(torch_file(file), {})["x"];
+    EXPECT_EQ(node.kind(), NodeKind::opaque) << file;
+    EXPECT_TRUE(node.info().class_name.ends_with(called.substr(called.find('.')))) << file;
+    EXPECT_TRUE(node.contains("args")) << file;
+    read_all(node);
+  }
+  EXPECT_FALSE(std::filesystem::exists("/tmp/it-was-executed"));
+}
+
+TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
+  struct Case {
+    const char* file;
+    KeyPath path;
+    const char* class_name;
+    const char* problem;
+  };
+  const std::vector<Case> cases = {
+      {"conj", {"c"}, "torch._utils._rebuild_tensor_v2", "one marked \"conj\""},
+      {"key", {"<__builtin__.frozenset>"}, "__builtin__.frozenset", "its key cannot be read"},
+      {"key-twice", {"<str>"}, "str", "found \"1\" again"},
+      {"cycle", {"c", "0"}, "list", "it lies in itself"},
+      {"surrogate", {"t"}, "str", "expected UTF-8"},
+      {"storage-class", {"w"}, "torch._utils._rebuild_tensor_v2", "found \"torch.QInt8Storage\""}};
+  for (const Case& c : cases) {
+    const Path path = torch_file(std::string("unreadable-") + c.file);
+    const TensorDict tree = kTorchFile.open(path, {});
+    const auto node = std::get<TensorDict>(tree.get(c.path));
+    EXPECT_EQ(node.kind(), NodeKind::opaque) << c.file;
+    EXPECT_EQ(node.info().class_name, c.class_name) << c.file;
+    EXPECT_THAT(node.info().problem, HasSubstr(c.problem)) << c.file;
+    EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-"))) << "no path";
+    read_all(tree);
+    EXPECT_TRUE(kTorchFile.verify(path, {}).ok()) << c.file;
+    EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { load(path); }),
+                AllOf(HasSubstr("key \"" + dotted(c.path) + "\": " + node.info().problem),
+                      HasSubstr("; the option keys loads the rest")));
+  }
+  EXPECT_EQ(kTorchFile.open(torch_file("unreadable-key-twice"), {}).value("1"), Value("int"));
+}
+
+TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
+  const TensorDict tree = kTorchFile.open(torch_file("keys-values"), {});
+  const TypedKeys expected = {{"(1, 'a')", Value::Tuple{{1, "a"}}},
+                              {"0.5", 0.5},
+                              {"1", 1},
+                              {"None", Value()},
+                              {"True", true}};
+  EXPECT_EQ(tree.info().typed_keys, (TypedKeys{{"7", 7}}));
+  const TensorDict node = tree["node"];
+  EXPECT_EQ(node.keys(), (std::vector<std::string>{"0.5", "None", "1", "(1, 'a')"}));
+  EXPECT_EQ(node.info().typed_keys,
+            (TypedKeys{expected[0], expected[1], expected[2], expected[3]}));
+  const Value plain = tree.value("7");
+  const auto& object = *plain.get_if<Value::List>()->items[0].get_if<Value::Object>();
+  EXPECT_EQ(object.typed_keys, (TypedKeys{expected[1], expected[4]}));
+  EXPECT_EQ(object.members[2].first, "text");
+}
+
+TEST(TorchFile, ReadsValuesThatJsonLacks) {
+  const TensorDict tree = kTorchFile.open(torch_file("special-values"), {});
+  const auto special = [&](const char* key) {
+    return std::get<Value::Special>(tree.value(key).data());
+  };
+  using enum Value::Special::Type;
+  EXPECT_EQ(special("bytes"), (Value::Special{Value::Special::Type::bytes, "\0\xff"s, {}}));
+  EXPECT_EQ(special("set"), (Value::Special{set, "", {Value(1)}}));
+  EXPECT_EQ(special("complex"),
+            (Value::Special{Value::Special::Type::complex, "", {Value(1.0), Value(-2.0)}}));
+  EXPECT_EQ(special("size"), (Value::Special{size, "", {Value(2), Value(3)}}));
+  const NodeInfo& sparse = tree["sparse"].info();
+  EXPECT_EQ(sparse.kind, NodeKind::sparse);
+  EXPECT_EQ(sparse.layout, "sparse_coo");
+  EXPECT_EQ(sparse.dense_shape, (Shape{2, 2}));
+  EXPECT_EQ(tree["sparse"].at("indices").shape(), (Shape{2, 2}));
+}
+
+/// Opens whatever `bytes` are; errors may only be those that a bad file has.
+void open_bytes(const Path& path, const std::string& bytes) {
+  write_bytes(path, bytes);
+  kTorchFile.probe(path);
+  try {
+    read_all(kTorchFile.open(path, {}));
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported)
+        << error.what();
+  }
+}
+
+TEST(TorchFile, RefusesEveryPrefix) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  for (const char* name : {"ok-tensor", "ok-legacy"}) {
+    const std::string bytes = bytes_of(torch_file(name));
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      write_bytes(path, bytes.substr(0, size));
+      EXPECT_THROW(kTorchFile.open(path, {}), Error) << name << " " << size;
+    }
+  }
+}
+
+TEST(TorchFile, SurvivesFlippedBits) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  std::mt19937 random(7);
+  for (const char* name : {"ok-views", "ok-values", "ok-numpy", "ok-deflated", "ok-legacy"}) {
+    const std::string bytes = bytes_of(torch_file(name));
+    for (int round = 0; round < 100; ++round) {
+      std::string changed = bytes;
+      changed[random() % changed.size()] ^= static_cast<char>(1U << (random() % 8U));
+      open_bytes(path, changed);
+    }
+  }
+}
+
+/// "0", "1", ...: numbers [2, 3] from that one on; of every tenth the transpose, which is mapped
+/// while the tree is built.
+TensorDict many_tensors(std::int64_t count) {
+  TensorDict tree;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::vector<std::int64_t> numbers(6);
+    std::iota(numbers.begin(), numbers.end(), i);
+    const Tensor tensor = Tensor::from(std::span<const std::int64_t>(numbers), {2, 3});
+    tree.set(std::to_string(i),
+             i % 10 == 0 ? Tensor(DType::int64, {3, 2}, {1, 3}, tensor.buffer(), 0) : tensor);
+  }
+  return tree;
+}
+
+TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
+  constexpr std::int64_t kCount = 3000;
+  const TemporaryFolder folder;
+  save(many_tensors(kCount), folder / "x.pt");
+  const TensorDict tree = kTorchFile.open(folder / "x.pt", {});
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const Tensor tensor = tree.at(std::to_string(i));
+    ASSERT_EQ(tensor.shape(), i % 10 == 0 ? (Shape{3, 2}) : (Shape{2, 3}));
+    ASSERT_EQ(tensor.strides(), i % 10 == 0 ? (Shape{1, 3}) : (Shape{3, 1}));
+    ASSERT_EQ(tensor.data<std::int64_t>()[5], i + 5);
+  }
+}
+
+TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSays) {
+  constexpr std::int64_t kCount = 3000;
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  save(many_tensors(kCount), path);
+  const std::string bytes = bytes_of(path);
+  const std::string key = "X\4\0\0\0"s + "2998";  // as the pickle has it
+  for (const char* entry : {"/data/0", "/data/1500", "/data/2999"}) {
+    std::string changed = bytes;
+    changed[changed.find(entry) + 2] = 'A';
+    for (const bool with_pickle : {false, true}) {
+      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a storage that is not there
+      write_bytes(path, changed);
+      EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { kTorchFile.open(path, {}); }),
+                  HasSubstr("its local header names another"))
+          << entry;
+      EXPECT_FALSE(kTorchFile.verify(path, {}).ok());
+    }
+  }
+}
+
+TEST(TorchFile, FindsAFlippedBitOfATensorByItsChecksum) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  std::string bytes = bytes_of(torch_file("ok-tensor"));
+  const std::string data("\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0", 16);
+  const std::size_t at = bytes.find(data);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = '\x03';
+  write_bytes(path, bytes);
+  const VerifyReport report = kTorchFile.verify(path, {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "archive/data/0");
+}
+
+TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  TensorDict tree(kind(NodeKind::dict));
+  constexpr std::int64_t kCount = std::int64_t{9} << 20;  // 36 MiB: three blocks
+  tree.set("a", Tensor::zeros(DType::float32, {kCount}));
+  tree.set("b", Tensor::zeros(DType::uint8, {3}));
+  tree.set("c", Tensor::zeros(DType::float32, {kCount}));
+  WriteRequest request;
+  request.durable = false;
+  kTorchFile.write(tree, path, request);
+  for (const int num_threads : {1, 3}) {
+    const VerifyReport report = kTorchFile.verify(path, {.num_threads = num_threads});
+    EXPECT_TRUE(report.ok());
+    EXPECT_GE(report.num_checksums, 5U);
+    EXPECT_GT(report.num_bytes, 8 * static_cast<std::uint64_t>(kCount));
+  }
+  std::string bytes = bytes_of(path);
+  bytes[bytes.size() / 4] ^= 1;
+  write_bytes(path, bytes);
+  const VerifyReport report = kTorchFile.verify(path, {.num_threads = 3});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "x/data/0");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("its bytes are damaged: expected CRC-32"));
+}
+
+}  // namespace
+}  // namespace tenfold::test

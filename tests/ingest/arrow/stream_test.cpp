@@ -1,0 +1,332 @@
+#include "ingest/arrow/stream.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+
+#include "ingest/arrow/arrow_of.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/values.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::ArrowNode;
+using test::ArrowStreamOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A batch of the columns x int32 [3] and s, text.
+struct Batch {
+  ArrowNode root{"+s"};
+  ArrowNode x{"i", "x"};
+  ArrowNode s{"u", "s"};
+
+  Batch() {
+    x.pointer().buffer(std::vector<std::int32_t>{1, 2, 3}).rows(3);
+    s.pointer().buffer(std::vector<std::int32_t>{0, 1, 1, 3}).text("abc").rows(3);
+    root.pointer().rows(3).child(x).child(s);
+  }
+};
+
+SourceReport ingest(ArrowNode& batch, const std::optional<Path>& path = {}, int times = 1) {
+  ArrowStreamOf stream(batch, times);
+  return ingest_arrow(stream.stream(), path, {});
+}
+
+void expect_refused(ArrowNode& batch, const std::string& text) {
+  try {
+    ingest(batch);
+    FAIL() << "expected: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+}
+
+TEST(ArrowStream, BatchesBecomeRowsAndTheStreamIsReleased) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  ArrowStreamOf stream(batch.root, 2);
+  const SourceReport report = ingest_arrow(stream.stream(), folder.path() / "ds", {});
+  EXPECT_TRUE(stream.released());
+  EXPECT_EQ(report.num_rows, 6U);
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
+}
+
+TEST(ArrowStream, WithoutAPathOnlyTheSchemaIsFound) {
+  Batch batch;
+  const SourceReport report = ingest(batch.root);
+  ASSERT_EQ(report.schema.size(), 2U);
+  EXPECT_EQ(report.schema.columns()[0].dtype, DType::int32);
+  EXPECT_EQ(report.schema.columns()[1].kind, ColumnKind::string);
+}
+
+TEST(ArrowStream, OffsetsOfBatchAndColumnAddUp) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  batch.x.rows(2, 1);
+  batch.s.rows(2, 1);
+  batch.root.rows(1, 1);
+  ingest(batch.root, folder.path() / "ds");
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(3));
+  EXPECT_EQ(ds.rows(0, 1).text("s", 0), "bc");
+}
+
+TEST(ArrowStream, ARowOfABatchThatIsNullIsBad) {
+  Batch batch;
+  ArrowNode root("+s");
+  root.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(batch.x).child(batch.s);
+  try {
+    ingest(root);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("row 1"));
+  }
+}
+
+TEST(ArrowStream, AFailureOfTheProducerIsToldInItsOwnWords) {
+  Batch batch;
+  ArrowStreamOf stream(batch.root);
+  stream.fail(ENOMEM);
+  try {
+    ingest_arrow(stream.stream(), std::nullopt, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(error.system_errno(), ENOMEM);
+    EXPECT_THAT(error.what(), HasSubstr("the producer's own words"));
+  }
+  EXPECT_TRUE(stream.released());
+}
+
+TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
+  ArrowArrayStream stream{};
+  EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
+}
+
+/// A batch of one column of int32, which counts from 1.
+struct Numbers {
+  ArrowNode root{"+s"};
+  ArrowNode column;
+
+  Numbers(const char* name, std::int64_t num_rows) : column("i", name) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(num_rows));
+    std::iota(values.begin(), values.end(), 1);
+    column.pointer().buffer(values).rows(num_rows);
+    root.pointer().rows(num_rows).child(column);
+  }
+};
+
+TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 3);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  const SourceReport report = ingest_arrow(both, {}, folder.path() / "ds", {});
+  EXPECT_TRUE(left.released() && right.released());
+  EXPECT_EQ(report.num_rows, 6U);
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(1, 2, 1, 2, 1, 2));
+  EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
+}
+
+TEST(ArrowStream, AStreamWithoutAColumnThatIsWantedIsNotRead) {
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 1);
+  left.fail(ENOMEM);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  ArrowIngestOptions options;
+  options.columns = {"n"};
+  const SourceReport report = ingest_arrow(both, {}, std::nullopt, options);
+  EXPECT_EQ(report.num_rows, 2U);
+  EXPECT_EQ(report.schema.size(), 1U);
+}
+
+TEST(ArrowStream, StreamsOfUnequalLengthAreRefusedByColumn) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  Numbers numbers("n", 2);
+  ArrowStreamOf left(batch.root, 2);
+  ArrowStreamOf right(numbers.root, 2);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  try {
+    ingest_arrow(both, {}, folder.path() / "ds", {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    EXPECT_STREQ(error.what(),
+                 "Arrow stream: column \"n\": rows: expected 6 as column \"x\" has, found 4");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "ds"));
+}
+
+TEST(ArrowStream, RowsAreLeftOutOfSeveralStreamsOnlyIfTheyCanBeReadTwice) {
+  Batch batch;
+  Numbers numbers("n", 3);
+  ArrowStreamOf left(batch.root, 1);
+  ArrowStreamOf right(numbers.root, 1);
+  ArrowArrayStream* const both[] = {&left.stream(), &right.stream()};
+  ArrowIngestOptions options;
+  options.on_error = OnError::skip;
+  EXPECT_THROW(ingest_arrow(both, {}, std::nullopt, options), Error);
+}
+
+TEST(ArrowStream, ARowThatIsBadInOneStreamIsLeftOutOfAll) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  ArrowNode x("i", "n");
+  ArrowNode holes("+s");
+  x.pointer().buffer(std::vector<std::int32_t>{7, 8, 9}).rows(3);
+  holes.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(x);
+  std::vector<std::unique_ptr<ArrowStreamOf>> made;
+  std::vector<ArrowArrayStream*> streams;
+  for (int time = 0; time < 2; ++time) {
+    for (ArrowNode* root : {&batch.root, &holes}) {
+      made.push_back(std::make_unique<ArrowStreamOf>(*root, 2));
+      streams.push_back(&made.back()->stream());
+    }
+  }
+  const std::span all(streams);
+  ArrowIngestOptions options;
+  options.on_error = OnError::collect;
+  const SourceReport report =
+      ingest_arrow(all.first(2), all.last(2), folder.path() / "ds", options);
+  EXPECT_EQ(report.num_rows, 4U);
+  EXPECT_EQ(report.num_bad_rows, 2U);
+  const Dataset ds(folder.path() / "ds");
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 3, 1, 3));
+  EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(7, 9, 7, 9));
+  EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
+}
+
+TEST(ArrowStream, BatchesWhoseCountsOrPointersLieAreRefused) {
+  const std::vector<std::pair<std::function<void(Batch&)>, std::string>> cases = {
+      {[](Batch& b) { b.x.array().n_buffers = 1; }, "column \"x\": buffers: expected 2"},
+      {[](Batch& b) { b.x.array().buffers = nullptr; }, "buffers: expected 2"},
+      {[](Batch& b) { b.x.array().buffers[1] = nullptr; }, "buffer 1: expected 3 values"},
+      {[](Batch& b) { b.x.array().length = 2; }, "length: expected at least 3, found 2"},
+      {[](Batch& b) { b.x.array().length = -1; }, "expected numbers from 0 to 2^48"},
+      {[](Batch& b) { b.x.array().offset = INT64_MAX; }, "expected numbers from 0 to 2^48"},
+      {[](Batch& b) { b.x.array().null_count = 4; }, "null_count: expected -1 to 3"},
+      {[](Batch& b) { b.x.array().null_count = 1; }, "buffer 0: expected the validity"},
+      {[](Batch& b) { b.root.array().n_children = 1; }, "children: expected 2, found 1"},
+      {[](Batch& b) { b.root.array().children = nullptr; }, "found a null pointer"},
+      {[](Batch& b) { b.root.array().children[1] = nullptr; }, "child 1: expected an array"},
+      {[](Batch& b) { b.s.array().buffers[2] = nullptr; }, "buffer 2: expected 3 bytes"},
+      {[](Batch& b) { b.root.array().offset = INT64_MAX; }, "expected numbers from 0 to 2^48"},
+  };
+  for (const auto& [break_it, text] : cases) {
+    Batch batch;
+    break_it(batch);
+    expect_refused(batch.root, text);
+  }
+}
+
+TEST(ArrowStream, OffsetsThatDescendOrLeaveTheChildAreRefused) {
+  for (const auto& offsets : {std::vector<std::int32_t>{0, 2, 1, 3}, {-1, 0, 1, 2}}) {
+    Batch batch;
+    ArrowNode s("u", "s");
+    s.pointer().buffer(offsets).text("abc").rows(3);
+    ArrowNode root("+s");
+    root.pointer().rows(3).child(s);
+    expect_refused(root, "offset");
+  }
+  for (const auto& offsets : {std::vector<std::int32_t>{0, 2, 1, 3}, {0, 1, 2, 4}}) {
+    ArrowNode item("i", "item");
+    item.pointer().buffer(std::vector<std::int32_t>{1, 2, 3}).rows(3);
+    ArrowNode list("+l", "l");
+    list.pointer().buffer(offsets).rows(3).child(item);
+    ArrowNode root("+s");
+    root.pointer().rows(3).child(list);
+    expect_refused(root, "expected items within 0 to 3");
+  }
+}
+
+TEST(ArrowStream, IndicesBeyondTheDictionaryAreRefused) {
+  ArrowNode words("u");
+  words.pointer().buffer(std::vector<std::int32_t>{0, 1}).text("a").rows(1);
+  for (const std::int8_t index : {std::int8_t{1}, std::int8_t{-1}}) {
+    ArrowNode x("c", "x");
+    x.pointer().buffer(std::vector<std::int8_t>{0, index}).rows(2).dictionary(words);
+    ArrowNode root("+s");
+    root.pointer().rows(2).child(x);
+    expect_refused(root, "index 1: expected one below 1");
+  }
+}
+
+TEST(ArrowStream, ViewsBeyondTheirBufferAreRefused) {
+  struct View {
+    std::int32_t size;
+    char prefix[4];
+    std::int32_t buffer;
+    std::int32_t offset;
+  };
+  for (const View view : {View{20, {}, 0, 1}, View{20, {}, 1, 0}, View{-1, {}, 0, 0}}) {
+    ArrowNode x("vu", "x");
+    x.pointer()
+        .buffer(std::vector<View>{view})
+        .text("twenty bytes of text")
+        .buffer(std::vector<std::int64_t>{20});
+    x.rows(1);
+    ArrowNode root("+s");
+    root.pointer().rows(1).child(x);
+    expect_refused(root, "view 0: expected bytes within one of 1 buffers");
+  }
+}
+
+TEST(ArrowStream, SchemasThatAreNoneAreRefused) {
+  const std::vector<std::pair<std::function<void(ArrowSchema&)>, std::string>> cases = {
+      {[](ArrowSchema& s) { s.format = nullptr; }, "format: expected a text"},
+      {[](ArrowSchema& s) { s.n_children = -1; }, "children"},
+      {[](ArrowSchema& s) { s.children = nullptr; }, "found a null pointer"},
+      {[](ArrowSchema& s) { s.children[0] = nullptr; }, "child 0: expected a schema"},
+      {[](ArrowSchema& s) { s.children[0]->format = "+l"; }, "children: expected 1, found 0"},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:-1"; }, "format: expected a length"},
+      {[](ArrowSchema& s) { s.children[0]->format = "d:x"; }, "expected a decimal's precision"},
+      {[](ArrowSchema& s) { s.children[0]->name = "\xff"; }, "name: expected UTF-8"},
+  };
+  for (const auto& [break_it, text] : cases) {
+    Batch batch;
+    break_it(batch.root.schema());
+    expect_refused(batch.root, text);
+  }
+}
+
+TEST(ArrowStream, TypesThatNoColumnHoldsAreUnsupported) {
+  for (const char* format : {"+ud:0,1", "+r", "tin", "tiD", "?", ""}) {
+    Batch batch;
+    batch.x.schema().format = format;
+    ArrowStreamOf stream(batch.root);
+    try {
+      ingest_arrow(stream.stream(), std::nullopt, {});
+      FAIL() << format;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_THAT(error.what(), HasSubstr("column \"x\""));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,203 @@
+#include "ingest/rows/column.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenfold {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> texts(RowColumn& column) {
+  const ColumnChunk chunk = column.block();
+  std::vector<std::string> found;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : chunk.ends) {
+    found.emplace_back(reinterpret_cast<const char*>(chunk.values.data()) + begin,
+                       static_cast<std::size_t>(end - begin));
+    begin = end;
+  }
+  return found;
+}
+
+void promote(RowColumn& column, const RowType& value) {
+  const auto type = column.with(value);
+  ASSERT_TRUE(type.has_value());
+  column.promote(*type);
+}
+
+TEST(RowColumn, TextOfPromotedNumbersIsThatOfTheValuesThatCame) {
+  RowColumn column({"x"}, 0);
+  promote(column, RowType::scalar(DType::bool_));
+  ASSERT_TRUE(column.add_bool(true));
+  EXPECT_FALSE(column.add_int(7));
+  promote(column, RowType::integer(std::int64_t{7}));
+  ASSERT_TRUE(column.add_int(7));
+  ASSERT_TRUE(column.add_bool(false));
+  EXPECT_FALSE(column.add_float(0.5));
+  promote(column, RowType::scalar(DType::float64));
+  ASSERT_TRUE(column.add_float(2.0));
+  ASSERT_TRUE(column.add_int(-3));
+  ASSERT_TRUE(column.add_null());
+  promote(column, RowType::text(ColumnKind::string));
+  ASSERT_TRUE(column.add_text(ColumnKind::string, "end"));
+  EXPECT_THAT(texts(column), ElementsAre("true", "7", "false", "2.0", "-3", "", "end"));
+  EXPECT_THAT(column.block().valid, ElementsAre(1, 1, 1, 1, 1, 0, 1));
+}
+
+TEST(RowColumn, IntegersThatNoFloatHoldsBecomeTextBesideFloats) {
+  RowColumn column({"x"}, 0);
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
+  promote(column, RowType::integer(kOdd));
+  ASSERT_TRUE(column.add_int(kOdd));
+  promote(column, RowType::scalar(DType::float64));
+  EXPECT_EQ(column.type().kind, ColumnKind::string);
+  EXPECT_THAT(texts(column), ElementsAre("9007199254740993"));
+}
+
+TEST(RowColumn, NullsInListsWaitForTheTypeOfAllRows) {
+  RowColumn column({"x"}, 0);
+  RowType nulls = RowType::list();
+  nulls.has_null = true;
+  promote(column, nulls);
+  ASSERT_TRUE(column.put_null());
+  ASSERT_TRUE(column.end_list());
+  EXPECT_EQ(column.first_misfit_null(), -1);
+  RowType integers = RowType::integer(std::int64_t{3});
+  integers.form = RowForm::list;
+  promote(column, integers);
+  ASSERT_TRUE(column.put_int(3));
+  ASSERT_TRUE(column.end_list());
+  EXPECT_EQ(column.first_misfit_null(), 0);
+  RowType floats = RowType::scalar(DType::float64);
+  floats.form = RowForm::list;
+  promote(column, floats);
+  EXPECT_EQ(column.first_misfit_null(), -1);
+  double stored[2];
+  std::memcpy(stored, column.block().values.data(), sizeof(stored));
+  EXPECT_TRUE(std::isnan(stored[0]));
+  EXPECT_EQ(stored[1], 3);
+  promote(column, RowType::json());
+  EXPECT_THAT(texts(column), ElementsAre("[null]", "[3]"));
+}
+
+TEST(RowColumn, ItemsOfTextListsAreJsonOfTheValuesThatCame) {
+  RowColumn column({"x"}, 0);
+  RowType flags = RowType::scalar(DType::bool_);
+  flags.form = RowForm::list;
+  promote(column, flags);
+  ASSERT_TRUE(column.put_bool(true));
+  ASSERT_TRUE(column.end_list());
+  RowType words = RowType::text(ColumnKind::string);
+  words.form = RowForm::list;
+  promote(column, words);
+  ASSERT_TRUE(column.put_text(ColumnKind::string, "1"));
+  ASSERT_TRUE(column.put_int(1));
+  ASSERT_TRUE(column.end_list());
+  promote(column, RowType::json());
+  EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
+}
+
+TEST(RowColumn, ARowThatIsTakenBackLeavesNothing) {
+  RowColumn column({"x"}, 0);
+  RowType list = RowType::list();
+  list.has_elements = true;
+  list.kind = ColumnKind::string;
+  list.dtype = DType::uint8;
+  promote(column, list);
+  ASSERT_TRUE(column.put_text(ColumnKind::string, "kept"));
+  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.put_text(ColumnKind::string, "half"));
+  column.truncate(1);
+  ASSERT_TRUE(column.put_text(ColumnKind::string, "new"));
+  ASSERT_TRUE(column.end_list());
+  const ColumnChunk chunk = column.block();
+  EXPECT_THAT(chunk.ends, ElementsAre(1, 2));
+  EXPECT_THAT(chunk.item_ends, ElementsAre(4, 7));
+}
+
+TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilAnotherComes) {
+  RowColumn column({"x"}, 0);
+  RowType list = RowType::list();
+  list.has_elements = true;
+  list.dtype = DType::float64;
+  promote(column, list);
+  for (const double value : {1.0, 2.0}) ASSERT_TRUE(column.put_float(value));
+  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.add_null());
+  EXPECT_FALSE(column.stored().ragged);
+  EXPECT_THAT(column.stored().shape, ElementsAre(2));
+  EXPECT_EQ(column.block().values.size(), 4 * sizeof(double));
+  column.clear_block();
+  ASSERT_TRUE(column.put_float(3.0));
+  ASSERT_TRUE(column.end_list());
+  EXPECT_TRUE(column.stored().ragged);
+}
+
+TEST(RowColumn, AWantedColumnTakesWhatFitsAndNeverChanges) {
+  Column wanted;
+  wanted.path = {"x"};
+  wanted.dtype = DType::uint8;
+  RowColumn column(wanted);
+  EXPECT_TRUE(column.add_int(255));
+  EXPECT_FALSE(column.add_int(256));
+  EXPECT_FALSE(column.add_float(0.5));
+  EXPECT_TRUE(column.add_float(2.0));
+  EXPECT_FALSE(column.add_null());
+  EXPECT_FALSE(column.with(RowType::scalar(DType::float64)).has_value());
+  EXPECT_EQ(column.num_rows(), 2);
+}
+
+TEST(RowType, JoinsFollowTheLattice) {
+  const auto joined = [](RowType a, const RowType& b) {
+    const auto type = join(a, b);
+    return type ? type->text() : std::string("none");
+  };
+  const RowType flag = RowType::scalar(DType::bool_);
+  const RowType number = RowType::integer(std::int64_t{5});
+  const RowType negative = RowType::integer(std::int64_t{-5});
+  const RowType large = RowType::integer(~std::uint64_t{0});
+  const RowType real = RowType::scalar(DType::float64);
+  const RowType word = RowType::text(ColumnKind::string);
+  EXPECT_EQ(joined({}, flag), "bool");
+  EXPECT_EQ(joined(flag, number), "int64");
+  EXPECT_EQ(joined(number, real), "float64");
+  EXPECT_EQ(joined(number, large), "uint64");
+  EXPECT_EQ(joined(negative, large), "string");
+  EXPECT_EQ(joined(large, real), "string");
+  EXPECT_EQ(joined(real, word), "string");
+  EXPECT_EQ(joined(word, RowType::text(ColumnKind::bytes)), "none");
+  EXPECT_EQ(joined(number, RowType::list()), "none");
+  EXPECT_EQ(joined(RowType::list(), RowType::json()), "a list as JSON text");
+  EXPECT_EQ(joined(RowType::scalar(DType::float32), RowType::scalar(DType::int16)), "none");
+}
+
+TEST(ScalarKinds, TheTypeWhileRowsComeOnlyWidensAndEndsAsTheTypeOfAll) {
+  using namespace scalar_kind;
+  constexpr ScalarKinds kAll = 0x1FF;
+  const auto rank = [](ScalarKinds kinds) {
+    const auto type = growing_type_of(kinds);
+    if (!type) return 0;
+    if (type->kind == ColumnKind::string) return 5;
+    constexpr DType kOrder[] = {DType::bool_, DType::int64, DType::uint64, DType::float64};
+    return static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), type->dtype) -
+                            std::begin(kOrder)) +
+           1;
+  };
+  for (ScalarKinds kinds = 0; kinds <= kAll; ++kinds) {
+    for (ScalarKinds more = 1; more <= kAll; more = static_cast<ScalarKinds>(more << 1)) {
+      EXPECT_LE(rank(kinds), rank(static_cast<ScalarKinds>(kinds | more))) << kinds << " " << more;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenfold

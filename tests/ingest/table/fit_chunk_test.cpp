@@ -1,0 +1,116 @@
+#include "ingest/table/fit_chunk.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace tenfold {
+namespace {
+
+using testing::ElementsAre;
+
+template <class T>
+bool fits(T value, DType to) {
+  return first_misfit(dtype_of<T>(), reinterpret_cast<const std::byte*>(&value), to, 1) == 1;
+}
+
+TEST(FirstMisfit, IntegersFitTheirRange) {
+  EXPECT_TRUE(fits<std::int64_t>(255, DType::uint8));
+  EXPECT_FALSE(fits<std::int64_t>(256, DType::uint8));
+  EXPECT_FALSE(fits<std::int64_t>(-1, DType::uint64));
+  EXPECT_TRUE(fits<std::int64_t>(-128, DType::int8));
+  EXPECT_FALSE(fits<std::int64_t>(-129, DType::int8));
+  EXPECT_FALSE(fits<std::uint64_t>(std::uint64_t{1} << 63, DType::int64));
+  EXPECT_TRUE(fits<std::uint64_t>((std::uint64_t{1} << 63) - 1, DType::int64));
+  EXPECT_TRUE(fits<std::int64_t>(1, DType::bool_));
+  EXPECT_FALSE(fits<std::int64_t>(2, DType::bool_));
+}
+
+TEST(FirstMisfit, FloatsFitIntegersIfTheyAreOne) {
+  EXPECT_TRUE(fits(2.0, DType::int32));
+  EXPECT_FALSE(fits(2.5, DType::int32));
+  EXPECT_FALSE(fits(std::nan(""), DType::int64));
+  EXPECT_FALSE(fits(0x1p63, DType::int64));
+  EXPECT_TRUE(fits(-0x1p63, DType::int64));
+  EXPECT_FALSE(fits(0x1p64, DType::uint64));
+  EXPECT_FALSE(fits(-1.0, DType::uint8));
+}
+
+TEST(FirstMisfit, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
+  EXPECT_TRUE(fits(0.1, DType::float32));
+  EXPECT_FALSE(fits(1e39, DType::float32));
+  EXPECT_TRUE(fits(std::numeric_limits<double>::infinity(), DType::float32));
+  EXPECT_FALSE(fits(1e6F, DType::float16));
+  EXPECT_TRUE(fits(1e6F, DType::bfloat16));
+  EXPECT_FALSE(fits(1e6F, DType::complex32));
+  EXPECT_TRUE(fits(std::nan(""), DType::float16));
+}
+
+TEST(FirstMisfit, IntegersFitFloatsUnlessTheyBecomeInfinite) {
+  EXPECT_TRUE(fits<std::int64_t>(65'504, DType::float16));
+  EXPECT_FALSE(fits<std::int64_t>(70'000, DType::float16));
+  EXPECT_FALSE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::bfloat16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
+}
+
+TEST(FirstMisfit, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
+  const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
+  const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
+  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex64, 3), 1);
+  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex128, 3), 3);
+  EXPECT_FALSE(fits(1e39, DType::complex64));
+  EXPECT_TRUE(fits(1e38, DType::complex64));
+}
+
+TEST(WithoutRows, TakesThemOutOfEveryPart) {
+  Column column;
+  column.path = {"x"};
+  column.kind = ColumnKind::string;
+  column.dtype = DType::uint8;
+  column.ragged = column.nullable = true;
+  OwnedChunk chunk;
+  chunk.num_rows = 3;
+  for (const char c : {'a', 'b', 'b', 'c'}) chunk.values.push_back(static_cast<std::byte>(c));
+  chunk.item_ends = {1, 3, 4};
+  chunk.ends = {1, 2, 3};
+  chunk.valid = {1, 1, 0};
+  const std::vector<std::int64_t> dropped = {1};
+  const OwnedChunk made = without_rows(column, chunk.view(), dropped);
+  EXPECT_EQ(made.num_rows, 2);
+  EXPECT_THAT(made.ends, ElementsAre(1, 2));
+  EXPECT_THAT(made.item_ends, ElementsAre(1, 2));
+  EXPECT_THAT(made.valid, ElementsAre(1, 0));
+  EXPECT_EQ(made.values.size(), 2U);
+}
+
+TEST(FitChunk, RaggedRowsOfTheWantedLengthBecomeFixedOnes) {
+  Column from;
+  from.path = {"x"};
+  from.dtype = DType::float64;
+  from.ragged = true;
+  Column to = from;
+  to.ragged = false;
+  to.shape = {2};
+  to.dtype = DType::float32;
+  const std::vector<double> values = {1, 2, 3, 4, 5};
+  OwnedChunk chunk;
+  chunk.num_rows = 3;
+  chunk.values.resize(values.size() * sizeof(double));
+  std::memcpy(chunk.values.data(), values.data(), chunk.values.size());
+  chunk.ends = {2, 3, 5};
+  std::vector<BadValue> bad;
+  const OwnedChunk made = fit_chunk(from, chunk.view(), to, bad);
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].row, 1);
+  EXPECT_EQ(bad[0].what, "expected float32[2], found float64[1]");
+  EXPECT_EQ(made.values.size(), 3 * 2 * sizeof(float));
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,145 @@
+#include "ingest/text/byte_stream.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ingest/ingest_of.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::IngestOf;
+using test::values;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string gzipped(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(packed.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string zstd_of(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+std::string lines(int begin, int end) {
+  std::string text;
+  for (int i = begin; i < end; ++i) text += "{\"x\": " + std::to_string(i) + "}\n";
+  return text;
+}
+
+void expect_counts_up(const Dataset& ds, std::int64_t size) {
+  const std::vector<std::int64_t> x = values<std::int64_t>(ds, "x");
+  ASSERT_EQ(static_cast<std::int64_t>(x.size()), size);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], static_cast<std::int64_t>(i));
+}
+
+TEST(ByteStream, ReadsGzipOfSeveralMembers) {
+  IngestOf of;
+  expect_counts_up(
+      of.rows("a.jsonl.gz", gzipped(lines(0, 200'000)) + gzipped(lines(200'000, 200'010)) +
+                                std::string(512, '\0')),
+      200'010);
+  EXPECT_EQ(of.rows("e.csv.gz", gzipped("")).size(), 0);
+}
+
+TEST(ByteStream, ReadsZstdOfSeveralFrames) {
+  IngestOf of;
+  expect_counts_up(
+      of.rows("a.jsonl.zst", zstd_of(lines(0, 200'000)) + zstd_of(lines(200'000, 200'010))),
+      200'010);
+}
+
+TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
+  IngestOf of;
+  for (const char* name : {"a.jsonl.gz", "a.jsonl.zst"}) {
+    const std::string text = lines(0, 50'000);
+    const bool is_gzip = std::string(name).ends_with("gz");
+    const std::string packed = is_gzip ? gzipped(text) : zstd_of(text);
+    EXPECT_THAT(of.error(name, packed.substr(0, packed.size() / 2), ErrorCode::corrupt),
+                HasSubstr("it may be truncated"));
+    EXPECT_THAT(of.error(name, text, ErrorCode::corrupt),
+                HasSubstr(is_gzip ? "bytes of gzip" : "bytes of zstd"));
+    std::string flipped = packed;
+    flipped[packed.size() / 2] = static_cast<char>(flipped[packed.size() / 2] ^ 0x55);
+    EXPECT_NE(of.error(name, flipped, ErrorCode::corrupt), "");
+  }
+}
+
+/// A zip archive by hand: one deflated and one stored entry.
+std::string zip_of(const std::string& first, const std::string& second) {
+  struct Entry {
+    std::string name;
+    std::string text;
+    std::string bytes;
+    std::uint16_t method;
+  };
+  std::string deflated = gzipped(first);
+  deflated = deflated.substr(10, deflated.size() - 18);  // without gzip's header and trailer
+  const std::vector<Entry> entries = {{"b.csv", first, deflated, 8}, {"a.csv", second, second, 0}};
+  std::string archive;
+  std::string directory;
+  const auto put = [](std::string& into, std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) into.push_back(static_cast<char>(value >> (8 * i)));
+  };
+  for (const Entry& entry : entries) {
+    std::string fields;
+    put(fields, 20, 2);
+    put(fields, 0, 2);
+    put(fields, entry.method, 2);
+    put(fields, 0, 4);
+    put(fields,
+        crc32(0, reinterpret_cast<const Bytef*>(entry.text.data()),
+              static_cast<uInt>(entry.text.size())),
+        4);
+    put(fields, entry.bytes.size(), 4);
+    put(fields, entry.text.size(), 4);
+    put(fields, entry.name.size(), 2);
+    put(fields, 0, 2);
+    directory += "PK\1\2" + std::string("\24\0", 2) + fields + std::string(10, '\0');
+    put(directory, archive.size(), 4);
+    directory += entry.name;
+    archive += "PK\3\4" + fields + entry.name + entry.bytes;
+  }
+  const std::size_t at = archive.size();
+  archive += directory + "PK\5\6" + std::string(4, '\0');
+  put(archive, entries.size(), 2);
+  put(archive, entries.size(), 2);
+  put(archive, directory.size(), 4);
+  put(archive, at, 4);
+  put(archive, 0, 2);
+  return archive;
+}
+
+TEST(ByteStream, ReadsTheTextsOfAnArchiveInTheOrderOfTheirNames) {
+  IngestOf of;
+  const std::string archive = zip_of("x\n3\n4\n", "x\n1\n2\n");
+  EXPECT_THAT(values<std::int64_t>(of.rows("a.zip", archive), "x"), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(of.report.num_files, 2U);
+  IngestOf damaged;
+  std::string flipped = archive;
+  flipped[flipped.find("x\n1\n2") + 2] = '9';
+  EXPECT_THAT(damaged.error("a.zip", flipped, ErrorCode::corrupt), HasSubstr("entry \"a.csv\""));
+  EXPECT_NE(damaged.error("b.zip", "PK nonsense", ErrorCode::corrupt), "");
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,250 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/state_mapper.hpp>
+
+#include "core/tensor/cast.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using testing::HasSubstr;
+
+const Path kData = Path(TENFOLD_TEST_DATA) / "state_mappers";
+
+std::string message_of(const auto& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+std::string text_of(const Path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// JSON has no tuples: lists are states that are tuples.
+Value state_from(const Value& json) {
+  const auto* list = json.get_if<Value::List>();
+  if (list == nullptr) return json;
+  Value::Tuple tuple;
+  for (const Value& item : list->items) tuple.items.push_back(state_from(item));
+  return tuple;
+}
+
+std::vector<double> doubles_of(const Tensor& tensor) {
+  const Tensor whole = tensor.contiguous();
+  std::vector<double> values(static_cast<std::size_t>(whole.numel()));
+  cast_elements(whole.dtype(), whole.raw_data(), DType::float64,
+                reinterpret_cast<std::byte*>(values.data()), values.size());
+  return values;
+}
+
+std::vector<double> doubles_of(const Value& json) {
+  std::vector<double> values;
+  for (const Value& item : json.get_if<Value::List>()->items) {
+    const auto* number = item.get_if<double>();
+    values.push_back(number != nullptr ? *number
+                                       : static_cast<double>(*item.get_if<std::int64_t>()));
+  }
+  return values;
+}
+
+/// generate.py beside the files asked Python's mappers.
+TEST(StateMapper, GivesTheRowsThatPythonGives) {
+  const Value expected = from_json(text_of(kData / "expected.json"), "expected.json");
+  std::size_t num_rows = 0;
+  for (const auto& [name, answers] : expected.get_if<Value::Object>()->members) {
+    const StateMapper mapper = StateMapper::open(kData / name);
+    for (const Value& answer : answers.get_if<Value::List>()->items) {
+      const auto* members = answer.get_if<Value::Object>();
+      const Value state = state_from(*members->find("state"));
+      SCOPED_TRACE(name + ": " + to_json(state));
+      const Value* row = members->find("row");
+      if (row->is_null()) {
+        EXPECT_THAT(message_of([&] { mapper.at(state); }, ErrorCode::key_not_found),
+                    HasSubstr(to_json(state)));
+        continue;
+      }
+      const Tensor found = mapper.at(state);
+      EXPECT_EQ(doubles_of(found), doubles_of(*row));
+      EXPECT_EQ(tenfold::name(found.dtype()), *members->find("dtype")->get_if<std::string>());
+      ++num_rows;
+    }
+  }
+  EXPECT_GT(num_rows, 20U);
+}
+
+TEST(StateMapper, GivesABatchAsItsRows) {
+  const StateMapper mapper = StateMapper::open(kData / "tuples.tdz");
+  ASSERT_EQ(mapper.kind(), MapperKind::sparse);
+  const std::vector<Value> states = {Value::Tuple{{3, 4}}, Value::Tuple{{9, 9}}, "a",
+                                     Value::Tuple{{1, 2}}, Value::Tuple{{3.0, 4.0}}};
+  const Tensor rows = mapper.rows(states);
+  ASSERT_EQ(rows.shape(), (Shape{5, 6}));
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    EXPECT_EQ(doubles_of(rows.select(static_cast<std::int64_t>(i))),
+              doubles_of(mapper.at(states[i])));
+  }
+  EXPECT_EQ(mapper.rows({}).shape(), (Shape{0, 6}));
+}
+
+TEST(StateMapper, JoinsValuesOfAHierarchyInTheDtypeThatHoldsThem) {
+  const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
+  ASSERT_EQ(mapper.kind(), MapperKind::hierarchical);
+  const std::vector<Value> states = {"a/low/x", Value::Tuple{{"b", "y"}}, Value::Tuple{{"b", 1}},
+                                     "rest/inner/k"};
+  const Tensor rows = mapper.rows(states);
+  EXPECT_EQ(rows.dtype(), DType::float64);
+  EXPECT_EQ(doubles_of(rows), (std::vector<double>{3, 4, 9, 10, 7.5, 8, 5, 6}));
+}
+
+TEST(StateMapper, GivesOtherJsonByValue) {
+  const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
+  EXPECT_EQ(mapper.value("word"), Value("text"));
+  EXPECT_EQ(to_json(mapper.value("mixed")), "[1, null]");
+  EXPECT_EQ(to_json(mapper.value("b/1")), "[7.5, 8.0]");
+  EXPECT_THAT(message_of([&] { mapper.at("word"); }, ErrorCode::unsupported), HasSubstr("value()"));
+  EXPECT_EQ(StateMapper::open(kData / "plain.json").value("word"), Value("text"));
+}
+
+TEST(StateMapper, GivesTheFactoryAndParametersOfAModule) {
+  const StateMapper mapper = StateMapper::open(kData / "module.safetensors");
+  EXPECT_EQ(mapper.kind(), MapperKind::module);
+  EXPECT_EQ(mapper.factory(), "golden.linear");
+  EXPECT_EQ(to_json(mapper.config()), R"({"size": 3})");
+  EXPECT_EQ(mapper.parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(doubles_of(mapper.parameters().at("bias")), (std::vector<double>{0.5, -0.5}));
+  EXPECT_THAT(message_of([&] { mapper.at(3); }, ErrorCode::unsupported),
+              HasSubstr("load_into(module, mapper.parameters())"));
+
+  const StateMapper levels = StateMapper::open(kData / "levels.tdz");
+  EXPECT_EQ(levels.mapper_paths(), (std::vector<std::string>{"rest/inner", "rest/net"}));
+  EXPECT_EQ(levels.mapper("rest/net").factory(), "golden.linear");
+  EXPECT_THAT(
+      message_of([&] { levels.at(Value::Tuple{{"rest", "net", 1.5}}); }, ErrorCode::unsupported),
+      HasSubstr("a module"));
+  message_of([&] { levels.mapper("rest"); }, ErrorCode::key_not_found);
+  message_of([&] { levels.factory(); }, ErrorCode::unsupported);
+}
+
+TEST(StateMapper, NamesAnUnknownStateAndTheNearestLevel) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder.path() / "x.json") << R"({"a": {"b": 1}})";
+  const StateMapper mapper = StateMapper::open(folder.path() / "x.json");
+  EXPECT_THAT(message_of([&] { mapper.at("a/c/d"); }, ErrorCode::key_not_found),
+              HasSubstr(R"(no state "a/c/d")"));
+  EXPECT_THAT(message_of([&] { mapper.at("a/b/d"); }, ErrorCode::key_not_found),
+              HasSubstr(R"(nearest level that exists is "a")"));
+  EXPECT_THAT(message_of([&] { mapper.at("x"); }, ErrorCode::key_not_found), HasSubstr("the root"));
+  for (const char* path : {"", "/", "a//b", "a/", "/a"}) {
+    message_of([&] { mapper.at(path); }, ErrorCode::invalid_argument);
+  }
+  message_of([&] { mapper.at(Value::Tuple{}); }, ErrorCode::invalid_argument);
+  message_of([&] { mapper.at(1.5); }, ErrorCode::invalid_argument);
+}
+
+TEST(StateMapper, AnswersForAPathOfAMillionComponents) {
+  const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
+  std::string path = "a";
+  for (int i = 0; i < 1'000'000; ++i) path += "/b";
+  EXPECT_EQ(doubles_of(mapper.at(path)), (std::vector<double>{0, 0}));
+}
+
+TEST(StateMapper, RefusesJsonThatIsNoHierarchy) {
+  const test::TemporaryFolder folder;
+  const std::string head = R"({"%state_mapper": {"version": 1, "default_key": "default"}, )";
+  std::string deep;
+  for (int i = 0; i < 600; ++i) deep += R"({"a": )";
+  for (const std::string& text : {
+           std::string(R"({"a": )"),
+           std::string(R"({"a": 1, "a": 2})"),
+           deep,
+           std::string(R"({"a/b": 1})"),
+           std::string(R"({"": 1})"),
+           std::string(R"({"x": {"default": {}}})"),
+           std::string(R"({"%state_mapper": 3})"),
+           std::string(R"({"%state_mapper": {"version": 1}})"),
+           head + R"("%x": 1})",
+           head + R"("x": {"%tensor": "int9", "shape": [], "values": 1}})",
+           head + R"("x": {"%tensor": "int8", "shape": 3, "values": 1}})",
+           head + R"("x": {"%tensor": "int8", "shape": [2], "values": [1]}})",
+           head + R"("x": {"%tensor": "int8", "shape": [1], "values": [1.5]}})",
+           head + R"("x": {"%tensor": "int8", "shape": [-1], "values": []}})",
+           head + R"("x": {"%tensor": "int8", "shape": [1], "values": null}})",
+       }) {
+    std::ofstream(folder.path() / "x.json") << text;
+    SCOPED_TRACE(text.substr(0, 80));
+    message_of([&] { StateMapper::open(folder.path() / "x.json"); }, ErrorCode::corrupt);
+  }
+  std::ofstream(folder.path() / "x.json")
+      << R"({"%state_mapper": {"version": 2, "default_key": "d"}})";
+  EXPECT_THAT(
+      message_of([&] { StateMapper::open(folder.path() / "x.json"); }, ErrorCode::unsupported),
+      HasSubstr("newer tenfold"));
+}
+
+/// The golden tree of `name` with one part replaced, opened from memory.
+std::string message_without(const std::string& name, const std::string& part,
+                            const TensorDict::Item& instead, ErrorCode code) {
+  const TensorDict tree = load(kData / name);
+  TensorDict tensors;
+  tree["tensors"].for_each([&](const std::string& key, const TensorDict::Item& item) {
+    tensors.set(key, key == part ? instead : item);
+  });
+  if (!tensors.contains(part)) tensors.set(part, instead);
+  TensorDict made;
+  made.set("state_mapper", tree.get("state_mapper"));
+  made.set("tensors", tensors);
+  return message_of(
+      [&] {
+        const StateMapper mapper(made);
+        mapper.rows(std::vector<Value>{"a/x", Value::Tuple{{3, 4}}, "a"});
+      },
+      code);
+}
+
+TEST(StateMapper, ReportsALoopOfLinksAsAnErrorOfTheFile) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_symlink("b", folder / "a");
+  std::filesystem::create_symlink("a", folder / "b");
+  const std::string said = message_of([&] { StateMapper::open(folder / "a"); }, ErrorCode::io);
+  EXPECT_THAT(said, HasSubstr((folder / "a").string()));
+}
+
+TEST(StateMapper, RefusesPartsThatContradictEachOther) {
+  const TensorDict::Item number(NonTensor{Value(3)});
+  const TensorDict::Item tensor(Leaf(Tensor::zeros(DType::float32, {2})));
+  for (const char* part : {"keys", "matrix", "rows", "default"}) {
+    SCOPED_TRACE(part);
+    message_without("tuples.tdz", part, number, ErrorCode::corrupt);
+    message_without("tuples.tdz", part, tensor, ErrorCode::corrupt);
+  }
+  const std::vector<std::int64_t> far(9, 1'000'000);
+  const TensorDict::Item rows = Leaf(Tensor::from(std::span<const std::int64_t>(far)));
+  EXPECT_THAT(message_without("tuples.tdz", "rows", rows, ErrorCode::corrupt),
+              HasSubstr("found 1000000"));
+  for (const char* part : {"paths", "tables", "mappers"}) {
+    SCOPED_TRACE(part);
+    message_without("levels.tdz", part, number, ErrorCode::corrupt);
+    message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
+  }
+  TensorDict none;
+  EXPECT_THAT(message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
+              HasSubstr("no state mapper"));
+}
+
+}  // namespace
+}  // namespace tenfold

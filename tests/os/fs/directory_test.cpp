@@ -1,0 +1,204 @@
+#include "os/fs/directory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <tenfold/error.hpp>
+
+#include "os/fs/fault.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+void write_text(const Path& path, const std::string& text) { std::ofstream(path) << text; }
+std::string read_text(const Path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+template <class Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ErrorCode::unsupported, "no error");
+}
+
+TEST(Directory, ListsItsEntriesEachTime) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  EXPECT_TRUE(directory.list().empty());
+  write_text(folder / "a", "");
+  std::filesystem::create_directory(folder / ".b");
+  EXPECT_THAT(directory.list(), UnorderedElementsAre("a", ".b"));
+  EXPECT_THAT(directory.list(), UnorderedElementsAre("a", ".b"));
+}
+
+TEST(Directory, StaysTheSameFolderWhateverHappensToItsName) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "a");
+  write_text(folder / "a/x", "old");
+  const Directory directory = Directory::open(folder / "a");
+  std::filesystem::rename(folder / "a", folder / "b");
+  std::filesystem::create_directory(folder / "a");
+  EXPECT_EQ(File::open_read_at(directory, "x").read_all(3), "old");
+  std::filesystem::remove_all(folder / "b");
+  EXPECT_TRUE(directory.list().empty());
+}
+
+TEST(Directory, ReadsLinksAndFindsItsParentWithoutItsPath) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "a/b");
+  write_text(folder / "a/x", "text");
+  std::filesystem::create_symlink("../x", folder / "a/b/link");
+  const Directory b = Directory::open(folder / "a/b");
+  EXPECT_EQ(b.read_link("link"), "../x");
+  EXPECT_EQ(b.read_link("none"), std::nullopt);
+  EXPECT_EQ(b.open_parent().read_link("x"), std::nullopt);
+  std::filesystem::rename(folder / "a", folder / "c");
+  EXPECT_EQ(File::open_read_at(b.open_parent(), "x").read_all(4), "text");
+}
+
+TEST(Directory, AFileOrALinkInPlaceOfAFolderIsCorruptAndNoEntryIsNotFound) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "");
+  std::filesystem::create_directory(folder / "real");
+  std::filesystem::create_symlink("real", folder / "link");
+  const Directory directory = Directory::open(folder.path());
+  const Error file = error_of([&] { Directory::open_at(directory, "file"); });
+  EXPECT_EQ(file.code(), ErrorCode::corrupt);
+  EXPECT_EQ(file.what(), (folder / "file").string() + ": expected a folder, found a regular file");
+  EXPECT_THAT(error_of([&] { Directory::open_at(directory, "link"); }).what(),
+              HasSubstr("expected a folder, found a symbolic link"));
+  EXPECT_EQ(error_of([&] { Directory::open_at(directory, "none"); }).code(),
+            ErrorCode::file_not_found);
+  for (const char* name : {"file", "link", "none"}) {
+    EXPECT_FALSE(Directory::try_open_at(directory, name).valid()) << name;
+  }
+  EXPECT_TRUE(Directory::try_open_at(directory, "real").valid());
+  EXPECT_EQ(error_of([&] { Directory::open_at(directory, ".."); }).code(),
+            ErrorCode::invalid_argument);
+}
+
+TEST(Directory, OpensTheUsersOwnPathThroughALinkAndRefusesAFile) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "real");
+  std::filesystem::create_symlink("real", folder / "link");
+  write_text(folder / "file", "");
+  EXPECT_TRUE(Directory::open(folder / "link").valid());
+  const Error error = error_of([&] { Directory::open(folder / "file"); });
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(error.system_errno(), ENOTDIR);
+}
+
+TEST(Directory, RemoveTreeRemovesEverythingAndFollowsNoLink) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "a/b/c");
+  write_text(folder / "a/b/c/x", "x");
+  write_text(folder / "a/b/y", "y");
+  std::filesystem::create_directory(folder / "kept");
+  write_text(folder / "kept/z", "z");
+  std::filesystem::create_directory_symlink(folder / "kept", folder / "a/link");
+  Directory directory = Directory::open(folder.path());
+  directory.remove_tree("a");
+  directory.remove_tree("a");
+  EXPECT_THAT(directory.list(), UnorderedElementsAre("kept"));
+  EXPECT_EQ(read_text(folder / "kept/z"), "z");
+  std::filesystem::create_directory_symlink("kept", folder / "link");
+  directory.remove_tree("link");
+  EXPECT_EQ(read_text(folder / "kept/z"), "z");
+  EXPECT_FALSE(os::exists(folder / "link"));
+}
+
+TEST(Directory, RenameReplacesExchangeSwapsAndRenameIfAbsentRefuses) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  write_text(folder / "a", "a");
+  write_text(folder / "b", "b");
+  EXPECT_FALSE(directory.rename_if_absent("a", "b"));
+  EXPECT_TRUE(directory.exchange("a", "b"));
+  EXPECT_EQ(read_text(folder / "a"), "b");
+  EXPECT_EQ(read_text(folder / "b"), "a");
+  directory.rename("a", "b");
+  EXPECT_EQ(read_text(folder / "b"), "b");
+  EXPECT_TRUE(directory.rename_if_absent("b", "c"));
+  EXPECT_THAT(directory.list(), UnorderedElementsAre("c"));
+}
+
+TEST(Directory, ExchangeSaysThatTheFileSystemCannot) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  write_text(folder / "a", "a");
+  write_text(folder / "b", "b");
+  set_exchange_supported(false);
+  EXPECT_FALSE(directory.exchange("a", "b"));
+  set_exchange_supported(true);
+  EXPECT_EQ(read_text(folder / "a"), "a");
+}
+
+TEST(Directory, LinksAFileOfAnotherFolder) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  directory.create_directory("sub");
+  Directory sub = Directory::open_at(directory, "sub");
+  write_text(folder / "sub/x", "x");
+  EXPECT_TRUE(directory.link_from(sub, "x", "y"));
+  EXPECT_TRUE(directory.entry_info("y")->same_file(*sub.entry_info("x")));
+  EXPECT_EQ(error_of([&] { directory.link_from(sub, "x", "y"); }).system_errno(), EEXIST);
+}
+
+TEST(Directory, LocksExcludeEachOther) {
+  const TemporaryFolder folder;
+  Directory a = Directory::open(folder.path());
+  Directory b = Directory::open(folder.path());
+  EXPECT_EQ(a.try_lock_exclusive(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_shared(), LockResult::held);
+  a.unlock();
+  EXPECT_EQ(b.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(a.try_lock_exclusive(), LockResult::held);
+}
+
+TEST(Directory, KeepsPermissionBits) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  directory.create_directory("like");
+  ASSERT_EQ(::chmod((folder / "like").c_str(), 02750), 0);
+  directory.create_directory("x", 0700);
+  EXPECT_EQ(directory.entry_info("x")->mode, 0700U);
+  Directory x = Directory::open_at(directory, "x");
+  x.copy_permissions(*directory.entry_info("like"));
+  EXPECT_EQ(x.info().mode, 02750U);
+}
+
+TEST(Parent, SplitsAPathAndMakesWhatIsMissingAbove) {
+  const TemporaryFolder folder;
+  const Parent parent = open_parent(folder / "a/b/c/", true);
+  EXPECT_EQ(parent.name, "c");
+  EXPECT_TRUE(parent.directory.info().same_file(file_info(folder / "a/b")));
+  EXPECT_EQ(error_of([&] { open_parent(folder / "n/x", false); }).code(),
+            ErrorCode::file_not_found);
+  EXPECT_FALSE(os::exists(folder / "n"));
+  for (const char* path : {"", "/", "..", "a/.."}) {
+    EXPECT_EQ(error_of([&] { open_parent(path, false); }).code(), ErrorCode::invalid_argument)
+        << path;
+  }
+  EXPECT_EQ(open_parent("plain", false).name, "plain");
+}
+
+}  // namespace
+}  // namespace tenfold::os

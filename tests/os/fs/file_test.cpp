@@ -1,0 +1,382 @@
+#include "os/fs/file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "os/fs/directory.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+
+void write_text(const Path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// The Error that `call` throws.
+template <class Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ErrorCode::unsupported, "no error");
+}
+
+TEST(File, ReadsWhatWasWritten) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  file.write_at(3, bytes_of("world"));
+  file.write_at(0, bytes_of("abc"));
+  EXPECT_EQ(file.size_bytes(), 8U);
+  EXPECT_EQ(File::open_read(folder / "x").read_all(8), "abcworld");
+}
+
+TEST(File, WritesManyPartsOneAfterTheOther) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  // As many as one call takes, and more.
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{3}, File::kMaxParts, File::kMaxParts + 7}) {
+    file.truncate(0);
+    std::vector<std::string> texts;
+    std::string all = ".....";
+    for (std::size_t i = 0; i < count; ++i) {
+      texts.push_back(i % 5 == 0 ? "" : std::to_string(i));
+      all += texts.back();
+    }
+    file.write_at(0, bytes_of("....."));
+    std::vector<std::span<const std::byte>> parts;
+    for (const std::string& text : texts) parts.push_back(bytes_of(text));
+    file.write_at(5, parts);
+    EXPECT_EQ(file.read_all(1U << 20), all);
+  }
+}
+
+TEST(File, ReadPastTheEndNamesBothSizes) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abcd");
+  const File file = File::open_read(folder / "x");
+  std::vector<std::byte> into(4);
+  const Error error = error_of([&] { file.read_at(2, into); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_EQ(error.what(), (folder / "x").string() +
+                              ": the file is too short: expected at least 6 bytes, found 4; it may "
+                              "be truncated");
+}
+
+TEST(File, ReadSomeStopsAtTheEnd) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abcd");
+  const File file = File::open_read(folder / "x");
+  std::vector<std::byte> into(4);
+  EXPECT_EQ(file.read_some_at(2, into), 2U);
+  EXPECT_EQ(file.read_some_at(4, into), 0U);
+  EXPECT_EQ(file.read_some_at(std::numeric_limits<std::uint64_t>::max(), into), 0U);
+}
+
+TEST(File, ReadOfNothingAtTheEndIsFine) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  const File file = File::open_read(folder / "x");
+  file.read_at(0, {});
+  EXPECT_EQ(file.read_all(0), "");
+}
+
+TEST(File, AnOffsetThatOverflowsIsAnErrorAndNotAWrappedRead) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abcd");
+  const File file = File::open_read(folder / "x");
+  std::vector<std::byte> into(8);
+  const Error error =
+      error_of([&] { file.read_at(std::numeric_limits<std::uint64_t>::max() - 3, into); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_THAT(error.what(), HasSubstr("expected at least 2^64 bytes, found 4"));
+}
+
+TEST(File, WriteBeyondTheLargestOffsetIsAnIoError) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  const Error error = error_of(
+      [&] { file.write_at(std::numeric_limits<std::uint64_t>::max() - 1, bytes_of("abc")); });
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(error.system_errno(), EFBIG);
+}
+
+TEST(File, MissingFileIsFileNotFound) {
+  const TemporaryFolder folder;
+  const Error error = error_of([&] { File::open_read(folder / "x"); });
+  EXPECT_EQ(error.code(), ErrorCode::file_not_found);
+  EXPECT_EQ(error.what(),
+            (folder / "x").string() + ": cannot be opened: no such file or directory");
+  const Directory directory = Directory::open(folder.path());
+  EXPECT_EQ(error_of([&] { File::open_read_at(directory, "x"); }).code(),
+            ErrorCode::file_not_found);
+  EXPECT_FALSE(File::try_open_read_at(directory, "x").valid());
+}
+
+TEST(File, AFifoIsRefusedWithoutWaitingForItsOtherEnd) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "x").c_str(), 0600), 0);
+  const Error error = error_of([&] { File::open_read(folder / "x"); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_EQ(error.what(), (folder / "x").string() + ": expected a regular file, found a FIFO");
+  EXPECT_EQ(error_of([&] { File::open_read_write(folder / "x"); }).code(), ErrorCode::corrupt);
+}
+
+TEST(File, ADirectoryASocketAndADeviceAreRefused) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "x");
+  EXPECT_THAT(error_of([&] { File::open_read(folder / "x"); }).what(),
+              HasSubstr("expected a regular file, found a folder"));
+  EXPECT_THAT(error_of([&] { File::open_read_write(folder / "x"); }).what(),
+              HasSubstr("expected a regular file, found a folder"));
+  EXPECT_THAT(error_of([&] { File::open_read("/dev/null"); }).what(),
+              HasSubstr("expected a regular file, found a device"));
+
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  (folder / "s").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(error_of([&] { File::open_read(folder / "s"); }).code(), ErrorCode::corrupt);
+  ::close(socket);
+}
+
+TEST(File, ASymlinkInAFolderIsRefusedButFollowedInTheUsersOwnPath) {
+  const TemporaryFolder folder;
+  write_text(folder / "real", "abc");
+  std::filesystem::create_symlink("real", folder / "x");
+  const Directory directory = Directory::open(folder.path());
+  for (const auto& open : {File::open_read_at, File::open_read_write_at, File::try_open_read_at}) {
+    const Error error = error_of([&] { open(directory, "x"); });
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    EXPECT_THAT(error.what(), HasSubstr("expected a regular file, found a symbolic link"));
+  }
+  EXPECT_EQ(File::open_read(folder / "x").read_all(3), "abc");
+}
+
+TEST(File, AnEntryIsOneComponentOfAPath) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "sub");
+  write_text(folder / "sub/x", "abc");
+  const Directory directory = Directory::open(folder.path());
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("sub/x"),
+        std::string("/etc/passwd"), std::string("x\0y", 3)}) {
+    EXPECT_EQ(error_of([&] { File::open_read_at(directory, name); }).code(),
+              ErrorCode::invalid_argument)
+        << name;
+    EXPECT_EQ(error_of([&] { File::create_at(directory, name); }).code(),
+              ErrorCode::invalid_argument)
+        << name;
+  }
+}
+
+TEST(File, CreateRefusesAnExistingFile) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abc");
+  const Directory directory = Directory::open(folder.path());
+  const Error error = error_of([&] { File::create_at(directory, "x"); });
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(error.system_errno(), EEXIST);
+  EXPECT_EQ(error.path(), (folder / "x").string());
+}
+
+TEST(File, ReadAllRefusesMoreThanTheLimitBeforeItAllocates) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  std::filesystem::resize_file(folder / "x", std::uintmax_t{1} << 40);
+  const File file = File::open_read(folder / "x");
+  const Error error = error_of([&] { file.read_all(100); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_THAT(error.what(), HasSubstr("expected at most 100 bytes, found 1099511627776"));
+}
+
+TEST(File, ARefusedWriteCarriesErrnoAndPath) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 4;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  // The first 4 bytes go, and then no more: a short write that must not pass for a whole one.
+  const Error error = error_of([&] { file.write_at(0, bytes_of("abcdefgh")); });
+  file.truncate(0);
+  const std::vector<std::string> texts = {"ab", "cdef", "gh"};
+  std::vector<std::span<const std::byte>> parts;
+  for (const std::string& text : texts) parts.push_back(bytes_of(text));
+  const Error of_parts = error_of([&] { file.write_at(0, parts); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(error.system_errno(), EFBIG);
+  EXPECT_EQ(error.path(), (folder / "x").string());
+  EXPECT_EQ(std::string(of_parts.what()), error.what());
+  EXPECT_EQ(file.read_all(10), "abcd");
+}
+
+TEST(File, TruncateShortensAndGrowsWithAHole) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  file.write_at(0, bytes_of("abcd"));
+  file.truncate(2);
+  file.truncate(5);
+  EXPECT_EQ(file.read_all(10), std::string("ab\0\0\0", 5));
+  file.start_writeback();
+  file.sync();
+}
+
+TEST(File, CopiesPermissionBits) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  File like = File::create_at(directory, "like", 0640);
+  ASSERT_EQ(::chmod((folder / "like").c_str(), 0461), 0);
+  File file = File::create_at(directory, "x");
+  file.copy_permissions(like.info());
+  EXPECT_EQ(file.info().mode, 0461U);
+}
+
+TEST(File, ANewFileGetsTheUmask) {
+  const TemporaryFolder folder;
+  const mode_t before = ::umask(027);
+  const Directory directory = Directory::open(folder.path());
+  EXPECT_EQ(File::create_at(directory, "x").info().mode, 0640U);
+  ::umask(before);
+}
+
+TEST(File, LocksExcludeOtherOpenFilesAndEndWithTheFile) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File a = File::open_read(folder / "x");
+  File b = File::open_read(folder / "x");
+  EXPECT_EQ(a.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(b.try_lock_exclusive(), LockResult::held);
+  a.close();
+  EXPECT_EQ(b.try_lock_exclusive(), LockResult::acquired);
+}
+
+TEST(File, AFileSystemWithoutLocksIsNotTakenForAFreeLock) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File file = File::open_read(folder / "x");
+  for (const int code : {EBADF, ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    const test::FailLocks fail(code);
+    EXPECT_EQ(file.try_lock_exclusive(), LockResult::unsupported);
+    EXPECT_EQ(file.try_lock_shared(), LockResult::unsupported);
+  }
+  const test::FailLocks fail(EWOULDBLOCK);
+  EXPECT_EQ(file.try_lock_exclusive(), LockResult::held);
+}
+
+TEST(File, AnErrorOfTheLastCloseIsReported) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File file = File::open_read_write(folder / "x");
+  const test::FailCloses fail([] { return EDQUOT; });
+  EXPECT_EQ(error_of([&] { file.close_written(); }).system_errno(), EDQUOT);
+  EXPECT_FALSE(file.valid());
+}
+
+TEST(File, AForkedChildNeitherKeepsNorReleasesAnExclusiveLock) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "");
+  File other = File::open_read(folder / "x");
+  File file = File::open_read(folder / "x");
+  ASSERT_EQ(file.try_lock_exclusive(), LockResult::acquired);
+  const pid_t closes = ::fork();
+  if (closes == 0) {
+    file.close();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(closes, nullptr, 0), closes);
+  EXPECT_EQ(other.try_lock_exclusive(), LockResult::held);
+  const pid_t keeps = ::fork();
+  if (keeps == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  file.close();
+  EXPECT_EQ(other.try_lock_exclusive(), LockResult::acquired);
+  ::kill(keeps, SIGKILL);
+  ASSERT_EQ(::waitpid(keeps, nullptr, 0), keeps);
+}
+
+TEST(File, MovingHandsOverTheDescriptor) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abc");
+  File a = File::open_read(folder / "x");
+  const int fd = a.fd();
+  File b = std::move(a);
+  EXPECT_FALSE(a.valid());  // NOLINT(bugprone-use-after-move): what is tested
+  EXPECT_EQ(b.fd(), fd);
+  File& same = b;
+  b = std::move(same);
+  EXPECT_EQ(b.read_all(3), "abc");
+}
+
+TEST(File, InfoTellsFilesApart) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abc");
+  write_text(folder / "y", "abc");
+  std::filesystem::create_hard_link(folder / "x", folder / "z");
+  EXPECT_FALSE(file_info(folder / "x").same_file(file_info(folder / "y")));
+  EXPECT_TRUE(file_info(folder / "x").same_file(file_info(folder / "z")));
+  EXPECT_EQ(file_info(folder / "x").num_links, 2U);
+  EXPECT_EQ(file_info(folder / "x").size_bytes, 3U);
+  EXPECT_TRUE(file_info(folder.path()).is_directory);
+}
+
+TEST(Path, ExistsSeesADanglingLinkAndResolveLinkFollowsIt) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("nowhere", folder / "x");
+  std::filesystem::create_symlink("x", folder / "y");
+  EXPECT_TRUE(os::exists(folder / "x"));
+  EXPECT_FALSE(os::exists(folder / "nowhere"));
+  EXPECT_FALSE(os::exists(folder / "nowhere/else"));
+  EXPECT_EQ(resolve_link(folder / "y"), folder / "nowhere");
+  EXPECT_EQ(resolve_link(folder / "plain"), folder / "plain");
+}
+
+TEST(Path, ACircleOfLinksIsAnIoError) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("b", folder / "a");
+  std::filesystem::create_symlink("a", folder / "b");
+  EXPECT_EQ(error_of([&] { resolve_link(folder / "a"); }).system_errno(), ELOOP);
+}
+
+}  // namespace
+}  // namespace tenfold::os

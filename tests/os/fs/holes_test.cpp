@@ -1,0 +1,39 @@
+#include "os/fs/holes.hpp"
+
+#include <gtest/gtest.h>
+
+#include "os/fs/directory.hpp"
+#include "os/memory/mapping.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using test::TemporaryFolder;
+
+TEST(Holes, AreToldAndWhatAMapHasWrittenIsNone) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  constexpr std::uint64_t kSize = std::uint64_t{8} << 20;
+  constexpr std::uint64_t kAt = std::uint64_t{4} << 20;
+  file.truncate(kSize);
+  if (next_data(file, 0) == 0) GTEST_SKIP() << "a file system that does not tell";
+  EXPECT_EQ(next_data(file, 0), kSize);
+  EXPECT_EQ(next_hole(file, 0), 0U);
+  {
+    // A page that only the map has written.
+    const Buffer mapped = map_file(file, 0, kSize, MapKind::shared_write);
+    mapped.data()[kAt + 5] = std::byte{1};
+    EXPECT_LE(next_data(file, 0), kAt + 5);
+    EXPECT_GT(next_data(file, 0), 0U);
+    EXPECT_GT(next_hole(file, kAt + 5), kAt + 5);
+    EXPECT_EQ(next_hole(file, kSize - 1), kSize - 1);
+    EXPECT_EQ(next_data(file, kSize - 1), kSize);
+  }
+  EXPECT_EQ(next_data(file, kSize + 1), kSize + 1);
+  EXPECT_EQ(next_hole(file, kSize + 1), kSize + 1);
+}
+
+}  // namespace
+}  // namespace tenfold::os

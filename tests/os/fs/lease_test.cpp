@@ -1,0 +1,259 @@
+#include "os/fs/lease.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "os/process.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
+
+namespace tenfold::os {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+
+std::set<std::string> entries_of(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+/// Runs `work` in a child: its exit code, or -1 if it was killed.
+int in_child(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int code = work();
+    if (code < 0) ::raise(SIGKILL);
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// Leaves the lease of a killed process.
+void leave_dead(const Directory& directory) {
+  EXPECT_EQ(in_child([&] {
+              new Lease(*Lease::try_acquire(directory, "x"));
+              return -1;
+            }),
+            -1);
+}
+
+/// Symbolic links, or files where there are none.
+class EveryLease : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override { before_ = set_symlinks_supported(GetParam()); }
+  void TearDown() override {
+    set_symlinks_supported(before_);
+    set_boot_id(std::nullopt);
+    set_lease_timeout(timeout_);
+  }
+
+  const TemporaryFolder folder_;
+  const Directory directory_ = Directory::open(folder_.path());
+  std::chrono::seconds timeout_ = set_lease_timeout(std::chrono::minutes(10));
+
+ private:
+  bool before_ = true;
+};
+
+INSTANTIATE_TEST_SUITE_P(Leases, EveryLease, ::testing::Values(true, false),
+                         [](const auto& row) { return row.param ? "Links" : "Files"; });
+
+TEST_P(EveryLease, IsHeldByOneAndGoesWithIt) {
+  {
+    const auto lease = Lease::try_acquire(directory_, "x");
+    ASSERT_TRUE(lease);
+    EXPECT_TRUE(lease->is_held());
+    EXPECT_TRUE(is_leased(directory_, "x"));
+    EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
+    EXPECT_TRUE(Lease::try_acquire(directory_, "y"));
+    EXPECT_EQ(in_child([&] { return Lease::try_acquire(directory_, "x") ? 1 : 0; }), 0);
+  }
+  EXPECT_FALSE(is_leased(directory_, "x"));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_P(EveryLease, OfAKilledProcessIsTakenOverAtOnce) {
+  leave_dead(directory_);
+  EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+  EXPECT_FALSE(is_leased(directory_, "x"));
+  const auto lease = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->is_held());
+  EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+}
+
+TEST_P(EveryLease, OfAProcessThatNobodyHasWaitedForIsDead) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    new Lease(*Lease::try_acquire(directory_, "x"));
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
+  auto lease = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(in_child([&] {
+              const bool held = lease->is_held();
+              lease.reset();
+              return held || !is_leased(directory_, "x") ? 1 : 0;
+            }),
+            0);
+  EXPECT_TRUE(lease->is_held());
+}
+
+TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
+  const auto lease = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lease);
+  // What another system reads.
+  set_boot_id(BootId{std::byte{7}});
+  EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
+  const timespec old[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(::utimensat(directory_.fd(), "x", old, AT_SYMLINK_NOFOLLOW), 0);
+  const auto taken = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(taken);
+  EXPECT_TRUE(taken->is_held());
+  EXPECT_FALSE(lease->is_held());
+  EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+}
+
+TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
+  // This process, by a start time that is not its own.
+  std::string text;
+  {
+    const auto lease = Lease::try_acquire(directory_, "x");
+    text = directory_.entry_info("x")->is_symlink
+               ? *directory_.read_link("x")
+               : File::open_read_at(directory_, "x").read_all(1000);
+  }
+  std::istringstream fields(text);
+  std::vector<std::string> words(std::istream_iterator<std::string>(fields), {});
+  ASSERT_EQ(words.size(), 7U);
+  words[4] += "1";
+  std::string other;
+  for (const std::string& word : words) other += (other.empty() ? "" : " ") + word;
+  fs::create_symlink(other, folder_ / "x");
+  EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
+}
+
+TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
+  set_lease_timeout(std::chrono::seconds(0));
+  std::ofstream(folder_ / "file") << "somebody's";
+  fs::create_directory(folder_ / "folder");
+  fs::create_symlink("file", folder_ / "link");
+  for (const std::string name : {"file", "folder", "link"}) {
+    EXPECT_FALSE(Lease::try_acquire(directory_, name)) << name;
+  }
+  EXPECT_EQ(entries_of(folder_.path()), (std::set<std::string>{"file", "folder", "link"}));
+}
+
+TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
+  // The text of a file that was killed before it was written names nobody.
+  if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
+  bool killed = true;
+  for (std::size_t at = 0; killed; ++at) {
+    SCOPED_TRACE("killed before change " + std::to_string(at));
+    leave_dead(directory_);
+    killed = in_child([&] {
+               const test::AtChange kill(at, [](const Change&) { ::raise(SIGKILL); });
+               new Lease(*Lease::try_acquire(directory_, "x"));
+               return 0;
+             }) == -1;
+    {
+      const auto lease = Lease::try_acquire(directory_, "x");
+      ASSERT_TRUE(lease);
+      EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+    }
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+  }
+}
+
+TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
+  // A dead one is there; then each process makes a file that it alone may have.
+  leave_dead(directory_);
+  constexpr int kProcesses = 4;
+  constexpr int kRounds = 60;
+  const auto count_up = [&] {
+    for (int done = 0; done < kRounds;) {
+      auto lease = Lease::try_acquire(directory_, "x");
+      if (!lease) continue;
+      const bool is_first = !directory_.entry_info("alone");
+      if (!is_first) return 1;
+      File::create_at(directory_, "alone");
+      if (!lease->is_held()) return 2;
+      Directory::open(folder_.path()).remove_file("alone");
+      ++done;
+    }
+    return 0;
+  };
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(::fork());
+    if (children.back() == 0) ::_exit(count_up());
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+  }
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
+  for (const bool locks : {true, false}) {
+    const TemporaryFolder folder;
+    const test::FailLocks fail(locks ? 0 : ENOLCK);
+    const Directory directory = Directory::open(folder.path());
+    File::create_at(directory, "x");
+    File a = File::open_read_at(directory, "x");
+    File b = File::open_read_at(directory, "x");
+    {
+      const auto lock = WriterLock::try_acquire(directory, "x", a);
+      ASSERT_TRUE(lock);
+      EXPECT_FALSE(WriterLock::try_acquire(directory, "x", b));
+      EXPECT_TRUE(WriterLock::is_locked(directory, "x", b));
+      a.close();
+    }
+    EXPECT_FALSE(WriterLock::is_locked(directory, "x", b));
+    EXPECT_TRUE(WriterLock::try_acquire(directory, "x", b));
+    EXPECT_EQ(entries_of(folder.path()), std::set<std::string>{"x"});
+  }
+}
+
+TEST(LockHolder, NamesTheProcessThatHoldsALock) {
+  // /proc/locks has other device numbers than files of btrfs and overlay have; memory's are the
+  // same.
+  const TemporaryFolder folder("/dev/shm");
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  EXPECT_FALSE(lock_holder(file.info()));
+  ASSERT_EQ(file.try_lock_shared(), LockResult::acquired);
+  EXPECT_EQ(lock_holder(file.info()), process_id());
+}
+
+}  // namespace
+}  // namespace tenfold::os

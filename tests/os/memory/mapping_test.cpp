@@ -1,0 +1,243 @@
+#include "os/memory/mapping.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "os/fs/directory.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+
+class MappingTest : public ::testing::Test {
+ protected:
+  Path make(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  static std::string text_of(const Buffer& buffer) {
+    return std::string(reinterpret_cast<const char*>(buffer.data()), buffer.size_bytes());
+  }
+  TemporaryFolder folder_;
+};
+
+std::string read_text(const Path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+/// Takes the file's pages out of memory, where the file system can.
+void forget_cached(const Path& path) {
+  const File file = File::open_read(path);
+  EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
+}
+
+/// Lines of /proc/self/maps that name `path`.
+std::ptrdiff_t count_maps_of(const Path& path) {
+  std::ifstream maps("/proc/self/maps");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.ends_with(path.string());
+  return count;
+}
+
+TEST_F(MappingTest, MapsAnyRangeOfTheFile) {
+  std::string text;
+  while (text.size() < 20000) text += std::to_string(text.size()) + " ";
+  const File file = File::open_read(make("x", text));
+  for (const std::uint64_t offset : {0U, 1U, 4095U, 4096U, 4097U, 12345U}) {
+    for (const std::uint64_t size : {1U, 4096U, 7000U}) {
+      for (const MapKind kind : {MapKind::private_copy, MapKind::read_only}) {
+        EXPECT_EQ(text_of(map_file(file, offset, size, kind)), text.substr(offset, size));
+      }
+    }
+  }
+  EXPECT_EQ(text_of(map_file(file, 0, text.size(), MapKind::read_only)), text);
+}
+
+TEST_F(MappingTest, OutlivesTheFileAndItsNameAndIsUnmappedOnce) {
+  const Path path = make("x", "abcdef");
+  Buffer tail;
+  {
+    const File file = File::open_read(path);
+    tail = map_file(file, 0, 6, MapKind::private_copy).slice(2, 3);
+  }
+  EXPECT_EQ(count_maps_of(path), 1);
+  EXPECT_EQ(text_of(tail), "cde");
+  const Buffer copy = tail;
+  tail = Buffer();
+  EXPECT_EQ(text_of(copy), "cde");
+  std::filesystem::rename(path, folder_ / "y");
+  EXPECT_EQ(count_maps_of(folder_ / "y"), 1);
+}
+
+TEST_F(MappingTest, IsGoneWithItsLastBuffer) {
+  const Path path = make("x", "abcdef");
+  {
+    const Buffer buffer = map_file(File::open_read(path), 0, 6, MapKind::read_only);
+    EXPECT_EQ(count_maps_of(path), 1);
+  }
+  EXPECT_EQ(count_maps_of(path), 0);
+}
+
+TEST_F(MappingTest, AnEmptyRangeIsAnEmptyBuffer) {
+  const File empty = File::open_read(make("empty", ""));
+  const Buffer buffer = map_file(empty, 0, 0, MapKind::private_copy);
+  EXPECT_EQ(buffer.size_bytes(), 0U);
+  EXPECT_EQ(buffer.owner(), nullptr);
+  const File file = File::open_read(make("x", "abc"));
+  EXPECT_EQ(map_file(file, 3, 0, MapKind::read_only).size_bytes(), 0U);
+}
+
+TEST_F(MappingTest, ARangePastTheEndNamesBothSizes) {
+  const File file = File::open_read(make("x", "abc"));
+  const std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
+  const std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges = {
+      {0, 4}, {3, 1}, {4, 0}, {2, huge}, {huge, 1}, {huge, huge}};
+  for (const auto& [offset, size] : ranges) {
+    try {
+      map_file(file, offset, size, MapKind::private_copy);
+      ADD_FAILURE() << offset << ", " << size;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt);
+      EXPECT_THAT(error.what(), HasSubstr("the file is too short: expected at least "));
+      EXPECT_THAT(error.what(), HasSubstr("found 3; it may be truncated"));
+    }
+  }
+}
+
+TEST_F(MappingTest, AFileTruncatedAfterItWasOpenedIsTooShort) {
+  const Path path = make("x", std::string(10000, 'x'));
+  const File file = File::open_read(path);
+  std::filesystem::resize_file(path, 100);
+  EXPECT_THROW(map_file(file, 0, 10000, MapKind::read_only), Error);
+}
+
+TEST_F(MappingTest, WritesToAPrivateMapStayInMemory) {
+  const Path path = make("x", "abc");
+  const Buffer buffer = map_file(File::open_read(path), 0, 3, MapKind::private_copy);
+  ASSERT_TRUE(buffer.writable());
+  buffer.data()[0] = std::byte{'X'};
+  EXPECT_EQ(text_of(buffer), "Xbc");
+  EXPECT_EQ(read_text(path), "abc");
+}
+
+TEST_F(MappingTest, WritesToASharedMapReachTheFile) {
+  const Path path = make("x", std::string(5000, 'a') + "bc");
+  const Buffer buffer = map_file(File::open_read_write(path), 5000, 2, MapKind::shared_write);
+  buffer.data()[1] = std::byte{'X'};
+  sync_mapping(buffer, path.string());
+  EXPECT_EQ(read_text(path).substr(5000), "bX");
+}
+
+TEST_F(MappingTest, AFailedSyncNamesTheFile) {
+  constexpr std::size_t kBytes = 4096;
+  void* const page = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const Buffer gone({static_cast<std::byte*>(page), kBytes}, nullptr);
+  ASSERT_EQ(::munmap(page, kBytes), 0);
+  try {
+    sync_mapping(gone, "tree/x.memmap");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "tree/x.memmap: cannot be written to the device: cannot allocate memory");
+    EXPECT_EQ(error.path(), "tree/x.memmap");
+  }
+}
+
+TEST_F(MappingTest, AReadOnlyMapSaysSo) {
+  const Path path = make("x", "abc");
+  EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
+}
+
+TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepWhatWasWrittenIntoThem) {
+  const std::size_t size_bytes = 3U << 20;
+  const Path path = make("large", std::string(size_bytes, 'x'));
+  File::open_read_write(path).sync();
+  const Buffer buffer = map_file(File::open_read(path), 5, size_bytes - 5, MapKind::private_copy);
+  buffer.data()[4097] = std::byte{'y'};
+  forget_cached(path);
+  populate(buffer.bytes().subspan(1));
+  EXPECT_TRUE(is_resident(buffer.bytes().subspan(1)));
+  EXPECT_EQ(buffer.data()[4096], std::byte{'x'});
+  EXPECT_EQ(buffer.data()[4097], std::byte{'y'});
+  populate({});
+  EXPECT_TRUE(is_resident({}));
+}
+
+TEST_F(MappingTest, PagesThatAreOnTheDeviceOnlyAreNotResident) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  File::open_read_write(path).sync();
+  forget_cached(path);
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  if (is_resident(buffer.bytes())) GTEST_SKIP() << "this file system keeps its files in memory";
+  populate(buffer.bytes());
+  EXPECT_TRUE(is_resident(buffer.bytes()));
+}
+
+TEST_F(MappingTest, PopulatingPastTheEndOfAFileThatShrankIsNoCrash) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  std::filesystem::resize_file(path, 10);
+  populate(buffer.bytes());
+  EXPECT_EQ(buffer.data()[9], std::byte{'x'});
+}
+
+TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {
+  EXPECT_GT(available_memory_bytes(), 1ULL << 20);
+  EXPECT_LT(available_memory_bytes(), 1ULL << 50);
+}
+
+TEST_F(MappingTest, APrivateMapEightTimesTheMemoryOpens) {
+  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const Path path = make("x", "abc");
+  std::filesystem::resize_file(path, memory * 8);
+  const Buffer buffer = map_file(File::open_read(path), 0, memory * 8, MapKind::private_copy);
+  ASSERT_TRUE(buffer.writable());
+  EXPECT_EQ(buffer.size_bytes(), memory * 8);
+  buffer.data()[memory * 8 - 1] = std::byte{1};
+  EXPECT_EQ(buffer.data()[memory * 4], std::byte{0});
+  EXPECT_EQ(buffer.data()[1], std::byte{'b'});
+}
+
+TEST_F(MappingTest, PastTheLimitOfMapsTheErrorNamesTheSetting) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer ends the process when its own memory cannot be mapped";
+#endif
+  if (max_map_count() > 200'000) GTEST_SKIP() << "the limit of maps is too high to be reached";
+  const File file = File::open_read(make("x", std::string(4096, 'x')));
+  std::vector<Buffer> buffers;
+  try {
+    // The same page each time: neighbours that followed each other in the file would be merged.
+    for (std::uint64_t i = 0; i <= max_map_count(); ++i) {
+      buffers.push_back(map_file(file, 0, 4096, MapKind::read_only));
+    }
+    ADD_FAILURE() << "expected an Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(error.system_errno(), ENOMEM);
+    EXPECT_THAT(error.what(), HasSubstr("vm.max_map_count"));
+    EXPECT_THAT(error.what(), HasSubstr("safetensors"));
+  }
+  EXPECT_GT(buffers.size(), 1000U);
+}
+
+}  // namespace
+}  // namespace tenfold::os

@@ -1,0 +1,168 @@
+#include "os/thread/companion.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold::os {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = 20s;
+
+void work_for(Clock::duration time) {
+  const auto end = Clock::now() + time;
+  while (Clock::now() < end) {
+  }
+}
+
+/// One call with some short work; the number of threads that had a part in it.
+std::size_t num_threads_of_a_call() {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  expect_short_work();
+  share_short_work(4, 1, [&](std::size_t, std::size_t) {
+    work_for(10us);
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  return threads.size();
+}
+
+/// Calls one after the other until the companion had a part in one.
+bool wakes_it() {
+  const auto end = Clock::now() + kPatience;
+  while (Clock::now() < end) {
+    if (num_threads_of_a_call() == 2) return true;
+  }
+  return false;
+}
+
+TEST(Companion, EveryNumberIsInOneRangeOfAtMostTheStep) {
+  for (int round = 0; round < 300; ++round) {
+    for (const std::size_t count : {0U, 1U, 63U, 64U, 65U, 256U, 1000U}) {
+      std::vector<std::atomic<int>> calls(count);
+      expect_short_work();
+      share_short_work(count, 64, [&](std::size_t begin, std::size_t end) {
+        EXPECT_LE(end, count);
+        for (std::size_t i = begin; i < end; ++i) ++calls[i];
+      });
+      for (const auto& n : calls) ASSERT_EQ(n, 1);
+    }
+  }
+}
+
+TEST(Companion, HasAPartInCallsThatFollowEachOther) {
+  if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
+  EXPECT_TRUE(wakes_it());
+}
+
+TEST(Companion, SleepsWhenCallsAreApart) {
+  if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
+  ASSERT_TRUE(wakes_it());
+  // It falls asleep when it has its turn, which others may have meanwhile.
+  const auto end = Clock::now() + kPatience;
+  int num_alone = 0;
+  while (num_alone < 10 && Clock::now() < end) {
+    std::this_thread::sleep_for(5ms);
+    num_alone = num_threads_of_a_call() == 1 ? num_alone + 1 : 0;
+  }
+  EXPECT_EQ(num_alone, 10);
+}
+
+TEST(Companion, StaysAsleepWhereOneThreadIsAllowed) {
+  std::this_thread::sleep_for(5ms);
+  ::setenv("TENFOLD_NUM_THREADS", "1", 1);
+  // What is awake yet, from another test, may have its part until it sleeps.
+  const auto end = Clock::now() + kPatience;
+  int num_alone = 0;
+  while (num_alone < 1000 && Clock::now() < end) {
+    const bool alone = num_threads_of_a_call() == 1;
+    if (!alone) std::this_thread::sleep_for(5ms);
+    num_alone = alone ? num_alone + 1 : 0;
+  }
+  ::unsetenv("TENFOLD_NUM_THREADS");
+  EXPECT_EQ(num_alone, 1000);
+}
+
+TEST(Companion, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
+  const auto caller = std::this_thread::get_id();
+  for (const bool of_caller : {true, false}) {
+    if (!of_caller && num_threads_for(0) < 2) continue;
+    bool thrown = false;
+    for (const auto end = Clock::now() + kPatience; !thrown && Clock::now() < end;) {
+      std::atomic<int> calls = 0;
+      expect_short_work();
+      try {
+        share_short_work(1000, 1, [&](std::size_t, std::size_t) {
+          ++calls;
+          work_for(1us);
+          if ((std::this_thread::get_id() == caller) == of_caller) throw std::range_error("here");
+        });
+      } catch (const std::range_error&) {
+        thrown = true;
+        EXPECT_LT(calls, 1000);
+      }
+    }
+    EXPECT_TRUE(thrown) << of_caller;
+    EXPECT_TRUE(num_threads_for(0) < 2 || wakes_it()) << "it serves on";
+  }
+}
+
+TEST(Companion, ManyCallersAllGetTheirWorkDone) {
+  std::atomic<int> calls = 0;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 2000; ++round) {
+        expect_short_work();
+        share_short_work(8, 1, [&](std::size_t begin, std::size_t end) {
+          calls += static_cast<int>(end - begin);
+        });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(calls, 4 * 2000 * 8);
+}
+
+TEST(Companion, TheChildOfAForkHasOneOfItsOwn) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "TSan starts no threads in the child of a fork";
+#elif defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
+#endif
+  if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) num_threads_of_a_call();
+  });
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(30);
+      ::_exit(wakes_it() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  }
+  stop = true;
+  busy.join();
+}
+
+}  // namespace
+}  // namespace tenfold::os
