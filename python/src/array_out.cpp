@@ -10,6 +10,7 @@
 #include "core/tree/leaf_source.hpp"
 #include "dlpack.hpp"
 #include "mapped_file.hpp"
+#include "python_objects.hpp"
 #include "torch_api.hpp"
 
 namespace tenfold::python {
@@ -103,7 +104,7 @@ nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafNa
   const bool is_as_it_is = leaf->array.dtype == dtype;
   static_cast<void>(leaf.release());
   static_cast<void>(managed.release());
-  const nb::object made = nb::steal(PyObject_CallOneArg(torch_api.from_dlpack, capsule.ptr()));
+  const nb::object made = nb::steal(call_with(torch_api.from_dlpack, capsule.ptr()));
   if (!made.is_valid()) throw nb::python_error();
   if (is_as_it_is) return made;
   return nb::module_::import_("tenfold._arrays")

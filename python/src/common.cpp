@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "python_objects.hpp"
 
 namespace tenfold::python {
 
@@ -17,7 +18,7 @@ std::string utf8(nb::handle text) {
   const nb::object encoded =
       nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogatepass"));
   if (!encoded.is_valid()) throw nb::python_error();
-  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<std::size_t>(Py_SIZE(encoded.ptr()))};
+  return std::string(bytes_text(encoded.ptr()));
 }
 
 nb::str text(std::string_view utf8_bytes) {
@@ -39,7 +40,7 @@ Path path_from(nb::handle path) {
   PyObject* encoded = nullptr;
   if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw nb::python_error();
   const nb::object owner = nb::steal(encoded);
-  return Path(std::string(PyBytes_AS_STRING(encoded), static_cast<std::size_t>(Py_SIZE(encoded))));
+  return Path(std::string(bytes_text(encoded)));
 }
 
 std::vector<Path> paths_from(nb::handle sequence) {
@@ -69,7 +70,7 @@ nb::tuple tuple_of(const Shape& lengths) {
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(lengths.size())));
   if (!tuple.is_valid()) throw nb::python_error();
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(lengths[i]));
+    set_tuple_item(tuple.ptr(), i, PyLong_FromLongLong(lengths[i]));
   }
   return nb::borrow<nb::tuple>(tuple);
 }

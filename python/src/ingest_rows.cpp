@@ -17,6 +17,7 @@
 #include "ingest/table/dict_table.hpp"
 #include "ingest_report.hpp"
 #include "mapped_dict.hpp"
+#include "python_objects.hpp"
 #include "row_reader.hpp"
 
 namespace tenfold::python {
@@ -86,8 +87,8 @@ class RowIngest {
   void add_rows(nb::object rows, std::int64_t total_rows) {
     expect_rows(total_rows);
     if (PyList_CheckExact(rows.ptr()) || PyTuple_CheckExact(rows.ptr())) {
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.ptr()); ++i) {
-        add(nb::borrow(PySequence_Fast_GET_ITEM(rows.ptr(), i)));
+      for (std::size_t i = 0; i < sequence_size(rows.ptr()); ++i) {
+        add(nb::borrow(sequence_item(rows.ptr(), i)));
       }
       return;
     }

@@ -18,6 +18,7 @@
 #include "dict/spool.hpp"
 #include "dict/walk.hpp"
 #include "os/thread/companion.hpp"
+#include "python_objects.hpp"
 #include "rows_in.hpp"
 
 namespace tenfold::python {
@@ -31,7 +32,7 @@ constexpr std::size_t kMostNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {
   // As an exception, not as its argument: of a tuple each item would become one, of None nothing.
-  const nb::object error = nb::steal(PyObject_CallOneArg(PyExc_KeyError, key.ptr()));
+  const nb::object error = nb::steal(call_with(PyExc_KeyError, key.ptr()));
   if (error.is_valid()) PyErr_SetObject(PyExc_KeyError, error.ptr());
   throw nb::python_error();
 }

@@ -13,6 +13,7 @@
 #include "core/tensor/cast.hpp"
 #include "mapped_dict.hpp"
 #include "os/thread/companion.hpp"
+#include "python_objects.hpp"
 #include "row_values.hpp"
 
 namespace tenfold::python {
@@ -31,11 +32,7 @@ KeyIn other_key(PyObject* key) {
 
 /// The UTF-8 of a str; it is kept in the str if that is not ASCII.
 KeyIn text_key(PyObject* key) {
-  if (PyUnicode_IS_COMPACT_ASCII(key)) {
-    return {true,
-            {static_cast<const char*>(PyUnicode_DATA(key)),
-             static_cast<std::size_t>(PyUnicode_GET_LENGTH(key))}};
-  }
+  if (const auto text = ascii_text(key)) return {true, *text};
   Py_ssize_t size = 0;
   const char* characters = PyUnicode_AsUTF8AndSize(key, &size);
   if (characters != nullptr) return {true, {characters, static_cast<std::size_t>(size)}};
@@ -53,23 +50,17 @@ void fetch_objects(std::span<PyObject* const> objects) {
   }
 }
 
-/// The items of a list or tuple, as long as no Python code runs; nothing of anything else.
-std::optional<std::span<PyObject* const>> items_of(nb::handle keys) {
+/// The items of a list or tuple, as sequence_items(); nothing of anything else.
+std::optional<std::span<PyObject* const>> items_of(nb::handle keys,
+                                                   std::vector<PyObject*>& copies) {
   if (!PyList_CheckExact(keys.ptr()) && !PyTuple_CheckExact(keys.ptr())) return std::nullopt;
-  return std::span<PyObject* const>(PySequence_Fast_ITEMS(keys.ptr()),
-                                    static_cast<std::size_t>(PySequence_Fast_GET_SIZE(keys.ptr())));
+  return sequence_items(keys.ptr(), copies);
 }
 
 /// The characters of a str that is ASCII, or of bytes; null for what else there is.
 std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
-  if (type == DictKeyType::string && PyUnicode_CheckExact(key) && PyUnicode_IS_COMPACT_ASCII(key)) {
-    return std::string_view(static_cast<const char*>(PyUnicode_DATA(key)),
-                            static_cast<std::size_t>(PyUnicode_GET_LENGTH(key)));
-  }
-  if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) {
-    return std::string_view(PyBytes_AS_STRING(key),
-                            static_cast<std::size_t>(PyBytes_GET_SIZE(key)));
-  }
+  if (type == DictKeyType::string && PyUnicode_CheckExact(key)) return ascii_text(key);
+  if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) return bytes_text(key);
   return std::nullopt;
 }
 
@@ -90,9 +81,9 @@ bool holds_keys(DType dtype) {
 }
 
 bool is_numpy_integer(PyObject* key) {
-  const std::string_view name = Py_TYPE(key)->tp_name;
-  return PyIndex_Check(key) && name.starts_with("numpy.") && !name.starts_with("numpy.bool") &&
-         name != "numpy.ndarray";
+  if (!PyIndex_Check(key)) return false;
+  const auto name = type_name(key);
+  return name.starts_with("numpy.") && !name.starts_with("numpy.bool") && name != "numpy.ndarray";
 }
 
 KeyIn int_key(PyObject* key) {
@@ -118,7 +109,7 @@ KeyIn key_from(PyObject* key, DictKeyType type) {
       break;
     case DictKeyType::bytes:
       if (PyBytes_Check(key)) {
-        return {true, {PyBytes_AS_STRING(key), static_cast<std::size_t>(PyBytes_GET_SIZE(key))}};
+        return {true, bytes_text(key)};
       }
       break;
     case DictKeyType::int64:
@@ -135,7 +126,7 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
   if (PyUnicode_Check(keys.ptr()) || PyBytes_Check(keys.ptr())) {
     raise_type(std::string("keys: expected several of them, found one ") +
-               Py_TYPE(keys.ptr())->tp_name);
+               std::string(type_name(keys.ptr())));
   }
   if (PyList_Check(keys.ptr()) || PyTuple_Check(keys.ptr()) || !take_array(keys)) {
     take_objects(keys);
@@ -174,15 +165,21 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   texts_.resize(keys.size());
   copies_.resize(keys.size() / kAtOnce + 1);
   std::atomic<bool> all_short{true};
-  // No Python code runs meanwhile: this thread has the GIL, and another one only reads objects.
-  os::share_short_work(keys.size(), kAtOnce, [&](std::size_t begin, std::size_t end) {
+  const auto copy_part = [&](std::size_t begin, std::size_t end) {
     if (!all_short) return;
     const std::size_t count = end - begin;
     if (!copy_short_texts(keys.subspan(begin, count), copies_[begin / kAtOnce],
                           std::span(texts_).subspan(begin, count))) {
       all_short.store(false, std::memory_order_relaxed);
     }
-  });
+  };
+  // No Python code runs meanwhile: this thread has the GIL, and another one only reads objects,
+  // which functions of the limited API may not do for it.
+  if constexpr (kLimitedApi) {
+    copy_part(0, keys.size());
+  } else {
+    os::share_short_work(keys.size(), kAtOnce, copy_part);
+  }
   if (!all_short) {
     texts_.clear();
     return false;
@@ -192,14 +189,15 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
 }
 
 void KeysIn::take_objects(nb::handle keys) {
-  if (const auto items = items_of(keys)) {
+  std::vector<PyObject*> copies;
+  if (const auto items = items_of(keys, copies)) {
     if (type_ != DictKeyType::int64 && take_short_texts(*items)) return;
     fetch_objects(*items);
   }
   // A tuple of their own: nobody takes keys out of it while they are read without the GIL.
   objects_ = nb::steal(PySequence_Tuple(keys.ptr()));
   if (!objects_.is_valid()) throw nb::python_error();
-  size_ = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));
+  size_ = tuple_size(objects_.ptr());
   const bool is_text = type_ != DictKeyType::int64;
   if (is_text) {
     texts_.reserve(size_);
@@ -207,7 +205,7 @@ void KeysIn::take_objects(nb::handle keys) {
     ints_.reserve(size_);
   }
   for (std::size_t i = 0; i < size_; ++i) {
-    const KeyIn key = key_from(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i)), type_);
+    const KeyIn key = key_from(tuple_item(objects_.ptr(), i), type_);
     if (!key.fits && all_fit_) {
       all_fit_ = false;
       for (std::size_t k = 0; k < i; ++k) places_.push_back(k);
@@ -300,7 +298,7 @@ std::vector<std::int64_t> KeysIn::rows_of_all(std::vector<std::int64_t> rows) co
 
 nb::object KeysIn::object(std::size_t i) const {
   if (objects_.is_valid()) {
-    return nb::borrow(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i)));
+    return nb::borrow(tuple_item(objects_.ptr(), i));
   }
   if (type_ == DictKeyType::int64 && i < span_.size()) return nb::int_(span_[i]);
   if (type_ == DictKeyType::string && i < texts_.size()) return text(texts_[i]);

@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "python_objects.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
@@ -65,7 +66,7 @@ void RowReader::add(nb::handle row) {
   if (!PyDict_Check(dict.ptr())) {
     dict = nb::module_::import_("tenfold.dataset._ingest_values").attr("row_of")(row);
     if (!PyDict_Check(dict.ptr())) {
-      throw BadRow{"", std::string("expected a dict, found ") + Py_TYPE(row.ptr())->tp_name};
+      throw BadRow{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
     }
   }
   if (has_flags_) dict = with_nulls(dict);
@@ -139,7 +140,7 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
 }
 
 bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
-  if (PyFloat_Check(value)) return column.add_float(PyFloat_AS_DOUBLE(value));
+  if (PyFloat_Check(value)) return column.add_float(float_value(value));
   if (PyUnicode_Check(value)) {
     return column.add_text(ColumnKind::string, Utf8(value).view());
   }
@@ -153,12 +154,10 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   }
   if (PyList_Check(value) || PyTuple_Check(value)) return add_list(column, value);
   if (PyBytes_Check(value)) {
-    return column.add_text(ColumnKind::bytes,
-                           {PyBytes_AS_STRING(value), static_cast<std::size_t>(Py_SIZE(value))});
+    return column.add_text(ColumnKind::bytes, bytes_text(value));
   }
   if (PyByteArray_Check(value)) {
-    return column.add_text(ColumnKind::bytes, {PyByteArray_AS_STRING(value),
-                                               static_cast<std::size_t>(Py_SIZE(value))});
+    return column.add_text(ColumnKind::bytes, bytearray_text(value));
   }
   if (PyDict_Check(value)) return false;
   // Code of Python's runs from here on, and might drop it.
@@ -181,13 +180,13 @@ bool RowReader::add_list(RowColumn& column, PyObject* list) {
 
 bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) {
   const Shape& inner = column.type().inner;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(list);
-  if (depth > 0 && count != inner[depth - 1]) return false;
-  for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(list); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(list, i);
+  const std::size_t count = sequence_size(list);
+  if (depth > 0 && static_cast<std::int64_t>(count) != inner[depth - 1]) return false;
+  for (std::size_t i = 0; i < count && i < sequence_size(list); ++i) {
+    PyObject* item = sequence_item(list, i);
     if (depth == inner.size()) {
       if (PyFloat_Check(item)) {
-        if (!column.put_float(PyFloat_AS_DOUBLE(item))) return false;
+        if (!column.put_float(float_value(item))) return false;
       } else if (!put_item(column, item)) {
         return false;
       }
@@ -214,8 +213,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
   if (PyUnicode_Check(item)) return column.put_text(ColumnKind::string, Utf8(item).view());
   if (item == Py_None) return column.put_null();
   if (PyBytes_Check(item)) {
-    return column.put_text(ColumnKind::bytes,
-                           {PyBytes_AS_STRING(item), static_cast<std::size_t>(Py_SIZE(item))});
+    return column.put_text(ColumnKind::bytes, bytes_text(item));
   }
   if (PyDict_Check(item) || PyList_Check(item) || PyTuple_Check(item)) return false;
   const nb::object kept = nb::borrow(item);

@@ -1,13 +1,12 @@
 #include "row_values.hpp"
 
-#include <datetime.h>
-
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "array_in.hpp"
 #include "base/text.hpp"
+#include "python_objects.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -16,7 +15,7 @@ namespace {
 /// Lists in lists: beyond that it is a list that holds itself.
 constexpr std::size_t kMaxDepth = 64;
 
-std::string class_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+std::string class_of(nb::handle object) { return std::string(type_name(object.ptr())); }
 
 bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
@@ -80,7 +79,7 @@ bool is_plain(PyObject* object) {
 
 /// Of numpy, whose buffer shows what is masked, too.
 bool is_masked_array(PyObject* object) {
-  if (std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.")) return false;
+  if (type_name(object).starts_with("numpy.")) return false;
   return PyObject_HasAttrString(object, "mask") != 0 &&
          PyObject_HasAttrString(object, "filled") != 0;
 }
@@ -123,12 +122,12 @@ ListType type_of_list(PyObject* list, std::size_t depth) {
   if (depth > kMaxDepth) throw BadRow{"", "expected at most 64 lists in each other, found more"};
   ListType made;
   made.type = RowType::list();
-  made.length = static_cast<std::int64_t>(PySequence_Fast_GET_SIZE(list));
+  made.length = static_cast<std::int64_t>(sequence_size(list));
   std::vector<ListType> lists;
   bool is_json = false;
   bool has_scalars = false;
   for (std::int64_t i = 0; i < made.length; ++i) {
-    const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(list, i));
+    const nb::object item = nb::borrow(sequence_item(list, static_cast<std::size_t>(i)));
     if (PyDict_Check(item.ptr())) {
       is_json = true;
     } else if (is_sequence(item.ptr())) {
@@ -166,9 +165,8 @@ ListType type_of_list(PyObject* list, std::size_t depth) {
 }  // namespace
 
 Utf8::Utf8(PyObject* text) {
-  if (PyUnicode_IS_COMPACT_ASCII(text)) [[likely]] {
-    view_ = {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text)),
-             static_cast<std::size_t>(PyUnicode_GET_LENGTH(text))};
+  if (const auto ascii = ascii_text(text)) [[likely]] {
+    view_ = *ascii;
     return;
   }
   encoded_ = nb::steal(PyUnicode_AsUTF8String(text));
@@ -176,8 +174,7 @@ Utf8::Utf8(PyObject* text) {
     PyErr_Clear();
     throw BadRow{"", "expected text, found a str with a lone surrogate, which no UTF-8 says"};
   }
-  view_ = {PyBytes_AS_STRING(encoded_.ptr()),
-           static_cast<std::size_t>(PyBytes_GET_SIZE(encoded_.ptr()))};
+  view_ = bytes_text(encoded_.ptr());
 }
 
 Integer integer_of(PyObject* number) {
@@ -197,12 +194,8 @@ Integer integer_of(PyObject* number) {
 namespace {
 
 bool is_time(PyObject* object) {
-  if (PyDateTimeAPI == nullptr) {
-    PyDateTime_IMPORT;
-    if (PyDateTimeAPI == nullptr) throw nb::python_error();
-  }
-  if (PyDate_Check(object) || PyTime_Check(object) || PyDelta_Check(object)) return true;
-  const std::string_view name = Py_TYPE(object)->tp_name;
+  if (is_datetime(object)) return true;
+  const auto name = type_name(object);
   return name == "numpy.datetime64" || name == "numpy.timedelta64";
 }
 

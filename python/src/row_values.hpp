@@ -22,7 +22,8 @@ struct BadRow {
 /// A column holds records: add its rows one by one.
 struct RowsNeeded {};
 
-/// The UTF-8 of a str, without a copy if it is ASCII; nothing is kept in the str.
+/// The UTF-8 of a str, without a copy if it is ASCII; nothing is kept in the str, but for what
+/// ascii_text() keeps.
 class Utf8 {
  public:
   /// `text` outlives this object. Throws BadRow for lone surrogates.

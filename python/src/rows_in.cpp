@@ -8,6 +8,7 @@
 
 #include "array_in.hpp"
 #include "base/text.hpp"
+#include "python_objects.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -16,7 +17,7 @@ namespace {
 [[noreturn]] void raise_type(const Column& column, nb::handle found) {
   const char* expected = column.kind == ColumnKind::string ? "str" : "bytes";
   const std::string message = "column \"" + column.name() + "\": expected " + expected +
-                              ", found " + Py_TYPE(found.ptr())->tp_name;
+                              ", found " + std::string(type_name(found.ptr()));
   PyErr_SetObject(PyExc_TypeError, text(message).ptr());
   throw nb::python_error();
 }
@@ -51,8 +52,7 @@ class Texts {
       bytes_.append(characters, static_cast<std::size_t>(size));
     } else {
       if (!PyBytes_Check(item.ptr())) raise_type(column_, item);
-      bytes_.append(PyBytes_AS_STRING(item.ptr()),
-                    static_cast<std::size_t>(PyBytes_GET_SIZE(item.ptr())));
+      bytes_.append(bytes_text(item.ptr()));
     }
     ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
   }
@@ -110,7 +110,7 @@ Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns
 
 std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows) {
   const std::vector<Column>& columns = schema.columns();
-  if (static_cast<std::size_t>(PyDict_GET_SIZE(rows.ptr())) != columns.size()) return std::nullopt;
+  if (dict_size(rows.ptr()) != columns.size()) return std::nullopt;
   std::int64_t num_rows = -1;
   std::vector<BatchColumn> made;
   made.reserve(columns.size());

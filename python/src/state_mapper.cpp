@@ -22,6 +22,7 @@
 #include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
 #include "mapper/state_paths.hpp"
+#include "python_objects.hpp"
 
 namespace tenfold::python {
 
@@ -34,19 +35,17 @@ class Texts {
  public:
   explicit Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
     if (!objects_.is_valid()) throw nb::python_error();
-    const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(objects_.ptr()));
+    const auto size = tuple_size(objects_.ptr());
     views_.reserve(size);
     for (std::size_t i = 0; i < size; ++i) {
-      views_.push_back(view(PyTuple_GET_ITEM(objects_.ptr(), static_cast<Py_ssize_t>(i))));
+      views_.push_back(view(tuple_item(objects_.ptr(), i)));
     }
   }
   const std::vector<std::string_view>& views() const noexcept { return views_; }
 
  private:
   std::string_view view(PyObject* object) {
-    if (PyBytes_Check(object)) {
-      return {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object))};
-    }
+    if (PyBytes_Check(object)) return bytes_text(object);
     Py_ssize_t size = 0;
     const char* characters = PyUnicode_AsUTF8AndSize(object, &size);
     if (characters != nullptr) return {characters, static_cast<std::size_t>(size)};
@@ -118,13 +117,13 @@ bool append_int(PyObject* object, std::string& into) {
 
 /// Appends a str that JSON writes as it is; false for another object.
 bool append_plain_text(PyObject* object, std::string& into) {
-  if (!PyUnicode_CheckExact(object) || !PyUnicode_IS_COMPACT_ASCII(object)) return false;
-  const std::string_view text(static_cast<const char*>(PyUnicode_DATA(object)),
-                              static_cast<std::size_t>(PyUnicode_GET_LENGTH(object)));
+  if (!PyUnicode_CheckExact(object)) return false;
+  const auto text = ascii_text(object);
+  if (!text) return false;
   const auto is_plain = [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; };
-  if (!std::ranges::all_of(text, is_plain)) return false;
+  if (!std::ranges::all_of(*text, is_plain)) return false;
   into += '"';
-  into += text;
+  into += *text;
   into += '"';
   return true;
 }
@@ -133,8 +132,8 @@ bool append_plain_text(PyObject* object, std::string& into) {
 bool append_plain_tuple(PyObject* object, std::string& into) {
   if (!PyTuple_CheckExact(object)) return false;
   into += '[';
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-    PyObject* part = PyTuple_GET_ITEM(object, i);
+  for (std::size_t i = 0; i < tuple_size(object); ++i) {
+    PyObject* part = tuple_item(object, i);
     if (i > 0) into += ", ";
     if (!append_int(part, into) && !append_plain_text(part, into)) return false;
   }
@@ -184,7 +183,7 @@ struct StateKeys {
 
  private:
   static PyObject* item(const nb::list& states, std::size_t i) {
-    return PyList_GET_ITEM(states.ptr(), static_cast<Py_ssize_t>(i));
+    return list_item(states.ptr(), i);
   }
 
   template <class Fits>

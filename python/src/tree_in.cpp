@@ -10,6 +10,7 @@
 #include "call.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "python_objects.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -113,7 +114,7 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
     if (std::optional<Value> made = integer(object)) return *std::move(made);
     refuse(ErrorCode::unsupported, long_integer(std::nullopt));
   }
-  if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
+  if (PyFloat_CheckExact(raw)) return Value(float_value(raw));
   if (PyBool_Check(raw)) return Value(raw == Py_True);
   if (raw == Py_None) return Value();
   if (PyDict_CheckExact(raw)) return convert_dict(object, false);
@@ -182,7 +183,7 @@ std::optional<Value> typed_key(nb::handle key) {
     if (std::optional<Value> made = integer(key)) return made;
     throw Error(ErrorCode::unsupported, "key: " + long_integer(std::nullopt));
   }
-  if (PyFloat_CheckExact(raw)) return Value(PyFloat_AS_DOUBLE(raw));
+  if (PyFloat_CheckExact(raw)) return Value(float_value(raw));
   if (!PyTuple_CheckExact(raw)) return std::nullopt;
   Value::Tuple tuple;
   for (const nb::handle part : nb::borrow<nb::tuple>(key)) {
