@@ -1,12 +1,17 @@
-# What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static library
-# and tenfold::tenfold, which depends on those of libdeflate, zlib and zstd that are not
-# bundled (found anew: no path of this machine is installed).
+# What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static or the shared
+# library and tenfold::tenfold. Whoever links the static one needs those of libdeflate, zlib and zstd
+# that are not bundled (found anew: no path of this machine is installed). The shared one has them.
 include(CMakePackageConfigHelpers)
 
 set(tenfold_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tenfold)
+set(tenfold_package_needs "${TENFOLD_LINKED}")
+if(BUILD_SHARED_LIBS)
+  set(tenfold_package_needs "")
+endif()
 
 install(TARGETS tenfold EXPORT tenfold-targets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tenfold
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp
   FILES_MATCHING PATTERN "*.hpp")
@@ -25,21 +30,37 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tenfold-config-version.cm
 install(FILES
   ${PROJECT_BINARY_DIR}/tenfold-config.cmake
   ${PROJECT_BINARY_DIR}/tenfold-config-version.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/TenfoldLibdeflate.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/TenfoldStreams.cmake
   DESTINATION ${tenfold_package_dir} COMPONENT cpp)
+if(tenfold_package_needs)
+  install(FILES
+    ${PROJECT_SOURCE_DIR}/cmake/TenfoldLibdeflate.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/TenfoldStreams.cmake
+    DESTINATION ${tenfold_package_dir} COMPONENT cpp)
+endif()
 
 if(TENFOLD_CLI)
+  # The program finds the shared library from its own place: an installed tree may be moved.
+  if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_RPATH)
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR
+      BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE tenfold_rpath)
+    set_property(TARGET tenfold_program PROPERTY INSTALL_RPATH "$ORIGIN/${tenfold_rpath}")
+  endif()
   install(TARGETS tenfold_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
 endif()
 
-# The prefix is found from the place of the file itself: an installed tree may be moved.
+# The prefix is found from the place of the file itself, too.
 set(tenfold_pc_requires "")
-foreach(name IN LISTS TENFOLD_LINKED)
+foreach(name IN LISTS tenfold_package_needs)
   string(REPLACE "zstd" "libzstd" module ${name})
   list(APPEND tenfold_pc_requires ${module})
 endforeach()
 list(JOIN tenfold_pc_requires ", " tenfold_pc_requires)
+set(tenfold_pc_cflags "")
+set(tenfold_pc_libs "-pthread -lstdc++")
+if(BUILD_SHARED_LIBS)
+  set(tenfold_pc_cflags " -DTENFOLD_SHARED")
+  set(tenfold_pc_libs "")
+endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
   BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE tenfold_pc_prefix)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tenfold.pc @ONLY CONTENT [[
@@ -51,9 +72,9 @@ Name: tenfold
 Description: @PROJECT_DESCRIPTION@
 Version: @PROJECT_VERSION@
 Requires.private: @tenfold_pc_requires@
-Cflags: -I${includedir}
+Cflags: -I${includedir}@tenfold_pc_cflags@
 Libs: -L${libdir} -ltenfold
-Libs.private: -pthread -lstdc++
+Libs.private: @tenfold_pc_libs@
 ]])
 install(FILES ${PROJECT_BINARY_DIR}/tenfold.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)

@@ -43,7 +43,7 @@ class Window {
 };
 
 /// The windows of an epoch, made by accumulate(). Each begin() starts the loader.
-class Windows {
+class TENFOLD_API Windows {
  public:
   class Iterator {
    public:
@@ -96,7 +96,7 @@ class Windows {
 /// the window's rows of all ranks; 0 for a batch in which this rank has no rows.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
-Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
-Windows accumulate(BatchLoader&& loader, std::int64_t steps);
+TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
+TENFOLD_API Windows accumulate(BatchLoader&& loader, std::int64_t steps);
 
 }  // namespace tenfold

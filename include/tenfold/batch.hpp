@@ -29,7 +29,7 @@ struct BatchColumn {
 
 /// Rows of a data set, copied. Its tensors keep their memory until the last of them is gone; it is
 /// never written to again.
-class Batch {
+class TENFOLD_API Batch {
  public:
   Batch(std::int64_t num_rows, std::vector<BatchColumn> columns)
       : num_rows_(num_rows), columns_(std::move(columns)) {}

@@ -59,7 +59,7 @@ struct LoaderStats {
 /// Thread safety: threads may share the stream of one start(): next() gives each batch to one of
 /// them, and nothing to all of them at the end. state_dict(), epoch() and stats() may be called
 /// beside them. All else, also an Iterator, is for one thread at a time. Batches are thread-safe.
-class BatchLoader {
+class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
@@ -122,8 +122,8 @@ class BatchLoader {
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
-  struct State;
-  class StateLock;
+  struct TENFOLD_LOCAL State;
+  class TENFOLD_LOCAL StateLock;
   std::unique_ptr<State> state_;
 };
 

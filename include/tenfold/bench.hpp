@@ -37,6 +37,6 @@ struct BenchOptions {
 /// memory. The pages of its files are dropped from the page cache before what is measured cold;
 /// where the system keeps them (they are mapped, or on a file system in memory) cold figures are
 /// NaN. Nothing is written. Throws what open() and Leaf::read throw.
-BenchReport bench(const Path& path, const BenchOptions& options = {});
+TENFOLD_API BenchReport bench(const Path& path, const BenchOptions& options = {});
 
 }  // namespace tenfold

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 #if defined(__clang__)
 #define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
@@ -19,7 +19,7 @@ namespace tenfold {
 /// to go releases the owner.
 ///
 /// Thread safety: copies may be used from any thread. The bytes are not synchronised.
-class Buffer {
+class TENFOLD_API Buffer {
  public:
   /// No bytes, no owner.
   Buffer() = default;

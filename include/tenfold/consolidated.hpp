@@ -21,9 +21,10 @@ struct ConsolidateOptions {
 /// stack of that class, which tensordict reads, rather than as one that it does not.
 /// Throws Error(unsupported) naming the key of what tensordict could not read back, before anything
 /// is written.
-void consolidate(const TensorDict& tree, const Path& path, const ConsolidateOptions& options = {});
+TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
+                             const ConsolidateOptions& options = {});
 
 /// Opens such a file as open() does, and tells whether its tree was locked.
-TensorDict open_consolidated(const Path& path, bool& locked);
+TENFOLD_API TensorDict open_consolidated(const Path& path, bool& locked);
 
 }  // namespace tenfold

@@ -42,7 +42,7 @@ struct BatchOptions {
 ///   ds.flush();         // and after a power loss too
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
-class Dataset {
+class TENFOLD_API Dataset {
  public:
   /// Throws what open() throws, Error(invalid_argument) if it is no table, Error(corrupt) if its
   /// parts contradict each other.
@@ -137,6 +137,7 @@ struct CreateOptions {
 /// the columns are stored is chosen anew. Throws Error(io) if there is something at `path` (EEXIST)
 /// or no space for `num_rows` (ENOSPC), Error(invalid_argument) for a schema without columns and
 /// for options that exclude each other, Error(unsupported) for a ring of rows of unequal length.
-Dataset create(const Path& path, const Schema& schema, const CreateOptions& options = {});
+TENFOLD_API Dataset create(const Path& path, const Schema& schema,
+                           const CreateOptions& options = {});
 
 }  // namespace tenfold

@@ -21,7 +21,7 @@ enum class ChangeKind : std::uint8_t {
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
-std::string_view name(ChangeKind kind) noexcept;
+TENFOLD_API std::string_view name(ChangeKind kind) noexcept;
 
 /// An entry that is in both trees and differs.
 struct Change {
@@ -69,9 +69,10 @@ struct DiffOptions {
 /// one that stands for bytes which are not read (of a quantized tensor) differs from every other.
 /// Throws Error(invalid_argument) for a tolerance that is
 /// negative or NaN, and what open() and Leaf::read throw.
-DiffReport diff(const TensorDict& a, const TensorDict& b, const DiffOptions& options = {});
+TENFOLD_API DiffReport diff(const TensorDict& a, const TensorDict& b,
+                            const DiffOptions& options = {});
 
 /// The same of two paths, each in any format.
-DiffReport diff(const Path& a, const Path& b, const DiffOptions& options = {});
+TENFOLD_API DiffReport diff(const Path& a, const Path& b, const DiffOptions& options = {});
 
 }  // namespace tenfold

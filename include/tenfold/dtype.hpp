@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -41,16 +41,16 @@ enum class DType : std::uint8_t {
 inline constexpr std::size_t kNumDTypes = 22;
 
 /// All dtypes, in the order of the enumeration.
-const std::array<DType, kNumDTypes>& all_dtypes() noexcept;
+TENFOLD_API const std::array<DType, kNumDTypes>& all_dtypes() noexcept;
 
 /// Bytes of one element: 1, 2, 4, 8 or 16.
-std::size_t itemsize(DType dtype) noexcept;
+TENFOLD_API std::size_t itemsize(DType dtype) noexcept;
 
 /// torch's name without the module: "float32", "bool", "float8_e4m3fn".
-std::string_view name(DType dtype) noexcept;
+TENFOLD_API std::string_view name(DType dtype) noexcept;
 
 /// The dtype of that name, or nothing.
-std::optional<DType> dtype_from_name(std::string_view name) noexcept;
+TENFOLD_API std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
 /// True for uint8 to int64; bool is none of them.
 constexpr bool is_integer(DType dtype) noexcept {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -20,7 +20,7 @@ enum class ErrorCode {
 /// The only exception this library throws on purpose.
 ///
 /// what() reads `<path>: <part>: <what is wrong>: expected <E>, found <F>[; <remedy>]`.
-class Error : public std::runtime_error {
+class TENFOLD_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);
 

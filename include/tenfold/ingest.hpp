@@ -29,7 +29,7 @@ enum class SourceFormat : std::uint8_t {
 
 /// The format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name. Throws
 /// Error(invalid_argument) for others.
-SourceFormat source_format_from(std::string_view name);
+TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
 /// A column whose first value was of a narrower type than it has now.
 struct Promotion {
@@ -78,15 +78,17 @@ struct IngestOptions {
 /// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
 /// naming file, line, row and column, Error(key_not_found) for a column that no row has.
-IngestReport ingest(const std::vector<Path>& sources, const Path& path,
-                    const IngestOptions& options = {});
-IngestReport ingest(const Path& source, const Path& path, const IngestOptions& options = {});
+TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
+                                const IngestOptions& options = {});
+TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
+                                const IngestOptions& options = {});
 
 /// The schema that ingest() would infer.
-Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
-                    Monitor* monitor = nullptr, SourceFormat format = SourceFormat::by_name);
+TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
+                                Monitor* monitor = nullptr,
+                                SourceFormat format = SourceFormat::by_name);
 
 /// True for names that ingest() takes: by their suffixes.
-bool is_ingestible(const Path& source);
+TENFOLD_API bool is_ingestible(const Path& source);
 
 }  // namespace tenfold

@@ -14,8 +14,8 @@ namespace tenfold {
 /// a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an item
 /// becomes a dict with int keys, so that the others keep their names. No keys: everything.
 /// Throws Error(key_not_found), with near matches, for a key that selects or excludes nothing.
-TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
-                  const std::vector<KeyPath>& exclude = {});
+TENFOLD_API TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
+                              const std::vector<KeyPath>& exclude = {});
 
 /// What the values of a tensor look like. NaN and infinities are counted and left out of the
 /// other figures; a complex value counts by its magnitude, a bool as 0 or 1.
@@ -32,11 +32,13 @@ struct Statistics {
 
 /// Reads the whole leaf in bounded memory, whatever its dtype. Of a nested leaf: all its values.
 /// Throws what Leaf::read throws.
-Statistics statistics(const Leaf& leaf, int num_threads = 0, Monitor* monitor = nullptr);
+TENFOLD_API Statistics statistics(const Leaf& leaf, int num_threads = 0,
+                                  Monitor* monitor = nullptr);
 
 /// Elements [begin, end) of the contiguous tensor, row by row, as text that reads back to the
 /// same value: "1", "-0.5", "nan", "inf", "true", "1+2j". A float4_e2m1fn_x2 is "0.5,-6".
 /// Throws Error(invalid_argument) if the range does not fit, and what Leaf::read throws.
-std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin, std::uint64_t end);
+TENFOLD_API std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin,
+                                                   std::uint64_t end);
 
 }  // namespace tenfold

@@ -23,7 +23,7 @@ enum class Mode : std::uint8_t {
 };
 
 /// Watches a long call. Both members are called by the calling thread only, at most every 50 ms.
-class Monitor {
+class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
   virtual void report(std::uint64_t done_bytes, std::uint64_t total_bytes,
@@ -63,26 +63,26 @@ struct SaveOptions {
 
 /// Opens any format lazily: reads metadata, no tensor byte.
 /// Throws Error: file_not_found, corrupt, unsupported, io.
-TensorDict open(const Path& path, const OpenOptions& options = {});
+TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens, maps and checks every leaf; bytes are paged in on use.
-TensorDict load(const Path& path, const LoadOptions& options = {});
+TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree so that `path` holds, at every moment, the old version or the new, whole.
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
-Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
+TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// The files that tensordict's `memmap` writes: no checksums, notes only of what its files would
 /// lose, not durable, but published by one rename; opened "r+". memmap.hpp has all its options.
-TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads = 0);
+TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads = 0);
 
 /// The same folder with zeros instead of the tensors' bytes (sparse files), opened "r+".
 /// Only dtypes and shapes of the tensors are looked at; JSON values are copied.
-TensorDict memmap_like(const TensorDict& tree, const Path& path);
+TENFOLD_API TensorDict memmap_like(const TensorDict& tree, const Path& path);
 
 /// The name of the format that `path` is in: "memmap", "safetensors", ...
 /// Throws Error: file_not_found, unsupported if it is none.
-std::string probe(const Path& path);
+TENFOLD_API std::string probe(const Path& path);
 
 struct Problem {
   std::string path;  ///< the file
@@ -106,7 +106,7 @@ struct VerifyOptions {
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
 /// Damage is reported, not thrown. Throws Error(file_not_found), Error(io).
-VerifyReport verify(const Path& path, const VerifyOptions& options = {});
+TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// Renames the dotted path of a leaf; return it unchanged to leave it.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
@@ -137,7 +137,8 @@ struct ConvertReport {
 /// Streams `source` into `target` in another format, in bounded memory; `target` is replaced as
 /// save() does. What the target cannot hold is refused by key before anything is written, and so is
 /// a target inside the source's folder, and a shard size for what has no shards.
-ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options = {});
+TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
+                                  const ConvertOptions& options = {});
 
 /// What load_into() did, by dotted name.
 struct LoadReport {
@@ -174,13 +175,13 @@ struct LoadIntoOptions {
 /// matched by dotted name, without a second copy in memory. JSON values are left alone. With
 /// `keys`, a tensor of the target counts as missing only if they name it. Where tensors of the
 /// target share memory (tied parameters) the last in its order is what stays, as in Python.
-LoadReport load_into(const TensorDict& target, const TensorDict& source,
-                     const LoadIntoOptions& options = {});
-LoadReport load_into(const TensorDict& target, const Path& source,
-                     const LoadIntoOptions& options = {});
+TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
+                                 const LoadIntoOptions& options = {});
+TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
+                                 const LoadIntoOptions& options = {});
 
 /// What a strict load_into() does with its report: throws Error(invalid_argument) that lists all
 /// differences, names a prefix that explains them, and calls the source by that name.
-void require_ok(const LoadReport& report, const std::string& source);
+TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

@@ -18,7 +18,7 @@ class LeafSource;
 /// A tensor of the tree: in memory, or still on disk and described by its metadata alone.
 ///
 /// Thread safety: all members may be called from any thread.
-class Leaf {
+class TENFOLD_API Leaf {
  public:
   /// A leaf over memory.
   Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf

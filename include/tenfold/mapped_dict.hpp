@@ -19,7 +19,7 @@ class DictHandle;
 
 enum class DictKeyType : std::uint8_t { string, bytes, int64 };
 /// "str", "bytes", "int": as Python says it.
-std::string_view name(DictKeyType type) noexcept;
+TENFOLD_API std::string_view name(DictKeyType type) noexcept;
 
 /// What the values were when they were given, which is what they come back as.
 enum class DictValueForm : std::uint8_t {
@@ -57,7 +57,7 @@ struct DictValues {
 /// key's value is, at every moment and after any kill, the one before or the new one.
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
-class MappedDict {
+class TENFOLD_API MappedDict {
  public:
   /// Throws what Dataset() throws, Error(invalid_argument) if it is no dictionary, Error(corrupt)
   /// if its index cannot belong to it.
@@ -137,7 +137,7 @@ struct MappedDictOptions {
 ///   tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
 ///   builder.append(keys, batch);
 ///   builder.commit();
-class MappedDictBuilder {
+class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema`: of the values; of one column "value" unless the form is `columns`. Throws as
   /// ingest(), and Error(invalid_argument) for a column called "key".
@@ -155,14 +155,14 @@ class MappedDictBuilder {
   void commit();
 
  private:
-  struct State;
+  struct TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 
 /// A dictionary of the rows of `source` by the values of its column `key` (text, bytes or int64),
 /// which becomes "key". Throws Error(key_not_found) for a column that is not there,
 /// Error(invalid_argument) for one that makes no keys, and as MappedDictBuilder.
-void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
-                       const MappedDictOptions& options = {});
+TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
+                                   const MappedDictOptions& options = {});
 
 }  // namespace tenfold

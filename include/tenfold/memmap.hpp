@@ -30,18 +30,20 @@ struct MemmapOptions {
 /// `mapped_there` say otherwise. Ties between tensors are not kept. Throws Error(unsupported) where
 /// a folder cannot hold the tree, Error(invalid_argument) if entries that no metadata names would
 /// go with the old folder; both before anything is written.
-void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions& options = {});
+TENFOLD_API void write_memmap(const TensorDict& tree, const Path& path,
+                              const MemmapOptions& options = {});
 
 /// Opens a folder without holding it locked against being replaced: then a handle keeps the old
 /// files. write_through drops the checksums of its tensors, as open() does.
-TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
+TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
 /// Entries of a folder, at any depth, that no metadata in it names: somebody else's files.
-std::vector<std::string> foreign_entries(const Path& path);
+TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
 /// The same tree over one mapping of `file`, which is made as long as it must be.
 /// For memory that processes share: `file` is best one without a name.
-TensorDict memmap_into(const TensorDict& tree, const Path& file, const MemmapOptions& options = {});
+TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
+                                   const MemmapOptions& options = {});
 
 /// The tensor of a new entry of a saved node: `shape` of a nested tensor is that of its sizes.
 struct NewLeaf {
@@ -56,20 +58,20 @@ struct NewLeaf {
 /// Adds a tensor of zeros to the node in `folder` and returns its file (there is none if it has no
 /// elements). Throws Error(invalid_argument) if the key exists or needs the notes, Error(io,
 /// EEXIST) if the file exists.
-Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
+TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder.
-Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
-                     bool robust_names = true);
+TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
+                                 bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) that is stored in `folder`.
-void write_memmap_value(const Path& folder, const NonTensor& value);
+TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Adds rows at the end of dimension 0 of every tensor: keys, dtypes and further dimensions are
 /// those of the saved tree. Tensors are written first, then each meta.json is replaced, the root's
 /// before its children's: readers that open meanwhile see whole rows. Throws
 /// Error(invalid_argument) before anything is written if the rows do not fit, or if a node is a
 /// stack.
-void append_memmap(const Path& path, const TensorDict& rows);
+TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -33,7 +33,7 @@ struct PermutationNetwork {
 /// rows in simple statistics, six no longer; there are eight. It is no cipher.
 ///
 /// Thread safety: all members may be called from any thread.
-class Permutation {
+class TENFOLD_API Permutation {
  public:
   /// Throws Error(invalid_argument) for a size below 0 or above 2^62.
   explicit Permutation(std::int64_t size, std::uint64_t seed = 0, std::uint64_t epoch = 0);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -18,7 +18,7 @@ enum class ScanRisk : std::uint8_t {
 };
 
 /// "safe", "suspicious", "dangerous".
-std::string_view name(ScanRisk risk) noexcept;
+TENFOLD_API std::string_view name(ScanRisk risk) noexcept;
 
 struct ScanFinding {
   std::string global;  ///< "os.system"; of what is no global, in words: "pickle that is cut"
@@ -26,7 +26,7 @@ struct ScanFinding {
   std::string where;  ///< "record \"m/data.pkl\" at byte 17": the first place
 };
 
-struct ScanReport {
+struct TENFOLD_API ScanReport {
   std::vector<ScanFinding> findings;  ///< one a global and pickle, in order
   std::uint64_t num_pickles = 0;
   /// True if everything named is safe, also of a file without pickles.
@@ -43,6 +43,6 @@ struct ScanReport {
 /// none. Of a folder, all files in it are scanned, those of folders in it too, and `where` begins
 /// with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be
 /// read). In a folder, a file or sub-folder that cannot be read is a suspicious finding instead.
-ScanReport scan(const std::filesystem::path& path);
+TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

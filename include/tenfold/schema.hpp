@@ -26,7 +26,7 @@ enum class ColumnKind : std::uint8_t {
 ///   text         the same over uint8 bytes
 ///   ragged text  `end_leaf` ends rows in items, the unbatched `item_end_leaf` items in bytes
 ///   nullable     and `valid_leaf` bool [N]
-struct Column {
+struct TENFOLD_API Column {
   KeyPath path;  ///< {"x"}; of a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;
   DType dtype = DType::float32;  ///< of the stored elements: uint8 for text
@@ -60,7 +60,7 @@ struct Column {
 ///
 /// A column whose parts are not stored under its own name says where they are: `"leaf"`,
 /// `"end_leaf"`, `"item_end_leaf"`, `"valid_leaf"`.
-class Schema {
+class TENFOLD_API Schema {
  public:
   Schema() = default;
   /// Throws Error(invalid_argument) for a name that comes twice.
@@ -93,6 +93,6 @@ class Schema {
 };
 
 /// Names the parts of `column` after it, as a new data set does: "x", "x.end", "x.valid".
-void name_leaves(Column& column);
+TENFOLD_API void name_leaves(Column& column);
 
 }  // namespace tenfold

@@ -23,10 +23,11 @@ struct SnapshotOptions {
 
 /// Saves a tree as a snapshot of world size 1, which torchsnapshot 0.1.0 restores: the keys of the
 /// root are those of its app_state. As save() with the format "snapshot".
-Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptions& options = {});
+TENFOLD_API Path save_snapshot(const TensorDict& tree, const Path& path,
+                               const SnapshotOptions& options = {});
 
 /// The index of the snapshot at `path`, as JSON text: {"version", "world_size", "manifest": {path:
 /// entry}}, paths beginning with the rank. Throws Error(file_not_found), Error(corrupt).
-std::string snapshot_metadata(const Path& path);
+TENFOLD_API std::string snapshot_metadata(const Path& path);
 
 }  // namespace tenfold

@@ -27,7 +27,7 @@ struct SparseBuilderOptions {
 ///   builder.finish().save("ratings");
 ///
 /// Thread safety: none; one thread at a time.
-class SparseBuilder {
+class TENFOLD_API SparseBuilder {
  public:
   /// Throws Error(invalid_argument) for negative lengths.
   SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
@@ -58,7 +58,7 @@ class SparseBuilder {
   SparseMatrix finish(Monitor* monitor = nullptr);
 
  private:
-  struct State;
+  struct TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 

@@ -23,12 +23,12 @@ enum class SparseLayout : std::uint8_t {
 };
 
 /// "csr", "csc", "coo".
-std::string_view name(SparseLayout layout) noexcept;
-std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
+TENFOLD_API std::string_view name(SparseLayout layout) noexcept;
+TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
 
 /// How rows, or columns, that were asked for come.
 enum class RowsLayout : std::uint8_t { dense, csr, coo, padded };
-std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
+TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
 /// Rows or columns of a matrix, copied: a matrix of num_rows times num_cols.
 struct SparseRows {
@@ -56,7 +56,7 @@ struct SparseRows {
 /// call reads or writes outside of its memory: what is used is checked, else Error(corrupt).
 ///
 /// Thread safety: all members may be called from any thread, also while one thread appends.
-class SparseMatrix {
+class TENFOLD_API SparseMatrix {
  public:
   /// Throws what open() throws, Error(invalid_argument) if it is no sparse matrix, Error(corrupt)
   /// if the parts contradict each other. Looks at shapes, dtypes and the last end alone.

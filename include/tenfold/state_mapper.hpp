@@ -38,7 +38,7 @@ enum class MapperKind : std::uint8_t {
 /// tuple. Nothing is read but what is asked for; a hierarchy in a JSON file is parsed whole.
 ///
 /// Thread safety: all members may be called from any thread.
-class StateMapper {
+class TENFOLD_API StateMapper {
  public:
   /// Throws what tenfold::open() throws, Error(unsupported) if it is no state mapper,
   /// Error(corrupt) if its parts contradict each other.

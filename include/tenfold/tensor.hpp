@@ -17,7 +17,7 @@ using Shape = std::vector<std::int64_t>;
 /// Copying shares the bytes. A constructed Tensor lies wholly inside its buffer.
 ///
 /// Thread safety: as Buffer.
-class Tensor {
+class TENFOLD_API Tensor {
  public:
   /// float32 of shape [0]; allocates nothing.
   Tensor() noexcept = default;
@@ -123,12 +123,12 @@ Tensor Tensor::from(std::span<const T> values, Shape shape) {
 }
 
 /// The strides (in elements) of a row-major tensor of that shape, as torch computes them.
-Shape contiguous_strides(const Shape& shape);
+TENFOLD_API Shape contiguous_strides(const Shape& shape);
 
 /// The product of the lengths. Throws Error(invalid_argument) on a negative length or overflow.
-std::int64_t numel_of(const Shape& shape);
+TENFOLD_API std::int64_t numel_of(const Shape& shape);
 
 /// The bytes of a contiguous tensor. Throws Error(invalid_argument) as numel_of.
-std::uint64_t nbytes_of(DType dtype, const Shape& shape);
+TENFOLD_API std::uint64_t nbytes_of(DType dtype, const Shape& shape);
 
 }  // namespace tenfold

@@ -41,8 +41,8 @@ enum class NodeKind : std::uint8_t {
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
 /// "opaque".
-std::string_view name(NodeKind kind) noexcept;
-std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
+TENFOLD_API std::string_view name(NodeKind kind) noexcept;
+TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
 /// A JSON value in the tree: tensordict's NonTensorData, or a NonTensorStack of them.
 struct NonTensor {
@@ -82,7 +82,7 @@ struct NodeInfo {
 /// a file reads its metadata when it is entered and its tensors when they are asked for.
 ///
 /// Thread safety: concurrent readers are safe, also on a lazy node; set() needs exclusion.
-class TensorDict {
+class TENFOLD_API TensorDict {
  public:
   using Item = std::variant<Leaf, NonTensor, TensorDict>;
 
@@ -158,6 +158,6 @@ class TensorDict {
 };
 
 /// "model.encoder.weight": the keys joined with dots, as the command line and globs see them.
-std::string dotted(const KeyPath& path);
+TENFOLD_API std::string dotted(const KeyPath& path);
 
 }  // namespace tenfold

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -16,7 +16,7 @@ namespace tenfold {
 /// included, members in order. A tuple is told apart from a list; JSON itself writes both as an
 /// array, and a format's notes remember which is which, as they do of Python's other plain values
 /// (Special).
-class Value {
+class TENFOLD_API Value {
  public:
   struct Null {
     bool operator==(const Null&) const = default;
@@ -113,15 +113,16 @@ class Value {
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
-std::string_view name(Value::Special::Type type) noexcept;
-std::optional<Value::Special::Type> special_type_from_name(std::string_view name) noexcept;
+TENFOLD_API std::string_view name(Value::Special::Type type) noexcept;
+TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
+    std::string_view name) noexcept;
 
 /// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN.
-std::string to_json(const Value& value);
+TENFOLD_API std::string to_json(const Value& value);
 
 /// Parses one JSON document as Python's `json.loads` does, except that duplicate keys and
 /// nesting deeper than 512 are errors. Throws Error(corrupt) with the byte offset; `where` names
 /// the source in the message.
-Value from_json(std::string_view text, std::string_view where);
+TENFOLD_API Value from_json(std::string_view text, std::string_view where);
 
 }  // namespace tenfold

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 /// The version of these headers, for the preprocessor. The build reads its version from here.
 #define TENFOLD_VERSION_MAJOR 0
@@ -16,6 +16,6 @@
 namespace tenfold {
 
 /// "0.1.0": the version of the library that was linked.
-std::string_view version() noexcept;
+TENFOLD_API std::string_view version() noexcept;
 
 }  // namespace tenfold

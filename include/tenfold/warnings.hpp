@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <tenfold/cxx20.hpp>
+#include <tenfold/export.hpp>
 
 namespace tenfold {
 
@@ -12,6 +12,6 @@ using WarningHandler = void (*)(const std::string& message);
 
 /// Installs `handler` and returns the previous one. Null, the default, drops warnings.
 /// Thread safety: may be called from any thread.
-WarningHandler set_warning_handler(WarningHandler handler) noexcept;
+TENFOLD_API WarningHandler set_warning_handler(WarningHandler handler) noexcept;
 
 }  // namespace tenfold

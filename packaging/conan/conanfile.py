@@ -13,17 +13,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class TenfoldConan(ConanFile):
-    """The static library, and with the option `cli` the program."""
+    """The static or the shared library, and with the option `cli` the program."""
 
     name = "tenfold"
     license = "Apache-2.0"
     description = "PyTorch's data on disk as memory-mapped trees of tensors, without pickle"
     topics = ("pytorch", "tensors", "safetensors", "memory-mapped")
-    package_type = "static-library"
+    package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"cli": [True, False]}  # noqa: RUF012
+    options = {"cli": [True, False], "shared": [True, False]}  # noqa: RUF012
     default_options = {  # noqa: RUF012
         "cli": False,
+        "shared": False,
         "fmt/*:header_only": True,
     }
 
@@ -46,7 +47,7 @@ class TenfoldConan(ConanFile):
         check_min_cppstd(self, 20)
 
     def requirements(self):
-        """All are private, but a static library needs those that are compiled at link time."""
+        """All are private; whoever links the static library links those that are compiled."""
         self.requires("fmt/[>=9]", visible=False)
         self.requires("xxhash/[>=0.8]", visible=False)
         self.requires("libdeflate/[>=1.14]")
@@ -89,6 +90,8 @@ class TenfoldConan(ConanFile):
     def package_info(self):
         """The target is tenfold::tenfold."""
         self.cpp_info.libs = ["tenfold"]
+        if self.options.shared:
+            self.cpp_info.defines = ["TENFOLD_SHARED"]
         self.cpp_info.set_property("cmake_file_name", "tenfold")
         self.cpp_info.set_property("cmake_target_name", "tenfold::tenfold")
         self.cpp_info.set_property("pkg_config_name", "tenfold")

@@ -1,31 +1,37 @@
-# Installs the build tree BUILD_DIR below WORK_DIR, builds the consumer against it and runs it.
+# Installs the build tree BUILD_DIR below WORK_DIR, moves what was installed, builds the consumer
+# against it by CMake and by pkg-config, and runs it. The library is static, or with SHARED a shared
+# one, whose exported names are checked (PYTHON).
 file(REMOVE_RECURSE ${WORK_DIR})
 
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+set(prefix ${WORK_DIR}/moved)
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --config ${CONFIG} --component cpp
   --prefix ${WORK_DIR}/prefix)
-file(GLOB_RECURSE license ${WORK_DIR}/prefix/*/LICENSE)
-if(NOT license)
-  message(FATAL_ERROR "the installed package has no LICENSE")
-endif()
+file(RENAME ${WORK_DIR}/prefix ${prefix})
+
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
   -D CMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
   -D CMAKE_CXX_COMPILER=${CXX_COMPILER}
   -D CMAKE_BUILD_TYPE=${CONFIG}
-  -D CMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+  -D CMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --config ${CONFIG})
 run(${WORK_DIR}/build/consumer)
 
-# The same program by pkg-config alone, out of a tree that was moved.
+# The same program by pkg-config alone.
 find_program(PKG_CONFIG pkg-config REQUIRED)
-file(RENAME ${WORK_DIR}/prefix ${WORK_DIR}/moved)
-file(GLOB_RECURSE pc ${WORK_DIR}/moved/tenfold.pc)
+file(GLOB_RECURSE pc ${prefix}/tenfold.pc)
 cmake_path(GET pc PARENT_PATH folder)
+cmake_path(GET folder PARENT_PATH libraries)
 set(ENV{PKG_CONFIG_PATH} ${folder})
-execute_process(COMMAND ${PKG_CONFIG} --static --cflags --libs tenfold
+set(static --static)
+if(SHARED)
+  set(static)
+  set(ENV{LD_LIBRARY_PATH} ${libraries})
+endif()
+execute_process(COMMAND ${PKG_CONFIG} ${static} --cflags --libs tenfold
   OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(flags UNIX_COMMAND "${flags}")
 run(${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/main.cpp ${flags}
@@ -33,9 +39,32 @@ run(${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/main.cpp ${flags}
 run(${WORK_DIR}/by_pkg_config)
 
 # Its licence and the notices of what is linked in come along.
-file(GLOB_RECURSE notices RELATIVE ${WORK_DIR}/moved
-  ${WORK_DIR}/moved/*/LICENSE ${WORK_DIR}/moved/*/NOTICE ${WORK_DIR}/moved/*/zstd.txt)
+file(GLOB_RECURSE notices RELATIVE ${prefix}
+  ${prefix}/*/LICENSE ${prefix}/*/NOTICE ${prefix}/*/zstd.txt)
 list(LENGTH notices count)
 if(NOT count EQUAL 3)
   message(FATAL_ERROR "expected LICENSE, NOTICE and licenses/zstd.txt, found ${notices}")
+endif()
+
+if(SHARED)
+  # A user of the shared library needs no other library; TENFOLD_SHARED may be left out.
+  file(GLOB_RECURSE needs ${prefix}/*/TenfoldStreams.cmake ${prefix}/*/libtenfold.a)
+  if(needs)
+    message(FATAL_ERROR "the package of the shared library has ${needs}")
+  endif()
+  execute_process(COMMAND ${PKG_CONFIG} --print-requires-private tenfold
+    OUTPUT_VARIABLE needs COMMAND_ERROR_IS_FATAL ANY)
+  if(needs)
+    message(FATAL_ERROR "tenfold.pc of the shared library requires ${needs}")
+  endif()
+  run(${CXX_COMPILER} -std=c++20 -fvisibility=hidden -I${prefix}/include
+    ${CMAKE_CURRENT_LIST_DIR}/main.cpp -L${libraries} -ltenfold -o ${WORK_DIR}/by_hand)
+  run(${WORK_DIR}/by_hand)
+  run(${PYTHON} ${CMAKE_CURRENT_LIST_DIR}/check_exports.py
+    ${libraries}/libtenfold.so ${prefix}/include/tenfold)
+  # The program finds the library by itself.
+  unset(ENV{LD_LIBRARY_PATH})
+  if(EXISTS ${prefix}/bin/tenfold)
+    run(${prefix}/bin/tenfold --version)
+  endif()
 endif()
