@@ -136,7 +136,8 @@ struct ConvertReport {
 
 /// Streams `source` into `target` in another format, in bounded memory; `target` is replaced as
 /// save() does. What the target cannot hold is refused by key before anything is written, and so is
-/// a target inside the source's folder, and a shard size for what has no shards.
+/// a target inside the source's folder, and a shard size for what has no shards. Sparse tensors
+/// whose indices are not sound are Error(corrupt), as load() has it.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 

@@ -237,7 +237,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, nb::object path,
                         const std::string& where, nb::object schema,
                         std::vector<std::string> columns, const std::string& on_error,
                         std::int64_t batch_rows, bool overwrite, bool durable,
-                        std::uint64_t total_bytes, nb::object progress) {
+                        std::uint64_t total_bytes, std::int64_t total_rows, nb::object progress) {
   const std::vector<ArrowArrayStream*> streams = streams_of(capsules);
   const std::vector<ArrowArrayStream*> once_more = streams_of(again);
   ArrowIngestOptions options;
@@ -249,6 +249,8 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, nb::object path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
+  // Others may be left out.
+  if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {
     options.table.monitor = monitor;
@@ -276,7 +278,7 @@ void bind_ingest_sources(nb::module_& module) {
       .def("finish", &RowIngest::finish);
   module.def("ingest_arrow", &ingest_streams, "capsules"_a, "again"_a, "path"_a.none(), "where"_a,
              "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a, "overwrite"_a,
-             "durable"_a, "total_bytes"_a, "progress"_a.none());
+             "durable"_a, "total_bytes"_a, "total_rows"_a, "progress"_a.none());
 }
 
 }  // namespace tenfold::python

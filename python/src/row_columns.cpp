@@ -44,26 +44,14 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
       throw BadRow{dotted(entry->path), "expected an object, found a column"};
     }
     try {
-      add_column(*entry->column, values, begin, end);
+      add_column(table_.begin_value(*entry->column), values, begin, end);
     } catch (BadRow& bad) {
       if (bad.column.empty()) bad.column = dotted(entry->path);
       throw;
     }
   }
-  if (!add_missing_rows(end - begin)) refuse_missing();
+  if (end > begin) refuse_missing();
   table_.end_rows(end - begin);
-}
-
-bool RowReader::add_missing_rows(std::int64_t count) {
-  const std::int64_t rows = table_.block_rows();
-  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
-    RowColumn& column = table_.column(i);
-    if (column.num_rows() != rows) continue;
-    for (std::int64_t k = 0; k < count; ++k) {
-      if (!column.add_null()) return false;
-    }
-  }
-  return true;
 }
 
 /// Finds the row of an array that does not fit a column of the schema.

@@ -80,9 +80,8 @@ void RowReader::add(nb::handle row) {
       }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
-      num_added_ = 0;
       if (!add_record(*root_, dict.ptr())) misfit_in(*root_, dict.ptr());
-      if (!add_missing()) refuse_missing();
+      refuse_missing();
     }
   } catch (...) {
     table_.undo_row();
@@ -95,10 +94,9 @@ nb::object RowReader::with_nulls(const nb::object& dict) const {
   return nb::module_::import_("tenfold.dataset._ingest_values").attr("with_nulls")(dict, names_);
 }
 
-/// The row, with nulls where it lacks columns; false if the columns have to change.
+/// False if the columns have to change, or the row lacks one that it needs.
 bool RowReader::add_dict(PyObject* dict) {
-  num_added_ = 0;
-  return add_record(*root_, dict) && add_missing();
+  return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }
 
 bool RowReader::add_record(Record& record, PyObject* dict) {
@@ -130,9 +128,9 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
     return dict.is_valid() && add_record(*entry.record, dict.ptr());
   }
   if (entry.column == nullptr) return false;
-  ++num_added_;
+  RowColumn& column = table_.begin_value(*entry.column);
   try {
-    return add_scalar(*entry.column, value);
+    return add_scalar(column, value);
   } catch (BadRow& bad) {
     if (bad.column.empty()) bad.column = dotted(entry.path);
     throw;
@@ -226,18 +224,6 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
            column.put_number(tensor->dtype(), tensor->raw_data());
   }
   return put_item(column, simple_value(kept).ptr());
-}
-
-/// Columns that the row did not have get a null.
-bool RowReader::add_missing() {
-  // Keys come once in a dict, so no column had two values.
-  if (num_added_ == table_.num_columns()) return true;
-  const std::int64_t rows = table_.block_rows();
-  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
-    RowColumn& column = table_.column(i);
-    if (column.num_rows() == rows && !column.add_null()) return false;
-  }
-  return true;
 }
 
 // --- what was not there ---

@@ -60,8 +60,6 @@ class RowReader {
   bool put_items(RowColumn& column, PyObject* list, std::size_t depth);
   bool put_item(RowColumn& column, PyObject* item);
   bool add_scalar(RowColumn& column, PyObject* value);
-  bool add_missing();
-  bool add_missing_rows(std::int64_t count);
   [[noreturn]] void refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                                 std::int64_t end);
   Entry* column_at(const nb::tuple& keys);
@@ -82,9 +80,8 @@ class RowReader {
   bool has_schema_;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
-  nb::object names_;           ///< of the schema's columns, a set; None without a schema
-  bool has_flags_ = false;     ///< rows have keys "<column>.valid" that tell of nulls
-  std::size_t num_added_ = 0;  ///< values of the row
+  nb::object names_;        ///< of the schema's columns, a set; None without a schema
+  bool has_flags_ = false;  ///< rows have keys "<column>.valid" that tell of nulls
 };
 
 }  // namespace tenfold::python

@@ -108,7 +108,8 @@ void RowReader::misfit_in(Record& record, PyObject* dict) {
     if (entry == nullptr || entry->is_ignored) continue;
     if (entry->record && PyDict_Check(value.ptr())) {
       misfit_in(*entry->record, value.ptr());
-    } else if (entry->column != nullptr && !add_scalar(*entry->column, value.ptr())) {
+    } else if (entry->column != nullptr &&
+               !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
       const bool is_null = value.is_none();
       throw BadRow{dotted(entry->path),
                    "expected " + described_type(*entry->column) + ", found " + found_text(value) +
@@ -121,14 +122,11 @@ void RowReader::misfit_in(Record& record, PyObject* dict) {
 }
 
 void RowReader::refuse_missing() {
-  const std::int64_t rows = table_.block_rows();
-  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
-    RowColumn& column = table_.column(i);
-    if (column.num_rows() != rows || column.add_null()) continue;
-    throw BadRow{dotted(column.path()),
-                 "expected " + described_type(column) +
-                     ", found no such key; a column that may miss values is nullable"};
-  }
+  const RowColumn* column = table_.missing_column();
+  if (column == nullptr) return;
+  throw BadRow{dotted(column->path()),
+               "expected " + described_type(*column) +
+                   ", found no such key; a column that may miss values is nullable"};
 }
 
 }  // namespace tenfold::python

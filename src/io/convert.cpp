@@ -13,6 +13,7 @@
 #include "io/registry.hpp"
 #include "io/rename.hpp"
 #include "io/selector.hpp"
+#include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
@@ -63,6 +64,8 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   TensorDict tree = open(source, {.format = options.from});
   require_renamed(tree, options.renamed);
   tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  // What torch.load would trust: indices beyond the shape read beyond its memory.
+  require_sound_sparse_nodes(tree, source.string());
   tree = rename_leaves(tree, options.rename);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   refuse_opaque(tree, source.string(), "; exclude= leaves it out");

@@ -130,6 +130,24 @@ TensorDict sparse_node(std::vector<std::int64_t> indices) {
   return node;
 }
 
+TEST(Convert, RefusesSparseTensorsWhoseOffsetsFall) {
+  const test::TemporaryFolder folder;
+  TensorDict node = node_of(NodeKind::sparse);
+  node.info().layout = "sparse_csr";
+  node.info().dense_shape = {3, 4};
+  node.set("crow_indices", Tensor::from<std::int64_t>(std::vector<std::int64_t>{0, 2, 1, 2}, {4}));
+  node.set("col_indices", Tensor::from<std::int64_t>(std::vector<std::int64_t>{0, 1}, {2}));
+  node.set("values", counting({2}));
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("s", node);
+  const Path path = save(tree, folder / "csr");
+  const test::Thrown thrown = thrown_by([&] { convert(path, folder / "to.pt"); });
+  EXPECT_EQ(thrown.code, ErrorCode::corrupt);
+  EXPECT_EQ(thrown.message, path.string() +
+                                ": key \"s\": sparse tensor: crow_indices: expected "
+                                "numbers that do not fall, up to 2, found 1");
+}
+
 class SparseLeaves : public testing::TestWithParam<const char*> {
  protected:
   Path saved(std::vector<std::int64_t> indices) {
@@ -164,6 +182,21 @@ TEST_P(SparseLeaves, AreRefusedByKeyWhereAnIndexLiesBeyondTheShape) {
   // The parts alone, and everything else, can be had.
   EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
   EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
+}
+
+TEST_P(SparseLeaves, AreNotConvertedWhereAnIndexLiesBeyondTheShape) {
+  const Path path = saved({0, 3});
+  for (const char* name : {"to.pt", "to.tdz", "to"}) {
+    const Path target = folder_ / name;
+    const test::Thrown thrown = thrown_by([&] { convert(path, target); });
+    EXPECT_EQ(thrown.code, ErrorCode::corrupt) << name;
+    EXPECT_EQ(thrown.message, path.string() +
+                                  ": key \"a.s\": sparse tensor: indices: expected 0 "
+                                  "to 2, found 3")
+        << name;
+    EXPECT_FALSE(std::filesystem::exists(target)) << name;
+  }
+  EXPECT_EQ(convert(path, folder_ / "x.pt", {.exclude = {{"a"}}}).num_leaves, 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SparseLeaves, testing::Values("m", "m.pt", "m.tdz", "m.td"),

@@ -130,6 +130,10 @@ def test_data_sets_are_refused_before_their_rows_are_written(
         tenfold.ingest({"x": large}, path)
     with refused(path):
         tenfold.ingest(tenfold.TensorDict({"x": large}, batch_size=[ROWS]), path)
+    pa = pytest.importorskip("pyarrow")
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(large.numpy().ravel()), COLUMNS)
+    with refused(path):
+        tenfold.ingest(pa.table({"x": fixed}), path)
     source = tenfold.ingest({"x": large, "id": torch.arange(ROWS)}, tmp_path / "source")
     with refused(path, SIZE + ROWS * 8):
         tenfold.ingest(source, path)

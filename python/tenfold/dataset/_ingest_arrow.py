@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest_way import Way
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``, and about how many bytes it will give."""
+        """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
+
+        ``num_rows`` is exact, or 0 if it is not known before.
+        """
 
         batches: Any
         total_bytes: int
+        num_rows: int = 0
 
 else:
     from collections import namedtuple
 
-    Stream = namedtuple("Stream", ["batches", "total_bytes"])
+    Stream = namedtuple("Stream", ["batches", "total_bytes", "num_rows"], defaults=[0])
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -127,9 +131,9 @@ def stream_of(source: Any, num_threads: int | None) -> Stream | None:
     if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "schema"):
         if hasattr(source, "scanner"):  # a data set of files
             return Stream(source.scanner().to_reader(), 0)
-        return Stream(source, getattr(source, "nbytes", 0))
+        return Stream(source, getattr(source, "nbytes", 0), getattr(source, "num_rows", 0))
     if hasattr(source, "__arrow_c_stream__"):
-        return Stream(source, 0)
+        return Stream(source, 0, source.height if module == "polars" else 0)
     return None
 
 
@@ -146,7 +150,7 @@ def _pandas_stream(frame: Any) -> Stream:
             f"{next(name for name in frame.columns if not isinstance(name, str))!r}"
         )
     table = pa.Table.from_pandas(frame, preserve_index=any(named))
-    return Stream(table, table.nbytes)
+    return Stream(table, table.nbytes, table.num_rows)
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
@@ -307,6 +311,7 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
             way.overwrite,
             way.durable,
             sum(stream.total_bytes for stream in streams),
+            max((stream.num_rows for stream in streams), default=0),
             way.progress,
         )
     except OSError:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,8 @@ class RowColumn {
 
   const KeyPath& path() const noexcept { return path_; }
   const RowType& type() const noexcept { return type_; }
+  /// The text of the first type with elements that it was promoted to; empty: there was none.
+  const std::string& first_type() const noexcept { return first_type_; }
   bool is_fixed_by_schema() const noexcept { return is_locked_; }
   /// Then: what they asked for.
   const Column& wanted() const noexcept { return wanted_; }
@@ -183,6 +186,7 @@ class RowColumn {
 
   KeyPath path_;
   RowType type_;
+  std::string first_type_;
   Column wanted_;
   bool is_locked_ = false;
   bool is_nullable_ = false;

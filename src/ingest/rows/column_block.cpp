@@ -30,6 +30,7 @@ void RowColumn::promote_origins(const RowType& type) {
 }
 
 void RowColumn::promote(const RowType& type) {
+  if (first_type_.empty() && type.has_elements) first_type_ = type.text();
   promote_origins(type);
   const Column from = block_column();
   const bool has_rows = num_rows_ > 0;

@@ -1,6 +1,7 @@
 #include "ingest/rows/table.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "formats/folder/keys.hpp"
@@ -18,15 +19,14 @@ RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema
   if (!schema) return;
   for (const Column& column : schema->columns()) {
     columns_.push_back({.column = std::make_unique<RowColumn>(column)});
+    if (!column.nullable) required_.push_back(columns_.back().column.get());
   }
 }
 
 RowColumn& RowTable::add_column(KeyPath path) {
   columns_.push_back(
       {.column = std::make_unique<RowColumn>(std::move(path), rows_before_, defers_nulls_)});
-  RowColumn& made = *columns_.back().column;
-  made.add_nulls(block_rows_);
-  return made;
+  return *columns_.back().column;
 }
 
 void RowTable::remove_column(const RowColumn& column) {
@@ -38,11 +38,10 @@ std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& 
 }
 
 void RowTable::promote(RowColumn& column, const RowType& type) {
+  const std::size_t before = column.num_bytes();
   column.promote(type);
-  if (!type.has_elements) return;
-  const auto found = std::ranges::find_if(
-      columns_, [&](const Stored& stored) { return stored.column.get() == &column; });
-  if (found != columns_.end() && found->first_type.empty()) found->first_type = type.text();
+  // What a value of this row makes of it is counted at its end.
+  if (touched_.empty()) value_bytes_ += static_cast<std::int64_t>(column.num_bytes() - before);
 }
 
 void RowTable::settle() {
@@ -61,28 +60,49 @@ void RowTable::report_promotions() {
     const RowType& type = stored.column->type();
     const bool is_json = stored.column->is_json();
     const std::string to = type.text();
-    if (stored.first_type.empty() || (stored.first_type == to && !is_json)) continue;
-    const std::string from = stored.first_type == to ? "a list" : stored.first_type;
+    const std::string& first = stored.column->first_type();
+    if (first.empty() || (first == to && !is_json)) continue;
+    const std::string from = first == to ? "a list" : first;
     report_.promotions.push_back({dotted(stored.column->path()), from, to});
   }
 }
 
 void RowTable::arrange(const std::vector<const RowColumn*>& order) {
-  const auto place = [&](const Stored& stored) {
-    return std::find(order.begin(), order.end(), stored.column.get());
-  };
-  std::stable_sort(columns_.begin(), columns_.end(),
-                   [&](const Stored& a, const Stored& b) { return place(a) < place(b); });
+  std::unordered_map<const RowColumn*, std::size_t> places;
+  for (const RowColumn* column : order) places.try_emplace(column, places.size());
+  std::ranges::stable_sort(columns_, {},
+                           [&](const Stored& stored) { return places.at(stored.column.get()); });
+}
+
+RowColumn* RowTable::missing_column() const {
+  if (touched_.size() == columns_.size()) return nullptr;
+  const auto found = std::ranges::find_if(
+      required_, [&](const RowColumn* column) { return column->num_rows() == block_rows_; });
+  return found == required_.end() ? nullptr : *found;
+}
+
+void RowTable::end_rows(std::int64_t count) {
+  for (const RowColumn* column : touched_) {
+    value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
+  }
+  num_values_ += static_cast<std::int64_t>(touched_.size()) * count;
+  touched_.clear();
+  block_rows_ += count;
 }
 
 void RowTable::undo_row() {
-  for (Stored& stored : columns_) stored.column->truncate(block_rows_);
+  for (RowColumn* column : touched_) {
+    column->truncate(block_rows_);
+    value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
+  }
+  touched_.clear();
 }
 
-std::size_t RowTable::block_bytes() const {
-  std::size_t bytes = 0;
-  for (const Stored& stored : columns_) bytes += stored.column->num_bytes();
-  return bytes;
+std::size_t RowTable::block_bytes() const noexcept {
+  constexpr std::int64_t kNullBytes = 8;  // a number, or where a row ends
+  const auto cells = static_cast<std::int64_t>(columns_.size()) * block_rows_;
+  const std::int64_t nulls = std::max<std::int64_t>(cells - num_values_, 0);
+  return static_cast<std::size_t>(std::max<std::int64_t>(value_bytes_, 0) + nulls * kNullBytes);
 }
 
 void RowTable::skip_row(std::string_view line) {
@@ -157,7 +177,7 @@ void RowTable::store(Stored& stored) {
 
 void RowTable::store_all(bool is_end) {
   std::vector<Column> made;
-  const std::size_t num_stored = writer_->schema().size();
+  const std::size_t num_stored = writer_->num_columns();
   for (Stored& stored : columns_) {
     if (!is_end && stored.column->type().form == RowForm::none) continue;
     if (stored.index) {
@@ -173,7 +193,7 @@ void RowTable::store_all(bool is_end) {
 
 void RowTable::write_block() {
   store_all(false);
-  std::vector<ColumnChunk> chunks(writer_->schema().size());
+  std::vector<ColumnChunk> chunks(writer_->num_columns());
   for (Stored& stored : columns_) {
     if (!stored.index) continue;
     chunks[*stored.index] = stored.column->block();
@@ -184,12 +204,16 @@ void RowTable::write_block() {
 
 void RowTable::flush() {
   if (block_rows_ == 0) return;
+  for (Stored& stored : columns_) {
+    stored.column->add_nulls(block_rows_ - stored.column->num_rows());
+  }
   if (path_) {
     if (!writer_) make_writer(false);
     if (writer_) write_block();
   }
   for (Stored& stored : columns_) stored.column->clear_block();
   rows_before_ += std::exchange(block_rows_, 0);
+  value_bytes_ = num_values_ = 0;
   report_.num_rows = static_cast<std::uint64_t>(rows_before_);
 }
 

@@ -20,6 +20,9 @@ namespace tenfold {
 /// Rows that come one by one, as a data set: what the columns are is found out on the way, and
 /// columns that turn out to be another kind are written anew.
 ///
+/// A row costs time for the columns that it has a value of. The nulls of the others are added when
+/// such a column gets its next value, or when the block is written.
+///
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
@@ -32,6 +35,19 @@ class RowTable {
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
+  /// Prepares `column` for the value of this row, or of several rows, which is added to what is
+  /// returned. Once for each row.
+  RowColumn& begin_value(RowColumn& column) {
+    const std::int64_t absent = block_rows_ - column.num_rows();
+    if (absent != 0) [[unlikely]]
+      column.add_nulls(absent);
+    value_bytes_ -= static_cast<std::int64_t>(column.num_bytes());
+    touched_.push_back(&column);
+    return column;
+  }
+  /// The first column that needs a value in every row and has none in this one; null: there is
+  /// none.
+  RowColumn* missing_column() const;
   /// That will come in all: they must fit on the disk when the first ones are written.
   void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
   /// In the rows so far it has no value.
@@ -47,13 +63,14 @@ class RowTable {
   /// From here on columns lie in this order, which has all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
-  /// Every column has a value of the row: it counts. Not before does it exist.
-  void end_row() { ++block_rows_; }
-  void end_rows(std::int64_t count) { block_rows_ += count; }
+  /// The row counts from here on. Columns that got no value have a null in it.
+  void end_row() { end_rows(1); }
+  void end_rows(std::int64_t count);
   /// Takes back what columns have of a row that did not end.
   void undo_row();
   std::int64_t block_rows() const noexcept { return block_rows_; }
-  std::size_t block_bytes() const;
+  /// That the block takes, nulls that are still to be added included.
+  std::size_t block_bytes() const noexcept;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
   /// A row that is left out. `line` is of to_json_line(), or empty.
@@ -70,7 +87,6 @@ class RowTable {
     std::unique_ptr<RowColumn> column;
     std::optional<std::size_t> index{};  ///< among the writer's
     Column as{};                         ///< in the files
-    std::string first_type{};            ///< of its first value; empty: of nothing but nulls
   };
 
   void sort_columns();
@@ -89,6 +105,10 @@ class RowTable {
   std::optional<TableWriter> writer_;
   std::int64_t rows_before_ = 0;  ///< in earlier blocks
   std::int64_t block_rows_ = 0;
+  std::vector<RowColumn*> touched_;   ///< those with a value of the row that has not ended
+  std::vector<RowColumn*> required_;  ///< those that need a value in every row
+  std::int64_t value_bytes_ = 0;      ///< of the block's values
+  std::int64_t num_values_ = 0;       ///< of the block
   std::uint64_t written_bytes_ = 0;
   std::string bad_rows_;  ///< lines, before there is a writer
   SourceReport report_;

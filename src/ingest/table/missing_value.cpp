@@ -1,5 +1,6 @@
 #include "ingest/table/missing_value.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -16,8 +17,14 @@ void fill_missing(DType dtype, std::span<std::byte> elements) {
     cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&kNaN), dtype, element.data(),
                   1);
   }
-  for (std::size_t at = 0; at < elements.size(); at += size) {
-    std::memcpy(elements.data() + at, element.data(), size);
+  if (elements.empty()) return;
+  // One element, then twice as many each time: a call for each would take longer than the bytes.
+  std::size_t filled = std::min(size, elements.size());
+  std::memcpy(elements.data(), element.data(), filled);
+  while (filled < elements.size()) {
+    const std::size_t count = std::min(filled, elements.size() - filled);
+    std::memcpy(elements.data() + filled, elements.data(), count);
+    filled += count;
   }
 }
 

@@ -125,7 +125,7 @@ struct TableWriter::State {
     gathered_bytes = std::bit_floor(
         std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes));
     for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
-    rename();
+    check_names(0, writers.size());
   }
 
   MakePart make_part() {
@@ -150,14 +150,35 @@ struct TableWriter::State {
     return std::make_unique<PartFile>(folder, std::move(name), part);
   }
 
-  /// Gives all leaves names that differ, and checks that they make files.
+  /// Checks that the names of these columns make files. Those of all leaves are made to differ
+  /// when somebody asks for them: to do it for every column that is added or changed would take
+  /// time for all others each time.
+  void check_names(std::size_t first, std::size_t count) {
+    has_names = false;
+    std::vector<Column> columns;
+    for (std::size_t i = first; i < first + count; ++i) columns.push_back(writers[i].column());
+    name_leaves(columns);
+    const auto no_bytes = std::make_shared<Parts>(std::vector<ColumnWriter::Stored>());
+    TensorDict tree;
+    for (const Column& column : columns) {
+      for (const KeyPath* leaf :
+           {&column.leaf, &column.end_leaf, &column.item_end_leaf, &column.valid_leaf}) {
+        if (leaf->empty()) continue;
+        tree.set(leaf->at(0), TensorDict::Item(Leaf(DType::uint8, {0}, no_bytes, 0)));
+      }
+    }
+    static_cast<void>(memmap_folder::plan_tree(tree));
+  }
+
+  /// Gives all leaves names that differ.
   void rename() {
+    if (has_names) return;
+    has_names = true;
     std::vector<Column> columns;
     for (const ColumnWriter& writer : writers) columns.push_back(writer.column());
     name_leaves(columns);
     for (std::size_t i = 0; i < writers.size(); ++i) writers[i].rename_leaves(columns[i]);
     schema = Schema(std::move(columns));
-    static_cast<void>(plan());
   }
 
   std::int64_t num_rows() const noexcept {
@@ -168,6 +189,7 @@ struct TableWriter::State {
 
   /// The tree as it will be opened, over the files as they are called now.
   Plan plan() {
+    rename();
     const std::int64_t num_rows = this->num_rows();
     std::vector<ColumnWriter::Stored> stored;
     for (const ColumnWriter& writer : writers) {
@@ -220,6 +242,7 @@ struct TableWriter::State {
   std::vector<std::pair<std::string, Value>> schema_members;
   std::shared_ptr<Parts> parts;  ///< of the last plan
   Schema schema;
+  bool has_names = false;  ///< `schema` and the writers' columns are those that are stored
   bool committed = false;
 };
 
@@ -228,7 +251,11 @@ TableWriter::TableWriter(const Path& path, Schema schema, const TableWriterOptio
 TableWriter::~TableWriter() = default;
 
 std::int64_t TableWriter::num_rows() const noexcept { return state_->num_rows(); }
-const Schema& TableWriter::schema() const noexcept { return state_->schema; }
+std::size_t TableWriter::num_columns() const noexcept { return state_->writers.size(); }
+const Schema& TableWriter::schema() const {
+  state_->rename();
+  return state_->schema;
+}
 
 void TableWriter::append(std::span<const ColumnChunk> chunks) {
   std::vector<ColumnWriter>& writers = state_->writers;
@@ -258,7 +285,7 @@ void TableWriter::add_columns(std::vector<Column> columns) {
   State& state = *state_;
   const std::int64_t num_rows = state.num_rows();
   std::set<KeyPath> taken;
-  for (const Column& column : state.schema.columns()) taken.insert(column.path);
+  for (const ColumnWriter& writer : state.writers) taken.insert(writer.column().path);
   for (const Column& column : columns) {
     if (num_rows > 0 && !column.nullable) {
       throw Error(ErrorCode::invalid_argument,
@@ -276,7 +303,7 @@ void TableWriter::add_columns(std::vector<Column> columns) {
     state.writers.emplace_back(std::move(column), state.make_part());
     state.writers.back().append_nulls(num_rows);
   }
-  state.rename();
+  state.check_names(state.writers.size() - columns.size(), columns.size());
 }
 
 void TableWriter::reorder(std::span<const std::size_t> order) {
@@ -284,7 +311,7 @@ void TableWriter::reorder(std::span<const std::size_t> order) {
   sorted.reserve(order.size());
   for (const std::size_t index : order) sorted.push_back(std::move(state_->writers.at(index)));
   state_->writers = std::move(sorted);
-  state_->rename();
+  state_->has_names = false;
 }
 
 void TableWriter::change_column(std::size_t index, Column column,
@@ -319,7 +346,7 @@ void TableWriter::change_column(std::size_t index, Column column,
     for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
     old = std::move(made);
   }
-  state.rename();
+  state.check_names(index, 1);
 }
 
 void TableWriter::append_text(std::string_view file_name, std::string_view text) {
@@ -332,6 +359,7 @@ void TableWriter::append_text(std::string_view file_name, std::string_view text)
 }
 
 StoredColumn TableWriter::map_column(std::size_t index) {
+  state_->rename();
   const ColumnWriter& writer = state_->writers.at(index);
   StoredColumn made;
   made.row_bytes = nbytes_of(writer.column().dtype, writer.column().shape);
@@ -351,6 +379,7 @@ StoredColumn TableWriter::map_column(std::size_t index) {
 }
 
 std::size_t TableWriter::begin_extra(std::string_view name, DType dtype, Shape inner) {
+  state_->rename();
   std::set<std::string, std::less<>> taken;
   for (const ColumnWriter& writer : state_->writers) {
     for (const ColumnWriter::Stored& part : writer.stored(0)) taken.insert(part.leaf.at(0));

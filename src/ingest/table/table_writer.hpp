@@ -79,7 +79,9 @@ class TableWriter {
 
   /// Of the column that has most.
   std::int64_t num_rows() const noexcept;
-  const Schema& schema() const noexcept;
+  std::size_t num_columns() const noexcept;
+  /// With names of leaves that differ: after columns were changed it takes time for all of them.
+  const Schema& schema() const;
 
   /// Adds columns, nullable if there are rows already, in which they have no value.
   void add_columns(std::vector<Column> columns);

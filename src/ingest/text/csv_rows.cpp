@@ -93,7 +93,8 @@ void CsvRows::begin_file(const TextFile& file) {
   }
   absent_.clear();
   for (std::size_t target = 0; target < here.size(); ++target) {
-    if (!here[target]) absent_.push_back(target);
+    const bool is_required = plan_.is_given && !plan_.targets[target].column.nullable;
+    if (is_required && !here[target]) absent_.push_back(target);
   }
 }
 
@@ -126,17 +127,20 @@ bool CsvRows::fields(const char* begin, const char* end) {
       return is_well_formed(begin, end);
     }
     const std::size_t target = targets_[count++];
-    if (target == kIgnored || this->field(field, rows_.column(target))) continue;
+    if (target == kIgnored) continue;
+    ColumnBuilder& column = rows_.column(target);
+    column.begin_value();
+    if (this->field(field, column)) {
+      column.end_value();
+      continue;
+    }
     // Values in the wrong columns do not fit either.
     const RowFault of_value = fault_;
     if (is_well_formed(begin, end)) fault_ = of_value;
     return false;
   }
   if (count != targets_.size()) return is_well_formed(begin, end);
-  for (const std::size_t target : absent_) {
-    if (!set_null(rows_.column(target))) return false;
-  }
-  return true;
+  return absent_.empty() || set_null(rows_.column(absent_.front()));
 }
 
 /// Whether the record has as many fields as the header.

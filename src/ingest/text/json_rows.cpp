@@ -193,10 +193,14 @@ bool JsonRows::other_member(const Field& parent, std::string_view key) {
 bool JsonRows::member(const Field& field, std::size_t depth) {
   if (field.target != Field::kRecord) {
     ColumnBuilder& column = rows_.column(field.target);
-    return plain_number(column) || value(column);
+    column.begin_value();
+    if (plain_number(column)) return true;
+    if (!value(column)) return false;
+    column.end_value();
+    return true;
   }
   if (text_.peek() == '{') return object(field, depth + 1);
-  if (text_.take_word("null")) return set_null(field);
+  if (text_.take_word("null")) return allows_absence(field);
   const std::string found = shown(text_.at());
   if (!text_.skip_value()) return malformed(nullptr);
   return misfit(field.name, "expected an object, found " + found);
@@ -204,22 +208,17 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
 
 /// Columns whose name the object does not have.
 bool JsonRows::miss(const Field& field) {
-  for (const Field& child : field.fields) {
-    if (seen_[child.number] != row_ && !set_null(child)) return false;
+  for (const std::size_t number : field.required_fields) {
+    const Field& child = field.fields[number];
+    if (seen_[child.number] != row_) return allows_absence(child);
   }
   return true;
 }
 
-bool JsonRows::set_null(const Field& field) {
-  for (const std::size_t target : field.targets) {
-    ColumnBuilder& column = rows_.column(target);
-    if (plan_.is_given && !column.target().column.nullable) {
-      return misfit(column.target().column.name(),
-                    "expected a value, found none; make the column nullable in the schema");
-    }
-    column.set_null();
-  }
-  return true;
+bool JsonRows::allows_absence(const Field& field) {
+  if (field.required.empty()) return true;
+  return misfit(plan_.targets[field.required.front()].column.name(),
+                "expected a value, found none; make the column nullable in the schema");
 }
 
 bool JsonRows::value(ColumnBuilder& column) {

@@ -39,7 +39,7 @@ class JsonRows {
   bool plain_number(ColumnBuilder& column);
   const Field* find(const Field& field, std::size_t& next);
   bool miss(const Field& field);
-  bool set_null(const Field& field);
+  bool allows_absence(const Field& field);
 
   bool value(ColumnBuilder& column);
   bool scalar(ColumnBuilder& column);

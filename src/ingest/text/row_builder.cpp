@@ -128,7 +128,10 @@ void GrowingBytes::grow(std::size_t count) {
 }
 
 ColumnBuilder::ColumnBuilder(const Target& target, const std::size_t& num_rows)
-    : target_(&target), item_bytes_(itemsize(target.column.dtype)), num_rows_(&num_rows) {
+    : target_(&target),
+      has_ends_(target.column.has_ends()),
+      item_bytes_(itemsize(target.column.dtype)),
+      num_rows_(&num_rows) {
   unit_bytes_ = target.column.is_text()
                     ? 1
                     : std::max<std::size_t>(
@@ -151,9 +154,26 @@ void ColumnBuilder::end_row() {
   ends_.push_back(static_cast<std::int64_t>(end));
 }
 
+/// Nulls in the rows that ended without a value.
+void ColumnBuilder::fill_absent() {
+  const std::size_t rows = *num_rows_;
+  valid_.resize(num_filled_, 1);
+  valid_.resize(rows, 0);
+  if (has_ends_) {
+    ends_.resize(rows, ends_.empty() ? 0 : ends_.back());
+  } else {
+    fill_missing(dtype(),
+                 {values_.data() + num_filled_ * row_bytes_, (rows - num_filled_) * row_bytes_});
+  }
+  num_filled_ = rows;
+}
+
 void ColumnBuilder::undo_row() {
-  valid_.resize(std::min(valid_.size(), *num_rows_));
+  if (num_filled_ <= *num_rows_) return;
+  num_filled_ = *num_rows_;
+  valid_.resize(std::min(valid_.size(), num_filled_));
   if (!has_ends()) return;
+  ends_.resize(num_filled_);
   const auto end = static_cast<std::size_t>(ends_.empty() ? 0 : ends_.back());
   if (target_->form != Form::text_list) return values_.truncate(end * unit_bytes_);
   item_ends_.resize(end);
@@ -161,6 +181,7 @@ void ColumnBuilder::undo_row() {
 }
 
 void ColumnBuilder::finish() {
+  if (num_filled_ != *num_rows_) fill_absent();
   if (!has_ends()) values_.truncate(*num_rows_ * row_bytes_);
   valid_.resize(valid_.empty() ? 0 : *num_rows_, 1);
   has_nulls_ = std::ranges::find(valid_, 0) != valid_.end();
@@ -168,6 +189,7 @@ void ColumnBuilder::finish() {
 }
 
 void ColumnBuilder::clear() {
+  num_filled_ = 0;
   values_.truncate(0);
   ends_.clear();
   item_ends_.clear();
@@ -192,14 +214,15 @@ std::size_t ColumnBuilder::size_bytes() const noexcept {
 RowBuilder::RowBuilder(const RowPlan& plan) {
   columns_.reserve(plan.targets.size());
   for (const Target& target : plan.targets) {
-    if (target.column.has_ends()) with_ends_.push_back(columns_.size());
     columns_.emplace_back(target, num_rows_);
   }
   std::size_t row_bytes = 1;
   for (const ColumnBuilder& column : columns_) row_bytes += column.row_bytes();
   constexpr std::size_t kMostBytes = std::size_t{64} << 10;
+  constexpr std::size_t kMostColumnBytes = 512;  // of very many columns, to visit them seldom
   constexpr std::size_t kMostRows = 64;
-  rows_at_once_ = std::clamp<std::size_t>(kMostBytes / row_bytes, 1, kMostRows);
+  const std::size_t most_bytes = std::max(kMostBytes, columns_.size() * kMostColumnBytes);
+  rows_at_once_ = std::clamp<std::size_t>(most_bytes / row_bytes, 1, kMostRows);
 }
 
 /// To ask every column in every row whether there is room would take longer than to fill it.

@@ -67,7 +67,7 @@ class ColumnBuilder {
   std::size_t row_items() const noexcept { return row_items_; }
 
   std::size_t row_bytes() const noexcept { return row_bytes_; }
-  bool has_ends() const noexcept { return target_->column.has_ends(); }
+  bool has_ends() const noexcept { return has_ends_; }
   /// One number in each row, of these dtypes.
   bool is_float64() const noexcept { return plain_ == DType::float64; }
   bool is_int64() const noexcept { return plain_ == DType::int64; }
@@ -78,13 +78,20 @@ class ColumnBuilder {
   std::byte* row_value() { return values_.data() + *num_rows_ * row_bytes_; }
   /// What follows in this row; of columns with ends.
   GrowingBytes& values() noexcept { return values_; }
+  /// Before the value of the row, or its null: the rows since the last value get nulls.
+  void begin_value() {
+    if (num_filled_ != *num_rows_) [[unlikely]]
+      fill_absent();
+    ++num_filled_;
+  }
+  void end_value() {
+    if (has_ends_) end_row();
+  }
   /// Ends an item of ragged text.
   void end_item() { item_ends_.push_back(static_cast<std::int64_t>(values_.size())); }
   /// The row has no value.
   void set_null();
 
-  /// Of columns with ends.
-  void end_row();
   /// Takes back what was put into the row.
   void undo_row();
   void clear();
@@ -97,13 +104,18 @@ class ColumnBuilder {
   std::size_t size_bytes() const noexcept;
 
  private:
+  void end_row();
+  void fill_absent();
+
   const Target* target_;
+  bool has_ends_;
   std::size_t item_bytes_;
   std::size_t row_items_ = 0;  ///< of fixed rows
   std::size_t row_bytes_ = 0;
   std::size_t unit_bytes_ = 1;  ///< that one step of an end counts
   DType plain_ = DType::bool_;  ///< that of a typed column of scalars
   const std::size_t* num_rows_;
+  std::size_t num_filled_ = 0;  ///< rows with a value or a null
   GrowingBytes values_;
   std::vector<std::int64_t> ends_;
   std::vector<std::int64_t> item_ends_;
@@ -112,7 +124,8 @@ class ColumnBuilder {
 };
 
 /// The rows of a chunk, one builder a column. A row is begun, filled in any order, and ended or
-/// taken back.
+/// taken back. A row costs time for the columns that it has a value of: in the others it has a
+/// null, which is added when such a column gets its next value, or by finish().
 class RowBuilder {
  public:
   explicit RowBuilder(const RowPlan& plan);
@@ -125,10 +138,7 @@ class RowBuilder {
   void begin_row() {
     if (num_rows_ == num_reserved_) reserve_rows();
   }
-  void end_row() {
-    for (const std::size_t column : with_ends_) columns_[column].end_row();
-    ++num_rows_;
-  }
+  void end_row() { ++num_rows_; }
   void undo_row();
   void clear();
   std::int64_t num_rows() const noexcept { return static_cast<std::int64_t>(num_rows_); }
@@ -141,7 +151,6 @@ class RowBuilder {
   void reserve_rows();
 
   std::vector<ColumnBuilder> columns_;
-  std::vector<std::size_t> with_ends_;  ///< of these the columns whose rows have ends
   std::size_t num_rows_ = 0;
   std::size_t num_reserved_ = 0;
   std::size_t rows_at_once_ = 1;  ///< that room is made for

@@ -28,7 +28,10 @@ Field& field_of(Field& parent, const std::string& name) {
 
 void number_fields(Field& field, std::size_t& next) {
   field.number = next++;
-  for (Field& child : field.fields) number_fields(child, next);
+  for (std::size_t i = 0; i < field.fields.size(); ++i) {
+    number_fields(field.fields[i], next);
+    if (!field.fields[i].required.empty()) field.required_fields.push_back(i);
+  }
 }
 
 }  // namespace
@@ -62,11 +65,11 @@ RowPlan plan_of(const Schema& schema) {
 void index_fields(RowPlan& plan) {
   plan.root = Field();
   for (std::size_t i = 0; i < plan.targets.size(); ++i) {
+    const bool is_required = plan.is_given && !plan.targets[i].column.nullable;
     Field* field = &plan.root;
-    field->targets.push_back(i);
     for (const std::string& key : plan.targets[i].column.path) {
       field = &field_of(*field, key);
-      field->targets.push_back(i);
+      if (is_required) field->required.push_back(i);
     }
     field->target = i;
   }

@@ -46,14 +46,15 @@ struct Field {
   static constexpr std::size_t kRecord = ~std::size_t{0};
 
   std::string name;
-  std::string quoted;                ///< as JSON usually writes it: "name" in quotes
-  std::uint64_t head = 0;            ///< its first eight bytes, in memory's order
-  std::uint64_t head_mask = 0;       ///< of these, those that there are
-  std::size_t target = kRecord;      ///< of RowPlan::targets
-  std::size_t number = 0;            ///< among all fields of the plan
-  std::vector<Field> fields;         ///< of a record
-  TextMap<std::size_t> by_name;      ///< the number in `fields`
-  std::vector<std::size_t> targets;  ///< all that lie below, itself included
+  std::string quoted;                 ///< as JSON usually writes it: "name" in quotes
+  std::uint64_t head = 0;             ///< its first eight bytes, in memory's order
+  std::uint64_t head_mask = 0;        ///< of these, those that there are
+  std::size_t target = kRecord;       ///< of RowPlan::targets
+  std::size_t number = 0;             ///< among all fields of the plan
+  std::vector<Field> fields;          ///< of a record
+  TextMap<std::size_t> by_name;       ///< the number in `fields`
+  std::vector<std::size_t> required;  ///< targets below, or itself, that need a value in every row
+  std::vector<std::size_t> required_fields;  ///< numbers in `fields` of those that have such
 };
 
 /// What rows of text become.

@@ -1,5 +1,7 @@
 #include "ingest/text/row_work.hpp"
 
+#include <utility>
+
 #include <tenfold/error.hpp>
 
 #include "formats/folder/keys.hpp"
@@ -99,13 +101,16 @@ void RowWork::refuse(const Unkept& unkept) {
 
 void RowWork::write_rows() {
   const std::vector<ColumnChunk> chunks = rows_.finish();
+  std::vector<std::pair<std::size_t, Column>> changed;
+  const std::vector<Column>& columns = sink_.writer.schema().columns();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const Column& column = sink_.writer.schema().columns()[i];
-    if (chunks[i].valid.empty() || column.nullable) continue;
+    if (chunks[i].valid.empty() || columns[i].nullable) continue;
     // It cost nothing to wait for the first row without a value.
-    Column nullable = column;
-    nullable.nullable = true;
-    sink_.writer.change_column(i, nullable, {});
+    changed.emplace_back(i, columns[i]);
+    changed.back().second.nullable = true;
+  }
+  for (auto& [index, column] : changed) {
+    sink_.writer.change_column(index, std::move(column), {});
   }
   sink_.writer.append(chunks);
   sink_.num_kept += static_cast<std::uint64_t>(rows_.num_rows());

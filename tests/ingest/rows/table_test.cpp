@@ -96,11 +96,56 @@ TEST(RowTable, ARowThatDidNotEndLeavesNothing) {
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
   promote(table, x, RowType::scalar(DType::bool_));
-  ASSERT_TRUE(x.add_bool(true));
+  ASSERT_TRUE(table.begin_value(x).add_bool(true));
   table.end_row();
-  ASSERT_TRUE(x.add_bool(false));
+  ASSERT_TRUE(table.begin_value(x).add_bool(false));
   table.undo_row();
   EXPECT_EQ(table.finish().num_rows, 1U);
+}
+
+TEST(RowTable, NullsOfAbsentColumnsWaitForAValueOrTheBlock) {
+  const test::TemporaryFolder folder;
+  RowTable table(folder.path() / "ds", std::nullopt, {}, {});
+  RowColumn& dense = table.add_column({"dense"});
+  RowColumn& sparse = table.add_column({"sparse"});
+  RowColumn& absent = table.add_column({"absent"});
+  for (RowColumn* column : {&dense, &sparse, &absent}) {
+    promote(table, *column, RowType::integer(std::int64_t{1}));
+  }
+  for (std::int64_t row = 0; row < 5; ++row) {
+    ASSERT_TRUE(table.begin_value(dense).add_int(row));
+    if (row == 3) {
+      ASSERT_TRUE(table.begin_value(sparse).add_int(30));
+    }
+    table.end_row();
+  }
+  // A row that visited all columns would take time for the product of rows and columns.
+  EXPECT_EQ(dense.num_rows(), 5);
+  EXPECT_EQ(sparse.num_rows(), 4);
+  EXPECT_EQ(absent.num_rows(), 0);
+  EXPECT_EQ(table.block_bytes(), 3U * 5 * 8);
+  table.finish();
+  const Dataset ds(folder.path() / "ds");
+  const Batch batch = ds.rows(0, 5);
+  for (std::int64_t row = 0; row < 5; ++row) {
+    EXPECT_EQ(ds.column("dense").data<std::int64_t>()[row], row);
+    EXPECT_EQ(batch.column("sparse").valid.raw_data()[row], std::byte(row == 3 ? 1 : 0));
+    EXPECT_EQ(batch.column("absent").valid.raw_data()[row], std::byte{0});
+  }
+  EXPECT_EQ(ds.column("sparse").data<std::int64_t>()[3], 30);
+}
+
+TEST(RowTable, NamesTheColumnThatNeedsAValue) {
+  Column x;
+  x.path = {"x"};
+  x.dtype = DType::int64;
+  Column y = x;
+  y.path = {"y"};
+  y.nullable = true;
+  RowTable table(std::nullopt, Schema({x, y}), {}, {});
+  EXPECT_EQ(table.missing_column(), &table.column(0));
+  ASSERT_TRUE(table.begin_value(table.column(0)).add_int(1));
+  EXPECT_EQ(table.missing_column(), nullptr);
 }
 
 TEST(RowTable, ColumnsLieInTheOrderThatWasAskedFor) {

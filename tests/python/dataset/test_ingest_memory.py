@@ -6,19 +6,10 @@ import sys
 
 import pytest
 
-# Peak of the memory that belongs to no file, beyond what there was before.
+from peak_memory import PEAK_OF
+
 PROGRAM = """
-import sys, threading, numpy as np, torch, tenfold
-
-def anonymous():
-    with open("/proc/self/status") as status:
-        line = next(line for line in status if line.startswith("RssAnon"))
-    return int(line.split()[1]) * 1024
-
-def watch():
-    global peak
-    while not done.wait(0.001):
-        peak = max(peak, anonymous())
+import sys, numpy as np, torch, tenfold
 
 kind, value, folder = sys.argv[1:]
 SIZE = 1 << 20
@@ -47,14 +38,7 @@ def extend(count, name):
 
 run = {"ingest": ingest, "extend": extend}[kind]
 run(20, "warm")
-done, before = threading.Event(), anonymous()
-peak = before
-watcher = threading.Thread(target=watch)
-watcher.start()
-run(300, "all")
-done.set()
-watcher.join()
-print(peak - before)
+print(peak_of(lambda: run(300, "all")))
 """
 
 
@@ -62,4 +46,4 @@ print(peak - before)
 @pytest.mark.parametrize("value", ["bytes", "list", "tensor", "late"])
 @pytest.mark.parametrize("kind", ["ingest", "extend"])
 def test_memory_of_large_rows_is_bounded_by_their_bytes(tmp_path, run_python, kind, value):
-    assert int(run_python(PROGRAM, kind, value, tmp_path)) < 64 << 20
+    assert int(run_python(PEAK_OF + PROGRAM, kind, value, tmp_path)) < 64 << 20

@@ -1,13 +1,13 @@
 """Ingest of Parquet files, whose columns are decoded some after the others."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import tenfold
+from peak_memory import PEAK_OF
 from tenfold.dataset import _ingest_parquet
 
 torch = pytest.importorskip("torch")
@@ -180,29 +180,15 @@ def test_categories_in_lists_and_structs_are_read_from_several_row_groups(
     assert ds["number"].tolist() == list(range(10))
 
 
-PEAK = """
-import sys, threading, tenfold, pyarrow.parquet
-
-def anonymous():
-    with open("/proc/self/status") as status:
-        line = next(line for line in status if line.startswith("RssAnon"))
-    return int(line.split()[1]) * 1024
-
-def watch():
-    global peak
-    while not done.wait(0.002):
-        peak = max(peak, anonymous())
+PROGRAM = """
+import sys, tenfold, pyarrow.parquet
 
 warm, source, target, on_error = sys.argv[1:]
 tenfold.ingest(warm, target, progress=False, on_error=on_error)
-done, before = threading.Event(), anonymous()
-peak = before
-watcher = threading.Thread(target=watch)
-watcher.start()
-tenfold.ingest(source, target, progress=False, durable=False, on_error=on_error)
-done.set()
-watcher.join()
-print(peak - before)
+def work():
+    tenfold.ingest(source, target, progress=False, durable=False, on_error=on_error)
+
+print(peak_of(work))
 """
 
 
@@ -220,13 +206,13 @@ def repeated_texts():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("make", [wide, repeated_texts])
-def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, make, on_error):
+def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, run_python, make, on_error):
     made = make()
     if on_error == "skip":
         bad = pa.array([[None] if i % 1000 == 0 else [] for i in range(made.num_rows)])
         made = made.append_column("bad", bad.cast(pa.list_(pa.int64())))
     pq.write_table(made, tmp_path / "all.parquet", row_group_size=made.num_rows)
     pq.write_table(made.slice(0, 1), tmp_path / "one.parquet")
-    command = [sys.executable, "-c", PEAK, "one.parquet", "all.parquet", "ds", on_error]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert int(done.stdout) < 128e6 < made.nbytes
+    paths = [tmp_path / name for name in ("one.parquet", "all.parquet", "ds")]
+    peak = int(run_python(PEAK_OF + PROGRAM, *paths, on_error))
+    assert peak < 128e6 < made.nbytes

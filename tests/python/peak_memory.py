@@ -1,0 +1,33 @@
+"""Memory that work takes, measured in an interpreter of its own."""
+
+from __future__ import annotations
+
+# Goes before a program for `run_python`, which then has peak_of().
+PEAK_OF = '''
+import threading
+
+def anonymous_bytes():
+    """Memory of this process that belongs to no file."""
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+def peak_of(work):
+    """Bytes by which the memory that belongs to no file grows, at most, while work() runs."""
+    done, before = threading.Event(), anonymous_bytes()
+    peak = before
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, anonymous_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return peak - before
+'''
