@@ -23,11 +23,14 @@ _EXPORTS = {
         "Change",
         "DiffReport",
         "LoadReport",
+        "Mismatch",
+        "Problem",
         "ScanFinding",
         "ScanReport",
         "VerifyReport",
     ],
     "tenfold._snapshot": ["PendingSnapshot", "Snapshot", "SnapshotMetadata"],
+    "tenfold._snapshot_read": ["SnapshotEntry"],
     "tenfold._stateful": ["RNGState", "RngState", "StateDict"],
     "tenfold._special": ["Opaque"],
     "tenfold.sparse": ["SparseMatrix"],
@@ -102,8 +105,18 @@ _EXPORTS = {
     "tenfold.tensordict._memory_mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
     "tenfold.tensordict._tensorclass": ["TensorClass", "tensorclass"],
 }
+# Exceptions to be caught by their public bases (KeyError, IndexError, ...). Tracebacks and pickles
+# name them in this module, so it has them.
+_ERRORS = {
+    "InplaceWriteError": "tenfold.tensordict._writing",
+    "KeyNotFoundError": "tenfold._errors",
+    "KeyThroughLeafError": "tenfold.tensordict._mapping",
+    "ShapesDiffer": "tenfold.tensordict._stack",
+    "TooManyIndicesError": "tenfold.tensordict._indexing",
+}
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = list(_MODULE_OF)
+_MODULE_OF |= _ERRORS
 
 
 def __getattr__(name: str) -> object:

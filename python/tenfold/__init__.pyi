@@ -15,12 +15,15 @@ from tenfold._load_into import load_into as load_into
 from tenfold._reports import Change as Change
 from tenfold._reports import DiffReport as DiffReport
 from tenfold._reports import LoadReport as LoadReport
+from tenfold._reports import Mismatch as Mismatch
+from tenfold._reports import Problem as Problem
 from tenfold._reports import ScanFinding as ScanFinding
 from tenfold._reports import ScanReport as ScanReport
 from tenfold._reports import VerifyReport as VerifyReport
 from tenfold._snapshot import PendingSnapshot as PendingSnapshot
 from tenfold._snapshot import Snapshot as Snapshot
 from tenfold._snapshot import SnapshotMetadata as SnapshotMetadata
+from tenfold._snapshot_read import SnapshotEntry as SnapshotEntry
 from tenfold._special import Opaque as Opaque
 from tenfold._stateful import RNGState as RNGState
 from tenfold._stateful import RngState as RngState

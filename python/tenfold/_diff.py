@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold import _core
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tenfold._reports import DiffReport
 
 
+@set_module("tenfold")
 def diff(
     a: Any, b: Any, *, rtol: float = 0, atol: float = 0, progress: Progress = None
 ) -> DiffReport:

@@ -6,6 +6,7 @@ import os
 
 from tenfold import _core
 from tenfold._options import INT32_MAX, boolean, integer_or_zero, text, text_or_empty
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int, str], object] | bool | None
 
 
+@set_module("tenfold")
 def save(
     obj: Any,
     path: PathLike,
@@ -121,6 +123,7 @@ def save_node(
     return Path(os.fsdecode(path))
 
 
+@set_module("tenfold")
 def load(
     path: PathLike,
     *,
@@ -201,6 +204,7 @@ def load(
     return node.to_containers(mode, opened.tied, place, wrap)
 
 
+@set_module("tenfold")
 def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> TensorDict:
     """Opens a tree lazily: reads the metadata of its root and no tensor byte.
 
@@ -234,6 +238,7 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     return made
 
 
+@set_module("tenfold")
 def probe(path: PathLike) -> str:
     """The name of the format that `path` is in, by content: ``"memmap"``, ``"safetensors"``, ...
 
@@ -244,6 +249,7 @@ def probe(path: PathLike) -> str:
     return _core.probe(os.fspath(path))
 
 
+@set_module("tenfold")
 def scan(path: PathLike) -> ScanReport:
     """Lists every global (class or function) that the pickles in a file or folder name, with risks.
 
@@ -273,6 +279,7 @@ def scan(path: PathLike) -> ScanReport:
     return ScanReport([ScanFinding(*found) for found in findings], num_pickles)
 
 
+@set_module("tenfold")
 def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     """Checks the whole structure and every checksum, in parallel and in bounded memory.
 
@@ -302,6 +309,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     )
 
 
+@set_module("tenfold")
 def convert(
     src: PathLike,
     dst: PathLike,

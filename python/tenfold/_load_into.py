@@ -9,6 +9,7 @@ from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
 from tenfold._io import exact_names, key_paths, renamer
 from tenfold._options import boolean
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Renamer = Callable[[str], str] | None
 
 
+@set_module("tenfold")
 def load_into(
     target: Any,
     source: PathLike | TensorDict | dict[str, Any],

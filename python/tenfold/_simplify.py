@@ -26,7 +26,7 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     cls = type(obj)
     if (answer := _saving.simplify(obj)) is not None:
         return answer
-    if cls.__module__ == "tenfold.sparse._sparse_matrix":
+    if cls.__module__ == "tenfold" and cls.__qualname__ == "SparseMatrix":
         return ("native", obj._native.tree(), {})  # as the sparse tensor that it is
     if (special := special_of(obj)) is not None:
         return ("special", *special)

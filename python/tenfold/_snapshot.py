@@ -11,6 +11,7 @@ from tenfold import _arrays, _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._load_into import _is_direct, _note_writes
 from tenfold._options import boolean, text
+from tenfold._public import set_module
 from tenfold._snapshot_read import (
     PRIMITIVES,
     SnapshotEntry,
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from tenfold._stateful import Stateful
 
 
+@set_module("tenfold")
 class UnknownPathError(KeyNotFoundError, RuntimeError):
     """A path that the manifest lacks: torchsnapshot raises RuntimeError for it."""
 
-    __module__ = "tenfold"
 
-
+@set_module("tenfold")
 class SnapshotMetadata:
     """The index of a snapshot.
 
@@ -49,14 +50,13 @@ class SnapshotMetadata:
         manifest: Path to entry, as `Snapshot.get_manifest` gives it.
     """
 
-    __module__ = "tenfold"
-
     def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:
         self.version = version
         self.world_size = world_size
         self.manifest = manifest
 
 
+@set_module("tenfold")
 class Snapshot:
     """A snapshot that exists: the state of modules, optimizers and values under one folder.
 
@@ -73,8 +73,6 @@ class Snapshot:
         >>> snapshot.read_object("0/model/weight").shape
         torch.Size([4, 3])
     """
-
-    __module__ = "tenfold"
 
     def __init__(
         self,
@@ -298,10 +296,9 @@ class Snapshot:
         stateful.load_state_dict(state)
 
 
+@set_module("tenfold")
 class PendingSnapshot:
     """A snapshot that is being written in the background."""
-
-    __module__ = "tenfold"
 
     def __init__(self, path: str, work: Any) -> None:
         self.path = path

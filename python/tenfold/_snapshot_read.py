@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from tenfold import _arrays, _core
 from tenfold._errors import UnsupportedError
 from tenfold._load_into import _bare, _is_direct, _note_writes
+from tenfold._public import set_module
 from tenfold._special import Opaque
 from tenfold.tensordict._node import own_key
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _GROUP_BYTES = 64 << 20
 
 
+@set_module("tenfold")
 class SnapshotEntry(SimpleNamespace):
     """One entry of the manifest: ``type`` and the members that go with it (``shape``, ...)."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
+from tenfold._public import set_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -48,6 +50,7 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
     return found if isinstance(found, wanted) else text
 
 
+@set_module("tenfold")
 class Opaque:
     """What a pickle would have made by calling something that tenfold does not know.
 

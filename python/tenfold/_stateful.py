@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import UserDict
 
+from tenfold._public import set_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Protocol
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
         def load_state_dict(self, state_dict: Any) -> Any: ...
 
 
+@set_module("tenfold")
 class StateDict(UserDict):  # type: ignore[type-arg]
     """A dict that is its own state, for loose values in an `app_state`.
 
@@ -23,8 +26,6 @@ class StateDict(UserDict):  # type: ignore[type-arg]
         >>> tenfold.Snapshot.take("run/snapshot", {"progress": progress})
         Snapshot('run/snapshot')
     """
-
-    __module__ = "tenfold"
 
     def state_dict(self) -> dict[Any, Any]:
         """The dict itself, not a copy."""
@@ -35,14 +36,13 @@ class StateDict(UserDict):  # type: ignore[type-arg]
         self.data.update(state_dict)
 
 
+@set_module("tenfold")
 class RNGState:
     """The state of torch's random numbers on the CPU.
 
     In an `app_state` it is taken before and restored after everything else, so that drawing goes on
     after a restore as it went on after the snapshot.
     """
-
-    __module__ = "tenfold"
 
     def state_dict(self) -> dict[str, Any]:
         """``{"rng_state": tensor}``, uint8 of one dimension."""

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from tenfold.dataset._accumulate import Window, accumulate
+from tenfold.dataset._accumulate import Weighted, Window, accumulate
 from tenfold.dataset._batch_loader import BatchLoader
 from tenfold.dataset._create import create
 from tenfold.dataset._dataset import Dataset, concat, mix
@@ -24,6 +24,7 @@ __all__ = [
     "Promotion",
     "Rows",
     "Schema",
+    "Weighted",
     "Window",
     "accumulate",
     "collate",

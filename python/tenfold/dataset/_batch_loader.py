@@ -8,6 +8,7 @@ import time
 
 from tenfold import _core
 from tenfold._options import UINT64_MAX, boolean, integer
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset, _leaves
 from tenfold.dataset._device import (
     DeviceBatches,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tenfold.dataset._padding import Pad
 
 
+@set_module("tenfold")
 class BatchLoader:
     """Batches of a data set as dicts of tensors, filled by one native call each.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tenfold import _core
 from tenfold._arrays import dtype_name, is_array
 from tenfold._options import integer, integer_or_zero
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Column, Schema
 from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification, refused_dtype
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tenfold._io import PathLike
 
 
+@set_module("tenfold")
 def create(
     path: PathLike,
     schema: Any = None,

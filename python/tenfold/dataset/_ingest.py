@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tenfold import _core
 from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, text
 from tenfold._progress import Shown
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import Schema
 from tenfold.dataset._schema_in import as_schema
@@ -27,6 +28,7 @@ _BAD_ROWS = "bad_rows.jsonl"
 FORMATS = (*TEXT_FORMATS, "parquet", "arrow", "npy", "npz")
 
 
+@set_module("tenfold")
 class Promotion(NamedTuple):
     """A column that has a wider type than its first value.
 
@@ -44,6 +46,7 @@ class Promotion(NamedTuple):
         return f"{self.column}: {self.from_} -> {self.to}"
 
 
+@set_module("tenfold")
 class IngestReport(NamedTuple):
     """What `ingest` did.
 
@@ -60,6 +63,7 @@ class IngestReport(NamedTuple):
     ignored: list[str]
 
 
+@set_module("tenfold")
 def ingest(
     source: Any,
     path: PathLike,
@@ -165,6 +169,7 @@ def ingest(
     return opened(path, report, on_error)
 
 
+@set_module("tenfold")
 def infer_schema(
     source: Any, *, format: str | None = None, num_threads: int | None = None
 ) -> Schema:

@@ -9,6 +9,7 @@ from tenfold import _core
 from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._options import UINT64_MAX, boolean, column_names, integer
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._deal import Deal, member
 from tenfold.dataset._permutation import permutation
@@ -44,6 +45,7 @@ _DEFAULT_BUFFER = 1024
 _LAST_EPOCH = 2**62
 
 
+@set_module("tenfold")
 class IterableDataset(_Base):  # type: ignore[misc]
     """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
 
@@ -329,7 +331,20 @@ class IterableDataset(_Base):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # The ranks are those of the process that sends it: a worker has no process group.
         rank, world_size = self._ranks()
-        return self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+        state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+        # Without their classes, which pickles do not name.
+        source = self._source
+        state["_source"] = source.state() if isinstance(source, TextStream) else source
+        state["_deal"] = tuple(self._deal)
+        state["_workers"] = self._workers.state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        source = state["_source"]
+        self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
+        self._deal = Deal(*state["_deal"])
+        self._workers = Workers.from_state(state["_workers"])
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tenfold import _pickle
+from tenfold._public import set_module
 from tenfold.dataset._stacking import sample_of, samples_of, stacked
 
 TYPE_CHECKING = False
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+@set_module("tenfold.dataset")
 class Rows(Sequence["Any"]):
     """Rows that were gathered in one call: a sequence of row dicts, made when they are asked for.
 
@@ -50,7 +53,11 @@ class Samples(list[Any]):
         super().__init__(samples)
         self.ragged = ragged
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickle.samples, (list(self), self.ragged)
 
+
+@set_module("tenfold")
 def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 

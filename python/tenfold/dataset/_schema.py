@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 class Column(NamedTuple):
     """One column.
 
@@ -59,6 +61,7 @@ class Column(NamedTuple):
         )
 
 
+@set_module("tenfold")
 class Schema(Mapping[str, "Column | Schema"]):
     """The columns of a data set by name, in order; a nested record is a Schema itself.
 

@@ -89,6 +89,17 @@ class TextStream:
         self.num_records: int | None = None
         self.bad_rows: list[dict[str, Any]] = []
 
+    def state(self) -> dict[str, Any]:
+        """What another process makes the same of."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> TextStream:
+        """The other way."""
+        made = cls.__new__(cls)
+        made.__dict__.update(state)
+        return made
+
     def rows(
         self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
     ) -> Iterator[tuple[int, Any]]:

@@ -54,6 +54,17 @@ class Workers:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
+    def state(self) -> tuple[Any, Any]:
+        """What another process makes the same of: the memory, which stays shared."""
+        return self._header, self._cells
+
+    @classmethod
+    def from_state(cls, state: tuple[Any, Any]) -> Workers:
+        """The other way."""
+        made = cls.__new__(cls)
+        made._header, made._cells = state
+        return made
+
     # --- the loader's process ---
 
     def publish(self, generation: int, loads: int, epoch: int) -> None:

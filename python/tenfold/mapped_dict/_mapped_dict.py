@@ -11,6 +11,7 @@ from tenfold._arrays import is_array
 from tenfold._errors import UnsupportedError
 from tenfold._options import text
 from tenfold._progress import Shown
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows_in import Columns
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tenfold._progress import Callback
 
 
+@set_module("tenfold")
 class MappedDict(_core.MappedDict):
     """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchy import MAPPER, NONE, TEXT, flattened, nested, value_at
 from tenfold.mappers._mapper import StateMapper, shown
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tenfold.mappers._hierarchy import Hierarchy
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.HierarchicalStateMapper")
 class HierarchicalStateMapper(StateMapper):
     """Looks states up in nested levels of numbers, tensors, JSON values and other mappers.

@@ -6,6 +6,9 @@ import os
 import sys
 from types import MethodType
 
+from tenfold import _pickle
+from tenfold._public import set_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -57,6 +60,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     return target
 
 
+@set_module("tenfold")
 class StateMapper:
     """Maps states to rows of numbers: a state to ``[dim]``, a list of n states to ``[n, dim]``.
 
@@ -191,17 +195,15 @@ class StateMapper:
         return CachedStateMapper(self, max_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from tenfold.mappers._saved import opened
-
         if self._path is not None and self._saved_stamp == self.stamp():
-            return opened, (type(self), self._path)
+            return _pickle.opened_mapper, (type(self), self._path)
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
         """What pickling sends of a mapper that is not what lies at its path."""
-        from tenfold.mappers._saved import mapper_of, tree_of
+        from tenfold.mappers._saved import tree_of
 
-        return mapper_of, (tree_of(self), "state mapper")
+        return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
         parts = [f"{name}={value!r}" for name, value in self.config().items()]

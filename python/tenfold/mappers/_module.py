@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenfold import _arrays
 from tenfold._errors import UnsupportedError
+from tenfold._public import set_module
 from tenfold.mappers._mapper import StateMapper
 from tenfold.mappers._registry import register_mapper, registered
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.ModuleStateMapper")
 class ModuleStateMapper(StateMapper):
     """Rows that a module makes of states.

@@ -6,6 +6,7 @@ A file never imports anything: a name that this program has not registered is an
 from __future__ import annotations
 
 from tenfold._errors import UnsupportedError
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _things: dict[str, Any] = {}
 _names: dict[Any, str] = {}
 
 
+@set_module("tenfold")
 def register_mapper(name: str) -> Callable[[Thing], Thing]:
     """Gives a class or factory the name under which saved mappers find it again.
 

@@ -56,11 +56,6 @@ def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
             _refuse_tensors(child, (*path, str(key)))
 
 
-def opened(cls: type, path: str) -> StateMapper:
-    """A mapper of this class, by its path: what pickling sends."""
-    return load_mapper(path, cls, False)
-
-
 def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
     """See `StateMapper.load`."""
     import tenfold

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tenfold import _arrays, _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, integers, shown
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tenfold.mappers._state_keys import Keys
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.SparseStateMapper")
 class SparseStateMapper(StateMapper):
     """Rows of a sparse matrix, by state; nothing of the matrix is dense but what was asked for.

@@ -6,6 +6,8 @@ import os
 import tempfile
 from multiprocessing import reduction
 
+from tenfold import _pickle
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -57,10 +59,11 @@ def _folder_for(size_bytes: int) -> str | None:
 
 
 def _reduced(file: AnonymousFile) -> tuple[Any, tuple[Any, ...]]:
-    return _received, (reduction.DupFd(file._file.fileno()),)
+    return _pickle.anonymous_file, (reduction.DupFd(file._file.fileno()),)
 
 
-def _received(descriptor: Any) -> AnonymousFile:
+def received(descriptor: Any) -> AnonymousFile:
+    """A file that another process has sent."""
     made = AnonymousFile.__new__(AnonymousFile)
     made._hold(os.fdopen(descriptor.detach(), "r+b", buffering=0))
     return made

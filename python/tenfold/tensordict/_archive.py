@@ -7,6 +7,7 @@ import os
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._progress import Shown
+from tenfold._public import set_module
 from tenfold.tensordict._opened import Opened
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ SUFFIX = ".tdz"
 FORMAT = "tdz"
 
 
+@set_module("tenfold")
 def is_memmap_archive(path: PathLike) -> bool:
     """True for a file that is a zip archive with a ``meta.json`` at its top.
 
@@ -37,6 +39,7 @@ def is_memmap_archive(path: PathLike) -> bool:
     return bool(_core.is_memmap_archive(os.fspath(path)))
 
 
+@set_module("tenfold")
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
     """Makes the checksums of an archive right that a program has written through or edited.
 
@@ -67,6 +70,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     return Path(os.fsdecode(path))
 
 
+@set_module("tenfold")
 def pack_memmap(
     prefix: PathLike,
     archive_path: PathLike,
@@ -106,6 +110,7 @@ def pack_memmap(
     return Path(os.fsdecode(archive_path))
 
 
+@set_module("tenfold")
 def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progress = None) -> Path:
     """Unpacks an archive into a folder, which appears whole, or not at all.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._public import set_module
 from tenfold.tensordict import _repr
 from tenfold.tensordict._apply import ApplyMethods
 from tenfold.tensordict._arithmetic import ArithmeticMethods
@@ -26,6 +27,7 @@ from tenfold.tensordict._torch_function import TorchFunctionMethods
 from tenfold.tensordict._writing import WritingMethods
 
 
+@set_module("tenfold")
 class TensorDictBase(
     IndexingMethods,
     MappingMethods,

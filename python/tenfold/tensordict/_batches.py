@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.tensordict._entry import LEAF, NODE, TENSORCLASS, class_kind, node_of
 from tenfold.tensordict._stack import maybe_dense_stack
 from tenfold.tensordict._torch import need_torch
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold.tensordict")
 def collate(batch: Any) -> Any:
     """A batch of a list of samples: the ``collate_fn`` of a DataLoader.
 
@@ -44,6 +46,7 @@ def collate(batch: Any) -> Any:
     return torch.utils.data.default_collate(batch)
 
 
+@set_module("tenfold")
 def assert_close(
     actual: Any,
     expected: Any,
@@ -109,6 +112,7 @@ def _assert_close(
                 raise AssertionError(f'{msg}key "{path}": {error}') from None
 
 
+@set_module("tenfold")
 def unravel_key(key: Any) -> Any:
     """A key or path of keys, whose tuples may be nested, as a str or a flat tuple.
 
@@ -130,6 +134,7 @@ def unravel_key(key: Any) -> Any:
     return path[0] if len(path) == 1 else path
 
 
+@set_module("tenfold")
 def unravel_key_list(keys: Any) -> list[Any]:
     """`unravel_key` of each key of a list or tuple."""
     if not isinstance(keys, (list, tuple)):
@@ -137,6 +142,7 @@ def unravel_key_list(keys: Any) -> list[Any]:
     return [unravel_key(key) for key in keys]
 
 
+@set_module("tenfold")
 def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
     """A key or path of keys as a flat tuple; ``()`` of what is neither."""
     if isinstance(key, str):

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections import namedtuple
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold.tensordict._entry import LEAF, VALUE, class_kind, node_of
 from tenfold.tensordict._torch import need_torch
 from tenfold.tensordict._unbatched import UnbatchedTensor
@@ -371,13 +371,27 @@ def reduced(tree: Any) -> tuple[Any, tuple[Any, ...]]:
     """A pickle of one block, and of the tree with places for tensors."""
     _, places, _ = planned(tree)
     left = iter(places)
-    skeleton = tree._valued(lambda _: next(left))
-    return _rebuilt, (skeleton, tree._consolidated.storage, bool(tree._locked))
+    skeleton = tree._valued(lambda _: _as_tuple(next(left)))
+    return _pickle.consolidated, (skeleton, tree._consolidated.storage, bool(tree._locked))
 
 
-def _rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
+def _as_tuple(place: Any) -> tuple[Any, ...]:
+    """A place without its class, which pickles do not name."""
+    return tuple(tuple(part) if isinstance(part, Place) else part for part in place)
+
+
+def _as_place(found: tuple[Any, ...]) -> Any:
+    values, lengths, offsets, ragged_idx = found
+    if not isinstance(values, tuple):
+        return Place(*found)
+    parts = [None if part is None else Place(*part) for part in (values, lengths, offsets)]
+    return JaggedPlace(*parts, ragged_idx)
+
+
+def rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
+    """A consolidated tree that was pickled."""
     torch = need_torch("consolidate")
-    made = skeleton._valued(lambda place: view_of(torch, storage, place))
+    made = skeleton._valued(lambda found: view_of(torch, storage, _as_place(found)))
     if locked:
         made.lock_()
         made._undo = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from tenfold._public import set_module
 from tenfold.tensordict._entry import LEAF, WRAPPED, class_kind, node_of
 from tenfold.tensordict._keys import is_path
 from tenfold.tensordict._non_tensor import NonTensorData
@@ -168,10 +169,9 @@ def _remedy(index: Any) -> str:
     return f"; the keys of lists, and of dicts with int keys, are str: {key!r}"
 
 
+@set_module("tenfold")
 class TooManyIndicesError(IndexError, RuntimeError):
     """An index of more dimensions than the batch has: tensordict raises now one, now the other."""
-
-    __module__ = "tenfold"
 
 
 _BASIC = frozenset([int, slice])

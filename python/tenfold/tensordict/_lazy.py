@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.tensordict import _tensorclass_registry as registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entry import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tenfold.tensordict._opened import Opened
 
 
+@set_module("tenfold")
 class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase):
     """A stack of TensorDicts that keeps its members, whose keys and shapes may differ.
 
@@ -452,23 +455,22 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            from tenfold.tensordict._opened import reopen
-
-            return reopen, (*opened.place(), disk.keys_above)
+            return _pickle.opened_tree, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict import _consolidating
 
             return _consolidating.reduced(self)
         state = (self.tensordicts, self.stack_dim, self._dim_name)
-        return _rebuilt, (*state, bool(self._locked))
+        return _pickle.lazy_stack, (*state, bool(self._locked))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         from copy import deepcopy
 
-        return _rebuilt(deepcopy(self.tensordicts, memo), self.stack_dim, self._dim_name)
+        return rebuilt(deepcopy(self.tensordicts, memo), self.stack_dim, self._dim_name)
 
 
-def _rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:
+def rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:
+    """A stack that was pickled or copied."""
     made = LazyStackedTensorDict._of(members, stack_dim, name)
     if locked:
         made._lock(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.tensordict._entry import (
     LEAF,
     NODE,
@@ -346,10 +347,9 @@ class MappingMethods(Primitives):
         return self._batch_size[0] if self._batch_size else 0
 
 
+@set_module("tenfold")
 class KeyThroughLeafError(KeyNotFoundError, ValueError):
     """A path of keys goes on below a tensor."""
-
-    __module__ = "tenfold"
 
 
 def is_tensor_class(cls: type) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold.tensordict import _memmap_folder as folders
 from tenfold.tensordict._memmap_readers import MemmapReaders
 from tenfold.tensordict._memmap_writers import MemmapWriters
@@ -82,9 +82,9 @@ class MemmapMethods(MemmapWriters, MemmapReaders):
         opened = None if disk is None else disk.opened
         if disk is None or not isinstance(opened, folders.MemmapFolder) or opened.changed:
             reduced = self.__reduce__()
-            return (folders.marked_again, (reduced,)) if marked else reduced
+            return (_pickle.marked_memmap, reduced[:2]) if marked else reduced
         # The path, not the data.
-        return folders.reopened, (
+        return _pickle.memmap_tree, (
             opened.path,
             opened.mode,
             marked,

@@ -186,13 +186,6 @@ def map_now(tree: Any, budget: int = MAX_MAPPED_AT_ONCE) -> int:
     return budget
 
 
-def marked_again(reduced: tuple[Any, ...]) -> Any:
-    """A pickled tree whose mapped tensors were pickled one by one."""
-    made = reduced[0](*reduced[1])
-    lock(made)
-    return made
-
-
 def reopened(
     path: str,
     mode: str,

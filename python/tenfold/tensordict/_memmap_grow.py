@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold import _arrays, _core
+from tenfold._public import set_module
 from tenfold.tensordict import _memmap_folder as folders
 from tenfold.tensordict._node import ON_DISK
 from tenfold.tensordict._opened import identity_of
@@ -189,6 +190,7 @@ def _refresh(node: Any) -> None:
     opened.identity = identity_of(opened.path)
 
 
+@set_module("tenfold")
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 

@@ -6,7 +6,8 @@ import os
 
 import torch
 
-from tenfold import _arrays, _core
+from tenfold import _arrays, _core, _pickle
+from tenfold._public import set_module
 from tenfold.tensordict import _anonymous_file
 from tenfold.tensordict import _mapped_files as files
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
 
 
+@set_module("tenfold")
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
@@ -430,12 +432,12 @@ class MemoryMappedTensor(torch.Tensor):
             reduced: tuple[Any, ...] = plain.__reduce_ex__(2)
             return reduced
         if file.handler is not None:
-            return _rebuilt_anonymous, (file.handler, *self._layout())
+            return _pickle.anonymous_tensor, (file.handler, *self._layout())
         identity = file.identity
         if identity is None and self.numel():
             found = os.stat(file.path)
             identity = (found.st_dev, found.st_ino)
-        return _reopened, (file.path, file.mode, identity, *self._layout())
+        return _pickle.mapped_tensor, (file.path, file.mode, identity, *self._layout())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         made = self.clone()
@@ -443,20 +445,7 @@ class MemoryMappedTensor(torch.Tensor):
         return made
 
 
-def _reopened(
-    path: str, mode: str, identity: Any, offset: int, dtype: str, shape: Any, strides: Any
-) -> MemoryMappedTensor:
-    """A pickled tensor, unless its file has been replaced since."""
-    return _rebuilt(path, None, mode, identity, offset, dtype, shape, strides)
-
-
-def _rebuilt_anonymous(
-    handler: Any, offset: int, dtype: str, shape: Any, strides: Any
-) -> MemoryMappedTensor:
-    return _rebuilt(handler.path, handler, "r+", None, offset, dtype, shape, strides)
-
-
-def _rebuilt(
+def rebuilt(
     path: str,
     handler: Any,
     mode: str,
@@ -466,6 +455,7 @@ def _rebuilt(
     shape: Any,
     strides: Any,
 ) -> MemoryMappedTensor:
+    """A tensor that was pickled, unless its file has been replaced since."""
     kind = getattr(torch, dtype)
     if strides is not None:
         plain, file = files.map_file(path, offset, kind, shape, strides, mode, handler, identity)

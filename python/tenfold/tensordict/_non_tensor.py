@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tenfold import _arrays
+from tenfold import _arrays, _pickle
+from tenfold._public import set_module
 from tenfold.tensordict._value_rows import ValueRows
 
 TYPE_CHECKING = False
@@ -92,6 +93,7 @@ class _Values:
     __hash__ = None  # type: ignore[assignment]
 
 
+@set_module("tenfold")
 class NonTensorData(_Values):
     """One value that every row of a TensorDict shares.
 
@@ -178,6 +180,7 @@ class NonTensorData(_Values):
         )
 
 
+@set_module("tenfold")
 class NonTensorStack(_Values):
     """Values that are no tensors, one for each row of a TensorDict.
 
@@ -368,7 +371,7 @@ class NonTensorStack(_Values):
     def __reduce__(self) -> tuple[Any, ...]:
         values, positions = self._compact()
         rows = (positions.tolist(), self._batch_size, self._stacked)
-        return _restored, (values, *rows, self.device)
+        return _pickle.non_tensor_stack, (values, *rows, self.device)
 
     def _compact(self) -> tuple[list[Any], Any]:
         """The values that rows have, without those that none has any more, and their positions."""
@@ -403,6 +406,7 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return NotImplemented
 
 
+@set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
     """True for NonTensorData and NonTensorStack, of which it may be an object or the class."""
     cls = value if isinstance(value, type) else type(value)
@@ -428,9 +432,10 @@ def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int,
     return values, places, built
 
 
-def _restored(
+def restored(
     values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
 ) -> NonTensorStack:
+    """A stack that was pickled."""
     array = _arrays_module().asarray(positions).reshape(batch_size)
     return NonTensorStack._of(values, ValueRows(array, stacked), device)
 

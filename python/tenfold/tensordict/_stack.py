@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.tensordict import _tensorclass_registry as registry
 from tenfold.tensordict._entry import (
     LEAF,
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, users see its base
     """What was to be stacked densely differs in keys or shapes."""
 
-    __module__ = "tenfold"
 
-
+@set_module("tenfold")
 def stack(input: Any, dim: int = 0, *, out: Any = None) -> Any:
     """TensorDicts of one batch size as one, along a new batch dimension: ``torch.stack``.
 
@@ -153,6 +154,7 @@ def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
     return lazy_stack(entries, dim)
 
 
+@set_module("tenfold")
 def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
 
@@ -187,6 +189,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     return registry.stacked(made, rebuild=True) if out is None else out.update_(made)
 
 
+@set_module("tenfold")
 def maybe_dense_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """`stack` where keys and shapes allow it, else `lazy_stack`."""
     members = list(input)
@@ -196,6 +199,7 @@ def maybe_dense_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: An
         return lazy_stack(members, dim, out=out, **kwargs)
 
 
+@set_module("tenfold")
 def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
     """The members of a lazy stack, or a list of TensorDicts, as one dense TensorDict."""
     from tenfold.tensordict._lazy import LazyStackedTensorDict
@@ -208,6 +212,7 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
     return stack(td_list, dim)
 
 
+@set_module("tenfold")
 def cat(input: Any, dim: int = 0, *, out: Any = None) -> Any:
     """TensorDicts one after the other along a batch dimension: ``torch.cat``.
 
@@ -289,6 +294,7 @@ def _same(left: Any, right: Any) -> bool:
         return False
 
 
+@set_module("tenfold")
 def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     """A TensorDict with more rows in front of and behind each batch dimension.
 
@@ -327,6 +333,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     return td._each(change, tuple(new), td._names)
 
 
+@set_module("tenfold")
 def pad_sequence(
     list_of_tensordicts: Any,
     pad_dim: int = 0,
@@ -376,6 +383,7 @@ def pad_sequence(
     return made if out is None else out.update_(made)
 
 
+@set_module("tenfold")
 def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
     """One TensorDict of the entries of several; an earlier one's win.
 
@@ -404,6 +412,7 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
     return made
 
 
+@set_module("tenfold")
 def is_tensor_collection(datatype: Any) -> bool:
     """True for TensorDicts, stacks, tensorclasses and values beside tensors, and their classes."""
     cls = datatype if isinstance(datatype, type) else type(datatype)
@@ -411,6 +420,7 @@ def is_tensor_collection(datatype: Any) -> bool:
     return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
 
 
+@set_module("tenfold")
 def is_tensorclass(obj: Any) -> bool:
     """True for tensorclasses, of which it may be an object or the class."""
     cls = obj if isinstance(obj, type) else type(obj)

@@ -7,6 +7,7 @@ import inspect
 import sys
 from types import MappingProxyType
 
+from tenfold._public import set_module
 from tenfold.tensordict import _tensorclass_fields as fields
 from tenfold.tensordict import _tensorclass_registry as registry
 from tenfold.tensordict._tensorclass_delegate import inherited
@@ -62,6 +63,7 @@ def _members() -> dict[str, Any]:
 MEMBERS = _members()
 
 
+@set_module("tenfold")
 @dataclass_transform()
 def tensorclass(
     cls: type[T] | None = None,
@@ -242,6 +244,7 @@ def _check_tensor_only(cls: Any) -> None:
                 )
 
 
+@set_module("tenfold")
 class TensorClass:
     """A base class whose subclasses are tensorclasses: see `tensorclass`.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.tensordict import _tensorclass_registry as registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entry import (
@@ -21,7 +22,6 @@ from tenfold.tensordict._entry import (
     rewrapped,
 )
 from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, own_key
-from tenfold.tensordict._opened import reopen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
     return opened is None or not opened.keeps_parts or node._kind.more[0] == "jagged"
 
 
+@set_module("tenfold")
 class TensorDict(TensorDictBase):
     """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
@@ -449,18 +450,18 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return reopen, (*opened.place(), disk.keys_above)
+            return _pickle.opened_tree, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict import _consolidating
 
             return _consolidating.reduced(self)
         state = (type(self), dict(self._entries()), tuple(self._info()))
-        return _rebuilt, (*state, bool(self._locked))
+        return _pickle.tensordict, (*state, bool(self._locked))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TensorDict:
         from copy import deepcopy
 
-        return _rebuilt(type(self), deepcopy(dict(self._entries()), memo), tuple(self._info()))
+        return rebuilt(type(self), deepcopy(dict(self._entries()), memo), tuple(self._info()))
 
 
 def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
@@ -470,9 +471,10 @@ def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
         return False  # a nested tensor has no shape
 
 
-def _rebuilt(
+def rebuilt(
     cls: type[TensorDict], items: dict[str, Any], info: tuple[Any, ...], locked: bool = False
 ) -> TensorDict:
+    """A node in memory that was pickled or copied."""
     made = cls._made(items, (), None)
     made._use_info(NodeInfo._make(info))
     if locked:

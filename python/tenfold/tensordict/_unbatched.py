@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from tenfold._public import set_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 
+@set_module("tenfold")
 class UnbatchedTensor:
     """Marks a tensor as exempt from the batch size of the TensorDict it is put into.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold import _arrays
+from tenfold._public import set_module
 from tenfold.tensordict._entry import LEAF, as_entry, class_kind, node_of, unwrapped
 from tenfold.tensordict._keys import path_of
 from tenfold.tensordict._non_tensor import NonTensorData, NonTensorStack
@@ -311,10 +312,9 @@ class WritingMethods(Primitives):
         return self.clone().masked_fill_(mask, value)
 
 
+@set_module("tenfold")
 class InplaceWriteError(RuntimeError, ValueError):
     """A value does not fit the tensor that it was to be written into."""
-
-    __module__ = "tenfold"
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:
