@@ -1,17 +1,25 @@
 # Made from the table in __init__.py by tools/make_stub.py; do not edit.
 
-from tenfold._diff import diff as diff
 from tenfold._errors import CorruptFileError as CorruptFileError
 from tenfold._errors import Error as Error
 from tenfold._errors import UnsupportedError as UnsupportedError
-from tenfold._io import convert as convert
-from tenfold._io import load as load
-from tenfold._io import open as open
-from tenfold._io import probe as probe
-from tenfold._io import save as save
-from tenfold._io import scan as scan
-from tenfold._io import verify as verify
-from tenfold._load_into import load_into as load_into
+from tenfold._interop.special import Opaque as Opaque
+from tenfold._io.diff import diff as diff
+from tenfold._io.files import convert as convert
+from tenfold._io.files import load as load
+from tenfold._io.files import open as open
+from tenfold._io.files import probe as probe
+from tenfold._io.files import save as save
+from tenfold._io.files import scan as scan
+from tenfold._io.files import verify as verify
+from tenfold._io.load_into import load_into as load_into
+from tenfold._io.snapshot import PendingSnapshot as PendingSnapshot
+from tenfold._io.snapshot import Snapshot as Snapshot
+from tenfold._io.snapshot import SnapshotMetadata as SnapshotMetadata
+from tenfold._io.snapshot_read import SnapshotEntry as SnapshotEntry
+from tenfold._io.stateful import RNGState as RNGState
+from tenfold._io.stateful import RngState as RngState
+from tenfold._io.stateful import StateDict as StateDict
 from tenfold._reports import Change as Change
 from tenfold._reports import DiffReport as DiffReport
 from tenfold._reports import LoadReport as LoadReport
@@ -20,14 +28,6 @@ from tenfold._reports import Problem as Problem
 from tenfold._reports import ScanFinding as ScanFinding
 from tenfold._reports import ScanReport as ScanReport
 from tenfold._reports import VerifyReport as VerifyReport
-from tenfold._snapshot import PendingSnapshot as PendingSnapshot
-from tenfold._snapshot import Snapshot as Snapshot
-from tenfold._snapshot import SnapshotMetadata as SnapshotMetadata
-from tenfold._snapshot_read import SnapshotEntry as SnapshotEntry
-from tenfold._special import Opaque as Opaque
-from tenfold._stateful import RNGState as RNGState
-from tenfold._stateful import RngState as RngState
-from tenfold._stateful import StateDict as StateDict
 from tenfold.dataset import BatchLoader as BatchLoader
 from tenfold.dataset import Column as Column
 from tenfold.dataset import Dataset as Dataset
@@ -84,14 +84,14 @@ from tenfold.tensordict import stack as stack
 from tenfold.tensordict import unravel_key as unravel_key
 from tenfold.tensordict import unravel_key_list as unravel_key_list
 from tenfold.tensordict import unravel_key_to_tuple as unravel_key_to_tuple
-from tenfold.tensordict._archive import is_memmap_archive as is_memmap_archive
-from tenfold.tensordict._archive import pack_memmap as pack_memmap
-from tenfold.tensordict._archive import refresh_archive_checksums as refresh_archive_checksums
-from tenfold.tensordict._archive import unpack_memmap as unpack_memmap
-from tenfold.tensordict._memmap_grow import append_memmap as append_memmap
-from tenfold.tensordict._memory_mapped_tensor import MemmapTensor as MemmapTensor
-from tenfold.tensordict._memory_mapped_tensor import MemoryMappedTensor as MemoryMappedTensor
-from tenfold.tensordict._tensorclass import TensorClass as TensorClass
-from tenfold.tensordict._tensorclass import tensorclass as tensorclass
+from tenfold.tensordict._files.archive import is_memmap_archive as is_memmap_archive
+from tenfold.tensordict._files.archive import pack_memmap as pack_memmap
+from tenfold.tensordict._files.archive import refresh_archive_checksums as refresh_archive_checksums
+from tenfold.tensordict._files.archive import unpack_memmap as unpack_memmap
+from tenfold.tensordict._files.grow import append_memmap as append_memmap
+from tenfold.tensordict._files.mapped_tensor import MemmapTensor as MemmapTensor
+from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor as MemoryMappedTensor
+from tenfold.tensordict._tensorclass.decorator import TensorClass as TensorClass
+from tenfold.tensordict._tensorclass.decorator import tensorclass as tensorclass
 
 __version__: str

@@ -27,7 +27,7 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
         info: The fields of the node that are no entries, as `NodeInfo` orders them.
         locked: Whether it is locked.
     """
-    from tenfold.tensordict._tensordict import rebuilt
+    from tenfold.tensordict._dense import rebuilt
 
     return rebuilt(cls, entries, info, locked)
 
@@ -61,14 +61,14 @@ def memmap_tree(
     path: str, mode: str, marked: bool, identity: tuple[int, int] | None, keys: tuple[str, ...]
 ) -> Any:
     """As `opened_tree`, of a tree that `memmap` or `load_memmap` gave; `marked`: `is_memmap`."""
-    from tenfold.tensordict._memmap_folder import reopened
+    from tenfold.tensordict._files.folder import reopened
 
     return reopened(path, mode, marked, identity, keys)
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """`function(*arguments)`, a tree whose mapped tensors were pickled one by one."""
-    from tenfold.tensordict._memmap_folder import lock
+    from tenfold.tensordict._files.folder import lock
 
     made = function(*arguments)
     lock(made)
@@ -84,7 +84,7 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
         storage: One uint8 tensor of all bytes.
         locked: Whether it is locked.
     """
-    from tenfold.tensordict._consolidating import rebuilt
+    from tenfold.tensordict._files.consolidating import rebuilt
 
     return rebuilt(skeleton, storage, locked)
 
@@ -93,7 +93,7 @@ def non_tensor_stack(
     values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
 ) -> Any:
     """A NonTensorStack whose row i is ``values[positions[i]]``; `stacked`: how it was built."""
-    from tenfold.tensordict._non_tensor import restored
+    from tenfold.tensordict._values import restored
 
     return restored(values, positions, batch_size, stacked, device)
 
@@ -105,21 +105,21 @@ def mapped_tensor(
     path: str, mode: str, identity: Any, offset: int, dtype: str, shape: Any, strides: Any
 ) -> Any:
     """A MemoryMappedTensor of a file, unless that has been replaced since."""
-    from tenfold.tensordict._memory_mapped_tensor import rebuilt
+    from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(path, None, mode, identity, offset, dtype, shape, strides)
 
 
 def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides: Any) -> Any:
     """A MemoryMappedTensor of memory without a name, which `handler` holds."""
-    from tenfold.tensordict._memory_mapped_tensor import rebuilt
+    from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(handler.path, handler, "r+", None, offset, dtype, shape, strides)
 
 
 def anonymous_file(descriptor: Any) -> Any:
     """Shared memory without a name; `descriptor` is what multiprocessing has sent."""
-    from tenfold.tensordict._anonymous_file import received
+    from tenfold.tensordict._files.anonymous_file import received
 
     return received(descriptor)
 

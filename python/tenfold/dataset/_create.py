@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from tenfold import _core
-from tenfold._arrays import dtype_name, is_array
+from tenfold._interop.arrays import dtype_name, is_array
 from tenfold._options import integer, integer_or_zero
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
 
 
 @set_module("tenfold")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from tenfold._io import Mode, PathLike
-    from tenfold.dataset._ingest import IngestReport
+    from tenfold._io.files import Mode, PathLike
+    from tenfold.dataset._ingest.ingest import IngestReport
 
     Row = dict[str, Any]
     Transform = Callable[[Row], Any]
@@ -145,7 +145,7 @@ class Dataset(Growing):
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
         """What ``ingest(..., on_error="collect")`` left out: line, row, column, error, text."""
-        from tenfold.dataset._ingest import bad_rows_of
+        from tenfold.dataset._ingest.ingest import bad_rows_of
 
         return bad_rows_of(self._path)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 import weakref
 
-from tenfold._arrays import torch_or_none
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import torch_or_none
 from tenfold.dataset._ragged import Offsets, is_jagged, jagged
 
 TYPE_CHECKING = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from tenfold._arrays import bytes_of
 from tenfold._closing import Closing
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import bytes_of
 from tenfold.dataset._indexing import positions_of
 from tenfold.dataset._rows_in import Columns
 

@@ -6,23 +6,23 @@ import functools
 import itertools
 
 from tenfold import _core
-from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._interop.arrays import torch_or_none
 from tenfold._options import UINT64_MAX, boolean, column_names, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._deal import Deal, member
-from tenfold.dataset._permutation import permutation
-from tenfold.dataset._ragged import jagged
-from tenfold.dataset._schema import Schema
-from tenfold.dataset._schema_in import as_schema
-from tenfold.dataset._text_stream import (
+from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     TextStream,
     checked_format,
     piece_order,
     text_files,
 )
+from tenfold.dataset._permutation import permutation
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._schema import Schema
+from tenfold.dataset._schema_in import as_schema
 from tenfold.dataset._workers import Workers
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from tenfold.dataset._text_stream import OnError
+    from tenfold.dataset._ingest.text import OnError
 
 if (_torch := torch_or_none()) is not None:
     _Base: Any = _torch.utils.data.IterableDataset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from tenfold._arrays import torch_or_none
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import torch_or_none
 from tenfold._options import column_name, integer
 from tenfold.dataset._ragged import Offsets, as_offsets, is_jagged, jagged, padded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold._arrays import torch_or_none
+from tenfold._interop.arrays import torch_or_none
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

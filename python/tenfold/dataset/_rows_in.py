@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tenfold._arrays import (
+from tenfold._interop.arrays import (
     dtype_name,
     has_mask,
     is_array,
@@ -340,7 +340,7 @@ def _concatenated(parts: list[Any], column: Column) -> Any:
         return torch.cat(parts)
     import numpy as np
 
-    from tenfold._arrays import numpy_dtype
+    from tenfold._interop.arrays import numpy_dtype
 
     if not parts:
         return np.empty((0, *column.shape), numpy_dtype(column.dtype, "rows"))
@@ -437,7 +437,7 @@ def _empty(dtype: str, inner: tuple[int, ...]) -> Any:
         return torch.empty((0, *inner), dtype=getattr(torch, dtype))
     import numpy as np
 
-    from tenfold._arrays import numpy_dtype
+    from tenfold._interop.arrays import numpy_dtype
 
     return np.empty((0, *inner), numpy_dtype(dtype, "rows"))
 
@@ -463,7 +463,7 @@ def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
     else:
         import numpy as np
 
-        from tenfold._arrays import numpy_dtype
+        from tenfold._interop.arrays import numpy_dtype
 
         with np.errstate(over="ignore"):
             cast = array.astype(numpy_dtype(dtype, name))

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 
-from tenfold._arrays import DTYPES, dtype_name, is_array
+from tenfold._interop.arrays import DTYPES, dtype_name, is_array
 from tenfold.dataset._schema import Column, Schema
 
 TYPE_CHECKING = False

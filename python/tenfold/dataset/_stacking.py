@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from tenfold._arrays import torch_or_none
+from tenfold._interop.arrays import torch_or_none
 from tenfold.dataset._ragged import Offsets, is_jagged, jagged
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from typing import NamedTuple
 
-from tenfold._arrays import torch_or_none
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import torch_or_none
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

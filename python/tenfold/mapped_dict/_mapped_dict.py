@@ -7,8 +7,8 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
 
 from tenfold import _core
-from tenfold._arrays import is_array
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import is_array
 from tenfold._options import text
 from tenfold._progress import Shown
 from tenfold._public import set_module
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tenfold._io import Mode, PathLike
+    from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
     from tenfold.mappers._hierarchy import Hierarchy
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from tenfold import _arrays
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, shown
 from tenfold.mappers._paths import key_of, parts_of
@@ -214,7 +214,7 @@ def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
     if type(value) in (int, float, bool):
         if type(value) is not int or -(2**63) <= value < 2**63:
             return ("number", type(value), ()), value
-    elif _arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+    elif arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
         tensor = _dense(path, value)
         return ("tensor", tensor.dtype, tuple(tensor.shape)), tensor
     elif isinstance(value, (list, tuple)):
@@ -231,10 +231,10 @@ def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
 
 
 def _dense(path: str, value: Any) -> Any:
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         if not isinstance(value, torch.Tensor):
-            value = _arrays.make_array(value)
+            value = arrays.make_array(value)
         if value.is_meta:
             raise UnsupportedError(
                 f'hierarchy: "{path}": expected a dense tensor, found one on the meta device, which'

@@ -10,8 +10,9 @@ The engine opens it as well (src/stores/saved_mapper_hierarchy.cpp).
 
 from __future__ import annotations
 
-from tenfold import _arrays, _core
+from tenfold import _core
 from tenfold._errors import CorruptFileError
+from tenfold._interop import arrays
 from tenfold.mappers._hierarchy import Hierarchy, Table
 from tenfold.mappers._saved import mapper_of, tree_of
 from tenfold.mappers._texts import Texts, packed
@@ -75,7 +76,7 @@ def _members_of(tensors: Any, key: str, count: int) -> list[Any]:
 def _tables_of(tensors: Any, origins: list[str]) -> list[Table]:
     tables = _members_of(tensors, "tables", len(origins))
     for table in tables:
-        if not _arrays.is_array(table) or table.ndim == 0:
+        if not arrays.is_array(table) or table.ndim == 0:
             raise _corrupt("tables", "expected tensors of at least one dimension, found others")
     return [Table(origin, table) for origin, table in zip(origins, tables, strict=True)]
 

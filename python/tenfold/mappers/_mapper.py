@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, ClassVar
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
     from tenfold.mappers._cached import CachedStateMapper
 
 
@@ -169,7 +169,7 @@ class StateMapper:
             UnsupportedError: If its class has no name (`register_mapper`), or `config` is not JSON.
                 Nothing has been written.
         """
-        from tenfold._io import save
+        from tenfold._io.files import save
         from tenfold.mappers._saved import tree_of
 
         saved = save(tree_of(self), path, format=format, durable=durable, overwrite=overwrite)

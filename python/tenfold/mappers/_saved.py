@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import inspect
 
-from tenfold import _arrays
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold.mappers._registry import name_of, registered
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
 
 
 def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
-    if _arrays.is_array(value):
+    if arrays.is_array(value):
         raise UnsupportedError(
             f'config: key "{".".join(path)}": expected JSON, found a tensor; what tensors() gives '
             "is saved as tensors"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from tenfold import _arrays, _core
+from tenfold import _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
@@ -167,11 +168,11 @@ class SparseStateMapper(StateMapper):
         if default is not None and (
             not _rows.is_tensor(default)
             or tuple(default.shape) != (self.matrix.shape[1],)
-            or _arrays.dtype_name(default.dtype) != _arrays.dtype_name(self.matrix.dtype)
+            or arrays.dtype_name(default.dtype) != arrays.dtype_name(self.matrix.dtype)
         ):
             raise CorruptFileError(
                 f"state mapper: default: expected a row [{self.matrix.shape[1]}] of "
-                f"{_arrays.dtype_name(self.matrix.dtype)}, found another entry"
+                f"{arrays.dtype_name(self.matrix.dtype)}, found another entry"
             )
 
     def _by_value(self) -> tuple[Any, ...]:
@@ -197,7 +198,7 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
         return matrix
     if isinstance(matrix, (str, os.PathLike)):
         return SparseMatrix(matrix)
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None and isinstance(matrix, torch.Tensor):
         return SparseMatrix.from_torch(matrix)
     return SparseMatrix.from_scipy(matrix)
@@ -217,7 +218,7 @@ def _keys_of(keys: Any) -> Keys:
             raise TypeError(
                 f"keys: expected a list of states, a tensor of integers [n], a dict or a "
                 f"MappedDict, found a tensor {list(keys.shape)} of "
-                f"{_arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
+                f"{arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
                 f"list of states"
             )
         keys = numbers
@@ -235,7 +236,7 @@ def _on_disk(tree: Any, native: Any, kind: str, numbers: Any) -> StatesOnDisk:
     if (
         not _rows.is_tensor(numbers)
         or tuple(numbers.shape) != (len(native),)
-        or _arrays.dtype_name(numbers.dtype) != "int64"
+        or arrays.dtype_name(numbers.dtype) != "int64"
     ):
         raise CorruptFileError(
             f"state mapper: rows: expected int64 [{len(native)}], found another entry"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from tenfold import _arrays
 from tenfold._errors import CorruptFileError
+from tenfold._interop import arrays
 from tenfold.mappers import _rows
 
 TYPE_CHECKING = False
@@ -27,9 +27,9 @@ class Texts:
     def __init__(self, content: Any, ends: Any, part: str) -> None:
         for array, dtype in ((content, "uint8"), (ends, "int64")):
             if (
-                not _arrays.is_array(array)
+                not arrays.is_array(array)
                 or array.ndim != 1
-                or _arrays.dtype_name(array.dtype) != dtype
+                or arrays.dtype_name(array.dtype) != dtype
             ):
                 raise CorruptFileError(
                     f"state mapper: {part}: expected {dtype} of one dimension, found another entry"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from tenfold import _arrays
 from tenfold._errors import CorruptFileError
+from tenfold._interop import arrays
 from tenfold.sparse import _handing_out
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
     rows["indices"], rows["values"] = UnbatchedTensor(indices), UnbatchedTensor(values)
     rows.schema = {
         "columns": {
-            name: {"dtype": _arrays.dtype_name(part.dtype), "ragged": True}
+            name: {"dtype": arrays.dtype_name(part.dtype), "ragged": True}
             for name, part in (("indices", indices), ("values", values))
         }
     }

@@ -6,7 +6,7 @@ import functools
 import os
 
 from tenfold import _core, _pickle
-from tenfold._io import save_node
+from tenfold._io.files import save_node
 from tenfold._options import integer, text
 from tenfold._public import set_module
 from tenfold.sparse import _handing_out, _taking_in
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Literal
 
-    from tenfold._io import Mode, PathLike, Progress
+    from tenfold._io.files import Mode, PathLike, Progress
 
     Layout = Literal["csr", "csc", "coo"]
 
@@ -377,10 +377,10 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
 
 
 def _dtype(name: str) -> Any:
-    from tenfold import _arrays
+    from tenfold._interop import arrays
 
-    torch = _arrays.torch_or_none()
-    return _arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
+    torch = arrays.torch_or_none()
+    return arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
 
 
 def _existing_parent(path: PathLike) -> str:

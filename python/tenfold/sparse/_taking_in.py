@@ -7,7 +7,8 @@ import copy
 import operator
 from collections.abc import Mapping
 
-from tenfold import _arrays, _core
+from tenfold import _core
+from tenfold._interop import arrays
 from tenfold._options import INT64_MAX, integer, text
 
 TYPE_CHECKING = False
@@ -58,7 +59,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
 def of_torch(tensor: Any) -> Any:
     """The engine's matrix over the memory of `tensor`, a sparse matrix on the CPU."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
     if torch is None or not isinstance(tensor, torch.Tensor) or tensor.layout not in layouts:
         found = getattr(tensor, "layout", type(tensor).__name__)
@@ -87,14 +88,14 @@ def of_torch(tensor: Any) -> Any:
 def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
     index_dtype = _index_dtype(cols)
     builder = _core.SparseBuilder(
-        *_lengths(shape), _arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
+        *_lengths(shape), arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
     )
     builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
     return builder.finish(None)
 
 
 def _index_dtype(indices: Any) -> str:
-    return "int32" if _arrays.dtype_name(indices.dtype) == "int32" else "int64"
+    return "int32" if arrays.dtype_name(indices.dtype) == "int32" else "int64"
 
 
 def _lengths(shape: Any) -> tuple[int, int]:
@@ -125,7 +126,7 @@ class _Coordinates:
         rows, cols, values = _indices(rows), _indices(cols), _array(values)
         if self._builder is None:
             layout, sums, memory_bytes, folder = self._arguments
-            self._dtype = _arrays.dtype_name(values.dtype)
+            self._dtype = arrays.dtype_name(values.dtype)
             self._builder = _core.SparseBuilder(
                 *self._shape, self._dtype, layout, _index_dtype(cols), sums, memory_bytes, folder
             )
@@ -160,7 +161,7 @@ class _Rows:
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
-        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", _arrays.dtype_name(dtype))
+        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", arrays.dtype_name(dtype))
         self._folder = folder
         self._builder: Any = None
         self._num_rows = 0
@@ -219,7 +220,7 @@ class _Rows:
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
     """The values as an array of that dtype; those that it cannot hold are told by their row."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
         _check_ints(values, dtype, rows)
@@ -230,7 +231,7 @@ def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
             import numpy as np
 
             with np.errstate(over="ignore"):
-                made = np.array(values, _arrays.numpy_dtype(dtype, _WHAT))
+                made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
     if not integral and dtype != "bool":
@@ -322,7 +323,7 @@ def _array(values: Any) -> Any:
     if hasattr(values, "dtype"):
         return values
     try:
-        return _arrays.make_array(values)
+        return arrays.make_array(values)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{_WHAT}: coordinates and elements: expected numbers, found others: {error}"

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from tenfold._public import set_module
 from tenfold.tensordict import _repr
-from tenfold.tensordict._apply import ApplyMethods
-from tenfold.tensordict._arithmetic import ArithmeticMethods
-from tenfold.tensordict._batch import BatchMethods
-from tenfold.tensordict._casts import CastMethods
-from tenfold.tensordict._comparison import ComparisonMethods
-from tenfold.tensordict._consolidated import ConsolidatedMethods
-from tenfold.tensordict._conversion import ConversionMethods, StateMethods
-from tenfold.tensordict._indexing import IndexingMethods
+from tenfold.tensordict._convert import ConversionMethods, StateMethods
+from tenfold.tensordict._files.consolidated import ConsolidatedMethods
+from tenfold.tensordict._files.memmap import MemmapMethods
 from tenfold.tensordict._locking import LockingMethods
 from tenfold.tensordict._making import MakingMethods
-from tenfold.tensordict._mapping import MappingMethods
-from tenfold.tensordict._memmap import MemmapMethods
 from tenfold.tensordict._modules import ModuleMethods
-from tenfold.tensordict._reductions import ReductionMethods
+from tenfold.tensordict._ops.apply import ApplyMethods
+from tenfold.tensordict._ops.batch import BatchMethods
+from tenfold.tensordict._ops.casts import CastMethods
+from tenfold.tensordict._ops.comparison import ComparisonMethods
+from tenfold.tensordict._ops.indexing import IndexingMethods
+from tenfold.tensordict._ops.mapping import MappingMethods
+from tenfold.tensordict._ops.pointwise import ArithmeticMethods
+from tenfold.tensordict._ops.reductions import ReductionMethods
+from tenfold.tensordict._ops.rows import RowMethods
+from tenfold.tensordict._ops.select import SelectionMethods
+from tenfold.tensordict._ops.shape import ShapeMethods
+from tenfold.tensordict._ops.structure import StructureMethods
+from tenfold.tensordict._ops.torch_functions import TorchFunctionMethods
+from tenfold.tensordict._ops.writing import WritingMethods
 from tenfold.tensordict._root import RootMethods
-from tenfold.tensordict._rows import RowMethods
-from tenfold.tensordict._selection import SelectionMethods
-from tenfold.tensordict._shape import ShapeMethods
-from tenfold.tensordict._structure import StructureMethods
-from tenfold.tensordict._torch_function import TorchFunctionMethods
-from tenfold.tensordict._writing import WritingMethods
 
 
 @set_module("tenfold")

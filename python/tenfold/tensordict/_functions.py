@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tenfold._public import set_module
-from tenfold.tensordict._entry import NODE, TENSORCLASS, class_kind
-from tenfold.tensordict._tensordict import TensorDict
+from tenfold.tensordict._dense import TensorDict
+from tenfold.tensordict._entries import NODE, TENSORCLASS, class_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._public import set_module
-from tenfold.tensordict import _tensorclass_registry as registry
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._entry import (
+from tenfold.tensordict._entries import (
     LEAF,
     NODE,
     TENSORCLASS,
@@ -19,8 +18,9 @@ from tenfold.tensordict._entry import (
 from tenfold.tensordict._lazy_members import LazyMemberMethods
 from tenfold.tensordict._lazy_shape import LazyShapeMethods
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo
-from tenfold.tensordict._non_tensor import NonTensorData, NonTensorStack
+from tenfold.tensordict._tensorclass import registry
 from tenfold.tensordict._torch import need_torch
+from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         return self._read
 
     def _read_members(self) -> list[Any]:
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         disk = self._disk
         assert disk is not None
@@ -221,9 +221,9 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         Raises:
             RuntimeError: On assignment of another one: the members would not follow.
         """
-        from tenfold import _arrays
+        from tenfold._interop import arrays
 
-        return _arrays.batch_shape(self._batch_size)
+        return arrays.batch_shape(self._batch_size)
 
     @batch_size.setter
     def batch_size(self, batch_size: Any) -> None:
@@ -363,7 +363,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
                 node._remove(key)
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
-        from tenfold.tensordict._entry import as_entry
+        from tenfold.tensordict._entries import as_entry
 
         self._entry_somewhere(key)
         entry = as_entry(key, item, self)
@@ -389,7 +389,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
         """Rows of an entry that is a tensor in every member."""
-        from tenfold.tensordict._indexing import normalized
+        from tenfold.tensordict._ops.indexing import normalized
 
         parts = normalized(index, len(self._batch_size))
         dim = self.stack_dim
@@ -404,14 +404,14 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
             node._overwrite(key, part, False)
 
     def _with_entries(self, items: dict[str, Any]) -> Any:
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         made = TensorDict._made(items, self._batch_size, self._device)
         made._names = self._names
         return made
 
     def _each(self, change: Callable[[Any], Any], batch_size: Any, names: Any = None) -> Any:
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         items = {}
         for key, entry in self._entries().items():
@@ -457,9 +457,9 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         if disk is not None and opened is not None and not opened.changed:
             return _pickle.opened_tree, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
-            from tenfold.tensordict import _consolidating
+            from tenfold.tensordict._files import consolidating
 
-            return _consolidating.reduced(self)
+            return consolidating.reduced(self)
         state = (self.tensordicts, self.stack_dim, self._dim_name)
         return _pickle.lazy_stack, (*state, bool(self._locked))
 

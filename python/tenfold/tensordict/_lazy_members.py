@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import LEAF, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._keys import NOTHING
-from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._protocol import Primitives
 from tenfold.tensordict._torch import need_torch
 
 TYPE_CHECKING = False
@@ -297,7 +297,7 @@ class LazyMemberMethods(Primitives):
         return self
 
     def _compared(self, op: Any, other: Any) -> Any:
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         torch = need_torch("comparison")
         if isinstance(other, dict):

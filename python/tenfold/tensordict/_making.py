@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import LEAF, batch_size_of, class_kind, node_of
-from tenfold.tensordict._non_tensor import NonTensorStack
-from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of
+from tenfold.tensordict._protocol import Primitives
 from tenfold.tensordict._torch import need_torch
+from tenfold.tensordict._values import NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class MakingMethods(Primitives):
 
     @classmethod
     def _from_dict(cls, entries: dict[str, Any], options: dict[str, Any]) -> Any:
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         return TensorDict.from_dict(entries, **options)
 
@@ -75,7 +75,7 @@ class MakingMethods(Primitives):
             >>> TensorDict.from_struct_array(array)["b"].shape
             torch.Size([3, 2])
         """
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         batch_size = struct_array.shape if batch_size is None else batch_size_of(batch_size)
         made = TensorDict(batch_size=batch_size, device=device)
@@ -141,7 +141,7 @@ class MakingMethods(Primitives):
             >>> TensorDict.from_schema({"obs": ([3], torch.float32)}, batch_size=[4])["obs"].shape
             torch.Size([4, 3])
         """
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         torch = need_torch("from_schema")
         if storage not in (None, "memmap", "shared"):

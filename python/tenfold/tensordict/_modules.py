@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import node_of, unwrapped
-from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._entries import node_of, unwrapped
+from tenfold.tensordict._protocol import Primitives
 from tenfold.tensordict._torch import need_torch
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ class ModuleMethods(Primitives):
             torch.Size([3, 2])
         """
         _refuse_as_module(as_module)
-        from tenfold.tensordict._tensordict import TensorDict
+        from tenfold.tensordict._dense import TensorDict
 
         if use_state_dict:
             made = TensorDict(dict(module.state_dict())).unflatten_keys(".")
@@ -75,8 +75,8 @@ class ModuleMethods(Primitives):
         """
         _refuse_as_module(as_module)
         torch = need_torch("from_modules")
-        from tenfold.tensordict._stack import lazy_stack as stack_lazily
-        from tenfold.tensordict._stack import stack
+        from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
+        from tenfold.tensordict._ops.join import stack
 
         parts = [cls.from_module(module, use_state_dict=use_state_dict) for module in modules]
         if lazy_stack:
@@ -197,7 +197,7 @@ def _is_plain(torch: Any, tensor: Any) -> bool:
 
 
 def _of_module(module: Any, filter_empty: bool, memo: dict[int, Any]) -> Any:
-    from tenfold.tensordict._tensordict import TensorDict
+    from tenfold.tensordict._dense import TensorDict
 
     if id(module) in memo:
         return memo[id(module)]

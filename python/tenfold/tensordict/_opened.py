@@ -61,8 +61,8 @@ def reopen(
     keys: tuple[str, ...],
 ) -> Any:
     """Opens what was pickled, unless something else is there now."""
-    from tenfold.tensordict._entry import node_of
-    from tenfold.tensordict._tensordict import TensorDict
+    from tenfold.tensordict._dense import TensorDict
+    from tenfold.tensordict._entries import node_of
 
     opened = Opened(path, mode, format, keeps_parts)
     if opened.identity is not None and opened.identity != identity:

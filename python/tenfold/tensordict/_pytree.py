@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import KINDS, LEAF
-from tenfold.tensordict._tensordict import TensorDict
+from tenfold.tensordict._dense import TensorDict
+from tenfold.tensordict._entries import KINDS, LEAF
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._protocol import Primitives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold import _arrays
+from tenfold._interop import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ def need_torch(what: str) -> Any:
     Raises:
         ImportError: If it cannot be imported; the message names it and `what`.
     """
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
         raise ImportError(f"{what}: expected the package torch, which cannot be imported")
     return torch

@@ -30,9 +30,9 @@ class UnbatchedTensor:
     __slots__ = ("data",)
 
     def __init__(self, data: Any) -> None:
-        from tenfold import _arrays
+        from tenfold._interop import arrays
 
-        if not _arrays.is_array(data):
+        if not arrays.is_array(data):
             raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
         self.data = data
 

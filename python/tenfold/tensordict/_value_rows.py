@@ -9,7 +9,7 @@ share one value.
 
 from __future__ import annotations
 
-from tenfold import _arrays
+from tenfold._interop import arrays
 from tenfold.tensordict._lazy_index import IndexPlan, without_masks
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ class ValueRows:
     @classmethod
     def of_one(cls, batch_size: tuple[int, ...]) -> ValueRows:
         """One value for all rows."""
-        torch = _arrays.torch_or_none()
+        torch = arrays.torch_or_none()
         if torch is not None:
             return cls(torch.zeros((), dtype=torch.int64).expand(batch_size), ())
         import numpy as np
@@ -63,7 +63,7 @@ class ValueRows:
         return ValueRows(positions, (*kept, *more))
 
     def __getitem__(self, index: Any) -> ValueRows:
-        from tenfold.tensordict._indexing import normalized
+        from tenfold.tensordict._ops.indexing import normalized
 
         parts = normalized(index, self.ndim)
         return ValueRows(self.positions[parts], self._stacked_after(parts))
