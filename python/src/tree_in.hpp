@@ -20,7 +20,7 @@ namespace tenfold::python {
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
 ///   ("value", object)                 a JSON value that stays one, even a list of tensors would
-///   ("special", name, text, items)    a value that JSON lacks (tenfold/_interop/special.py)
+///   ("special", name, text, items)    a value that JSON lacks (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
 ///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
 ///   ("native", handle, overrides)     a node that was opened, entries of it replaced

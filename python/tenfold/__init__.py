@@ -15,9 +15,8 @@ from __future__ import annotations
 # lists them: `make format` makes __init__.pyi, which type checkers read, from this table.
 _EXPORTS = {
     "tenfold._core": ["__version__"],
-    "tenfold._io.diff": ["diff"],
     "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
-    "tenfold._io.files": ["convert", "load", "open", "probe", "save", "scan", "verify"],
+    "tenfold._io.files": ["convert", "diff", "load", "open", "probe", "save", "scan", "verify"],
     "tenfold._io.load_into": ["load_into"],
     "tenfold._reports": [
         "Change",
@@ -29,10 +28,16 @@ _EXPORTS = {
         "ScanReport",
         "VerifyReport",
     ],
-    "tenfold._io.snapshot": ["PendingSnapshot", "Snapshot", "SnapshotMetadata"],
-    "tenfold._io.snapshot_read": ["SnapshotEntry"],
-    "tenfold._io.stateful": ["RNGState", "RngState", "StateDict"],
-    "tenfold._interop.special": ["Opaque"],
+    "tenfold._io.snapshot": [
+        "PendingSnapshot",
+        "RNGState",
+        "RngState",
+        "Snapshot",
+        "SnapshotEntry",
+        "SnapshotMetadata",
+        "StateDict",
+    ],
+    "tenfold._interop.objects": ["Opaque"],
     "tenfold.sparse": ["SparseMatrix"],
     "tenfold.dataset": [
         "BatchLoader",
@@ -50,7 +55,7 @@ _EXPORTS = {
         "mix",
         "permutation",
     ],
-    "tenfold.dataset._iterable": ["IterableDataset"],
+    "tenfold.dataset._stream": ["IterableDataset"],
     "tenfold.mapped_dict": ["MappedDict"],
     "tenfold.mappers": [
         "CachedStateMapper",

@@ -3,9 +3,9 @@
 from tenfold._errors import CorruptFileError as CorruptFileError
 from tenfold._errors import Error as Error
 from tenfold._errors import UnsupportedError as UnsupportedError
-from tenfold._interop.special import Opaque as Opaque
-from tenfold._io.diff import diff as diff
+from tenfold._interop.objects import Opaque as Opaque
 from tenfold._io.files import convert as convert
+from tenfold._io.files import diff as diff
 from tenfold._io.files import load as load
 from tenfold._io.files import open as open
 from tenfold._io.files import probe as probe
@@ -14,12 +14,12 @@ from tenfold._io.files import scan as scan
 from tenfold._io.files import verify as verify
 from tenfold._io.load_into import load_into as load_into
 from tenfold._io.snapshot import PendingSnapshot as PendingSnapshot
+from tenfold._io.snapshot import RNGState as RNGState
+from tenfold._io.snapshot import RngState as RngState
 from tenfold._io.snapshot import Snapshot as Snapshot
+from tenfold._io.snapshot import SnapshotEntry as SnapshotEntry
 from tenfold._io.snapshot import SnapshotMetadata as SnapshotMetadata
-from tenfold._io.snapshot_read import SnapshotEntry as SnapshotEntry
-from tenfold._io.stateful import RNGState as RNGState
-from tenfold._io.stateful import RngState as RngState
-from tenfold._io.stateful import StateDict as StateDict
+from tenfold._io.snapshot import StateDict as StateDict
 from tenfold._reports import Change as Change
 from tenfold._reports import DiffReport as DiffReport
 from tenfold._reports import LoadReport as LoadReport
@@ -42,7 +42,7 @@ from tenfold.dataset import infer_schema as infer_schema
 from tenfold.dataset import ingest as ingest
 from tenfold.dataset import mix as mix
 from tenfold.dataset import permutation as permutation
-from tenfold.dataset._iterable import IterableDataset as IterableDataset
+from tenfold.dataset._stream import IterableDataset as IterableDataset
 from tenfold.mapped_dict import MappedDict as MappedDict
 from tenfold.mappers import CachedStateMapper as CachedStateMapper
 from tenfold.mappers import HierarchicalStateMapper as HierarchicalStateMapper

@@ -52,7 +52,7 @@ def opened_tree(
     Raises:
         OSError: ESTALE, if the path holds another file than `identity` (device, inode).
     """
-    from tenfold.tensordict._opened import reopen
+    from tenfold.tensordict._dense import reopen
 
     return reopen(path, mode, format, keeps_parts, identity, keys)
 
@@ -84,7 +84,7 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
         storage: One uint8 tensor of all bytes.
         locked: Whether it is locked.
     """
-    from tenfold.tensordict._files.consolidating import rebuilt
+    from tenfold.tensordict._files.consolidated import rebuilt
 
     return rebuilt(skeleton, storage, locked)
 

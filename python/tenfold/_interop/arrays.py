@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+
 # Every dtype of the engine, as torch names it.
 DTYPES = frozenset(
     [
@@ -63,9 +64,9 @@ def torch_or_none() -> Any:
             _torch = None
         else:
             _torch = torch
-            from tenfold.tensordict import _pytree
+            from tenfold.tensordict import _convert
 
-            _pytree.register(torch)
+            _convert.register(torch)
     return _torch
 
 
@@ -288,3 +289,42 @@ def _product(lengths: tuple[int, ...]) -> int:
     for length in lengths:
         size *= length
     return size
+
+
+def numpy_module() -> Any:
+    """The numpy module."""
+    import numpy
+
+    return numpy
+
+
+def need_torch(what: str) -> Any:
+    """The torch module.
+
+    Raises:
+        ImportError: If it cannot be imported; the message names it and `what`.
+    """
+    torch = torch_or_none()
+    if torch is None:
+        raise ImportError(f"{what}: expected the package torch, which cannot be imported")
+    return torch
+
+
+def probe(batch_size: tuple[int, ...], what: str) -> Any:
+    """A tensor of that shape without memory, on which torch checks arguments."""
+    torch = need_torch(what)
+    return torch.empty(batch_size, device="meta", dtype=torch.bool)
+
+
+def dim_in(dim: int, ndim: int, what: str) -> int:
+    """A dimension counted from the front.
+
+    Raises:
+        IndexError: If there is none.
+    """
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(
+            f"{what}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    return at

@@ -95,7 +95,7 @@ def _package() -> Any:
 def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
     from tenfold.tensordict._entries import node_of, unwrapped
     from tenfold.tensordict._lazy import LazyStackedTensorDict
-    from tenfold.tensordict._unbatched import UnbatchedTensor
+    from tenfold.tensordict._values import UnbatchedTensor
 
     if isinstance(td, LazyStackedTensorDict):
         members = [_theirs(package, node_of(member), retain_none) for member in td.tensordicts]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._interop.arrays import need_torch
 from tenfold._io.files import exact_names, renamer
 from tenfold._io.load_into import load_into, source_node
-from tenfold._io.optimizer_groups import Pairing, group_from, target_groups
-from tenfold._io.optimizer_state import ParameterState
 from tenfold._reports import LoadReport, Mismatch
 
 TYPE_CHECKING = False
@@ -103,7 +104,7 @@ def _refuse(where: str, part: str, expected: str, found: Any) -> None:
 
 def _changes_state_itself(optimizer: Any) -> bool:
     """True if the class or a hook gives the saved state a meaning that only it knows."""
-    import torch
+    torch = need_torch("load_into")
 
     return bool(
         type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict
@@ -239,3 +240,239 @@ class _Plan:
         for position, param in enumerate(self._params):
             if position not in self._new_state and param in before:
                 optimizer.state[param] = before[param]
+
+
+class Group(NamedTuple):
+    # Positions in the target. Ids in the source: int, or names in torch.distributed.checkpoint.
+    params: list[Any]
+    names: list[str] | None
+    options: dict[str, Any]
+
+
+def group_from(group: dict[str, Any], params: list[Any], rename: Renamer = None) -> Group:
+    names = group.get("param_names")
+    if names is None and params and isinstance(params[0], str):
+        names = params
+    if names is not None:
+        names = [rename(name) if rename else name for name in names]
+    options = {key: value for key, value in group.items() if key != "params"}
+    return Group(params, names, options)
+
+
+def target_groups(optimizer: Any) -> list[Group]:
+    groups = []
+    begin = 0
+    for group in optimizer.param_groups:
+        end = begin + len(group["params"])
+        groups.append(group_from(group, list(range(begin, end))))
+        begin = end
+    return groups
+
+
+def unique_names(groups: list[Group]) -> bool:
+    if not groups or any(group.names is None for group in groups):
+        return False
+    names = [name for group in groups for name in group.names or ()]
+    return len(set(names)) == len(names)
+
+
+class Pairing:
+    """Parameters and groups of the target with those of the source, by name or else by order."""
+
+    def __init__(self, targets: list[Group], sources: list[Group]) -> None:
+        self.ids: dict[int, Any] = {}  # of the source, by position in the target
+        self.groups: dict[int, int] = {}  # of the source, by group of the target
+        self.missing: list[str] = []
+        self.unexpected: list[str] = []
+        self.mismatched: list[Mismatch] = []
+        self.groups_of_other_names: list[int] = []  # of the target: they keep their options
+        self.by_name = unique_names(targets) and unique_names(sources)
+        if self.by_name:
+            self._pair_by_name(targets, sources)
+        else:
+            self._pair_by_order(targets, sources)
+
+    def _pair_by_order(self, targets: list[Group], sources: list[Group]) -> None:
+        counts = [len(group.params) for group in targets]
+        found = [len(group.params) for group in sources]
+        if len(counts) != len(found):
+            self.mismatched.append(
+                Mismatch("param_groups", _groups_text(counts), _groups_text(found))
+            )
+        for position, (target, source) in enumerate(zip(targets, sources, strict=False)):
+            if len(target.params) == len(source.params):
+                self.groups[position] = position
+                self.ids.update(zip(target.params, source.params, strict=True))
+            elif len(counts) == len(found):
+                name = f"param_groups.{position}.params"
+                self.mismatched.append(
+                    Mismatch(name, _count(len(target.params)), _count(len(source.params)))
+                )
+
+    def _pair_by_name(self, targets: list[Group], sources: list[Group]) -> None:
+        places = {
+            name: (position, number)
+            for position, group in enumerate(sources)
+            for name, number in zip(group.names or (), group.params, strict=True)
+        }
+        wanted = {name for group in targets for name in group.names or ()}
+        self.unexpected += [name for name in places if name not in wanted]
+        for position, target in enumerate(targets):
+            names = target.names or []
+            self.missing += [name for name in names if name not in places]
+            votes = Counter(places[name][0] for name in names if name in places)
+            for name, number in zip(names, target.params, strict=True):
+                if name in places:
+                    self.ids[number] = places[name][1]
+            if not votes:
+                if not names and position < len(sources):
+                    self.groups[position] = position
+                continue
+            best = max(votes, key=lambda group: (votes[group], group == position))
+            expected = {name for name in names if name in places}
+            found = {name for name in sources[best].names or () if name in wanted}
+            if expected == found:
+                self.groups[position] = best
+            else:
+                self.groups_of_other_names.append(position)
+
+
+def _count(number: int) -> str:
+    return "1 parameter" if number == 1 else f"{number} parameters"
+
+
+def _groups_text(counts: list[int]) -> str:
+    groups = "1 group" if len(counts) == 1 else f"{len(counts)} groups"
+    return f"{groups} of {', '.join(map(str, counts))} parameters"
+
+
+# What torch's optimizers keep in tensors like the parameter itself.
+_LIKE_THE_PARAMETER = frozenset(
+    [
+        "acc_delta",
+        "ax",
+        "exp_avg",
+        "exp_avg_sq",
+        "exp_inf",
+        "grad_avg",
+        "max_exp_avg_sq",
+        "momentum_buffer",
+        "prev",
+        "square_avg",
+        "step_size",
+        "sum",
+        "variance",
+    ]
+)
+
+
+class ParameterState:
+    """The state of one parameter: tensors to be filled where the source has tensors."""
+
+    def __init__(self, optimizer: Any, param: Any, cast: bool, tied: dict[Any, Any]) -> None:
+        torch = need_torch("load_into")
+
+        self.loaded: list[str] = []
+        self.mismatched: list[Mismatch] = []
+        self.cast_helps: set[str] = set()
+        self.destinations: dict[str, Any] = {}
+        self._param = param
+        self._current = optimizer.state.get(param)
+        self._cast = cast
+        self._tied = tied
+        self._is_torchs = type(optimizer).__module__.startswith("torch.optim")
+        self._torch = torch
+
+    def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
+        """The state with tensors to be filled for those of `saved`; None if that is None.
+
+        Args:
+            saved: What the source has for the parameter: a dict.
+            options: Of its group in the source.
+            name: ``"state.0"``, as the target calls it in reports.
+            source_name: The same in the source.
+        """
+        self._on_device = bool(options.get("capturable") or options.get("fused"))
+        self._name, self._source_name = name, source_name
+        return None if saved is None else self._build(saved, self._current, (), None)
+
+    def _build(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
+        if isinstance(saved, self._torch.Tensor):
+            return self._destination(saved, current, path, key)
+        if isinstance(saved, dict):
+            known = current if isinstance(current, dict) else {}
+            return {
+                name: self._build(value, known.get(name), (*path, str(name)), name)
+                for name, value in saved.items()
+            }
+        if isinstance(saved, (list, tuple)):
+            items = current if isinstance(current, (list, tuple)) else ()
+            return type(saved)(
+                self._build(value, items[at] if at < len(items) else None, (*path, str(at)), None)
+                for at, value in enumerate(saved)
+            )
+        self.loaded.append(".".join((self._name, *path)))
+        return saved
+
+    def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
+        """The tensor of the target, or a new one, of torch's choice of dtype and device."""
+        name = ".".join((self._name, *path))
+        dtype, device = self._dtype_and_device(saved, key)
+        shape = self._shape(saved, current, key)
+        casts = dtype != saved.dtype and saved.ndim > 0 and not self._cast
+        impossible = saved.is_complex() and not dtype.is_complex
+        if shape != saved.shape or casts or impossible:
+            self.mismatched.append(
+                Mismatch(name, _text(dtype, shape), _text(saved.dtype, saved.shape))
+            )
+            if shape == saved.shape and not impossible:
+                self.cast_helps.add(name)
+            return None
+        self.loaded.append(name)
+        made = current
+        if not self._can_be_filled(current, saved.shape, dtype, device):
+            made = self._new(saved, dtype, device)
+        self.destinations[".".join((self._source_name, *path))] = made
+        return made
+
+    def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
+        # What was one tensor when it was saved is one again.
+        same = (saved.data_ptr(), saved.shape, saved.stride(), saved.dtype, dtype, device)
+        if saved.numel() == 0:
+            return self._torch.empty(saved.shape, dtype=dtype, device=device)
+        if same not in self._tied:
+            self._tied[same] = self._torch.empty(saved.shape, dtype=dtype, device=device)
+        return self._tied[same]
+
+    def _dtype_and_device(self, saved: Any, key: Any) -> tuple[Any, Any]:
+        """As `Optimizer.load_state_dict` chooses them."""
+        if key == "step":
+            if self._on_device:
+                return self._torch.float32, self._param.device
+            return saved.dtype, saved.device
+        floating = self._param.is_floating_point()
+        return self._param.dtype if floating else saved.dtype, self._param.device
+
+    def _shape(self, saved: Any, current: Any, key: Any) -> Any:
+        if self._is_torchs and key in _LIKE_THE_PARAMETER:
+            return self._param.shape
+        if isinstance(current, self._torch.Tensor) and key not in (None, "step"):
+            return current.shape
+        return saved.shape
+
+    def _can_be_filled(self, tensor: Any, shape: Any, dtype: Any, device: Any) -> bool:
+        return bool(
+            isinstance(tensor, self._torch.Tensor)
+            and tensor.layout is self._torch.strided
+            and not tensor.requires_grad
+            and (tensor.shape, tensor.dtype, tensor.device) == (shape, dtype, device)
+            and all(
+                step > 0
+                for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+                if size > 1
+            )
+        )
+
+
+def _text(dtype: Any, shape: Any) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

@@ -13,12 +13,11 @@ from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._public import set_module
-from tenfold.dataset._growing import Growing
+from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._rows import Rows, Samples
+from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._stacking import check_rows, none_of, sample_of, samples_of, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from tenfold._interop.arrays import is_array
 from tenfold._options import text
 from tenfold._progress import Shown
 from tenfold._public import set_module
+from tenfold.dataset._append import Columns
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._rows_in import Columns
+from tenfold.dataset._rows import samples_of
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._stacking import samples_of
 from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_once
 
 TYPE_CHECKING = False

@@ -7,10 +7,19 @@ import os
 from tenfold._errors import CorruptFileError, KeyNotFoundError
 from tenfold._public import set_module
 from tenfold.mappers import _rows
-from tenfold.mappers._hierarchy import MAPPER, NONE, TEXT, flattened, nested, value_at
+from tenfold.mappers._hierarchy import (
+    MAPPER,
+    NONE,
+    TEXT,
+    flattened,
+    known_of,
+    nested,
+    parts_of,
+    text_of,
+    value_at,
+)
 from tenfold.mappers._mapper import StateMapper, shown
-from tenfold.mappers._paths import known_of, parts_of, text_of
-from tenfold.mappers._registry import register_mapper
+from tenfold.mappers._saved import register_mapper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

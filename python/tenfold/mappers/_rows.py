@@ -6,6 +6,7 @@ import functools
 
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.arrays import numpy_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def empty(length: int, like: Any) -> Any:
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
-    import numpy as np
+    np = numpy_module()
 
     return np.empty(shape, like.dtype)
 
@@ -31,7 +32,7 @@ def take(rows: Any, positions: Any) -> Any:
     """The rows at `positions`, copied."""
     torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         return rows[np.asarray(positions, np.int64)]
     if not isinstance(positions, torch.Tensor):
@@ -43,7 +44,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
     """Writes `rows` to `positions` of `into`."""
     torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         into[np.asarray(positions, np.int64)] = rows
         return
@@ -91,7 +92,7 @@ def made(values: list[Any], kind: type) -> Any:
         return torch.tensor(
             values, dtype={bool: torch.bool, int: torch.int64, float: torch.float64}[kind]
         )
-    import numpy as np
+    np = numpy_module()
 
     return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
 
@@ -105,7 +106,7 @@ def stacked(tensors: list[Any]) -> Any:
         kind = _bits(tensors[0].reshape(1, -1)).dtype
         whole = torch.stack([tensor.contiguous().view(kind) for tensor in tensors])
         return whole.view(tensors[0].dtype)
-    import numpy as np
+    np = numpy_module()
 
     return np.stack(tensors)
 
@@ -118,7 +119,7 @@ def promoted(rows: list[Any]) -> Any:
     """The dtype that holds all of them, as `torch.cat` chooses it."""
     torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         return np.result_type(*{part.dtype for part in rows})
     try:
@@ -148,11 +149,11 @@ def made_as(values: Any, dtype: str) -> Any:
     """A tensor of nested lists of numbers, in that dtype. Raises what torch or numpy raise."""
     torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         return np.array(values, arrays.numpy_dtype(dtype, dtype))
     if dtype.startswith("uint"):
-        import numpy as np
+        np = numpy_module()
 
         # torch takes no Python number beyond int64.
         return torch.from_numpy(np.array(values, dtype))
@@ -176,7 +177,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """A row of that dtype: `value`, or full of it if it is one number."""
     torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         row = np.asarray(value, arrays.numpy_dtype(arrays.dtype_name(dtype), "default"))
         return np.full(shape, row) if row.ndim == 0 else row.copy()
@@ -228,7 +229,7 @@ def of_bytes(content: bytes) -> Any:
             if content
             else (torch.empty(0, dtype=torch.uint8))
         )
-    import numpy as np
+    np = numpy_module()
 
     return np.frombuffer(content, np.uint8)
 

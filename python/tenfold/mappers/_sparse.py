@@ -12,9 +12,8 @@ from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, integers, shown
-from tenfold.mappers._registry import register_mapper
-from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk
-from tenfold.mappers._states import plain
+from tenfold.mappers._saved import register_mapper
+from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk, plain
 from tenfold.sparse import SparseMatrix
 
 TYPE_CHECKING = False

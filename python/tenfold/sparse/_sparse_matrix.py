@@ -10,8 +10,8 @@ from tenfold._io.files import save_node
 from tenfold._options import integer, text
 from tenfold._public import set_module
 from tenfold.sparse import _handing_out, _taking_in
-from tenfold.sparse._growing import Growing
 from tenfold.sparse._rows import Rows
+from tenfold.sparse._taking_in import Growing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,15 +19,10 @@ from tenfold.tensordict._functions import (
     load_memmap,
 )
 from tenfold.tensordict._lazy import LazyStackedTensorDict
-from tenfold.tensordict._ops.batches import (
-    assert_close,
-    collate,
-    unravel_key,
-    unravel_key_list,
-    unravel_key_to_tuple,
-)
 from tenfold.tensordict._ops.join import (
+    assert_close,
     cat,
+    collate,
     dense_stack_tds,
     is_tensor_collection,
     is_tensorclass,
@@ -37,9 +32,11 @@ from tenfold.tensordict._ops.join import (
     pad,
     pad_sequence,
     stack,
+    unravel_key,
+    unravel_key_list,
+    unravel_key_to_tuple,
 )
-from tenfold.tensordict._unbatched import UnbatchedTensor
-from tenfold.tensordict._values import NonTensorData, NonTensorStack, is_non_tensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, is_non_tensor
 
 __all__ = [
     "LazyStackedTensorDict",

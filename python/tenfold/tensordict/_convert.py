@@ -4,14 +4,181 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, unwrapped
-from tenfold.tensordict._making import MakingMethods
-from tenfold.tensordict._protocol import Primitives
+from tenfold._interop.arrays import need_torch, numpy_module
+from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
+from tenfold.tensordict._protocol import Primitives, dense
 from tenfold.tensordict._values import NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
+
+
+class MakingMethods(Primitives):
+    """`from_dataclass`, `from_namedtuple`, `from_struct_array`, `from_schema`, `share_memory_`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_dataclass(cls, dataclass: Any, **options: Any) -> Any:
+        """A TensorDict of the fields of a dataclass's object.
+
+        Args:
+            dataclass: The object.
+            **options: Those of `from_dict`.
+
+        Raises:
+            TypeError: If it is no object of a dataclass.
+        """
+        import dataclasses
+
+        if not dataclasses.is_dataclass(dataclass) or isinstance(dataclass, type):
+            raise TypeError(
+                "from_dataclass: expected an object of a dataclass, found "
+                f"{dataclass!r}; tenfold.tensorclass makes a class of TensorDicts"
+            )
+        fields = {f.name: getattr(dataclass, f.name) for f in dataclasses.fields(dataclass)}
+        return cls._from_dict(fields, options)
+
+    @classmethod
+    def from_namedtuple(cls, named_tuple: Any, **options: Any) -> Any:
+        """A TensorDict of the fields of a named tuple; options as of `from_dict`."""
+        pairs = zip(named_tuple._fields, named_tuple, strict=True)
+        return cls._from_dict(dict(pairs), options)
+
+    @classmethod
+    def from_tuple(cls, obj: Any, **options: Any) -> Any:
+        """A TensorDict of a tuple, under the keys "0", "1", ...; options as of `from_dict`."""
+        return cls._from_dict({str(i): item for i, item in enumerate(obj)}, options)
+
+    @classmethod
+    def _from_dict(cls, entries: dict[str, Any], options: dict[str, Any]) -> Any:
+        return dense().from_dict(entries, **options)
+
+    @classmethod
+    def from_struct_array(
+        cls, struct_array: Any, *, batch_size: Any = None, device: Any = None
+    ) -> Any:
+        """A TensorDict of the fields of a NumPy structured array.
+
+        The tensors share the array's memory, but for fields that torch has no strides for. Fields
+        of text become values.
+
+        Args:
+            struct_array: The array; fields may be structured themselves.
+            batch_size: Default: the shape of the array.
+            device: Where the tensors are moved to.
+
+        Example:
+            >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
+            >>> TensorDict.from_struct_array(array)["b"].shape
+            torch.Size([3, 2])
+        """
+        batch_size = struct_array.shape if batch_size is None else batch_size_of(batch_size)
+        made = dense()(batch_size=batch_size, device=device)
+        for name in struct_array.dtype.names:
+            field = struct_array[name]
+            if field.dtype.names is not None:
+                value = cls.from_struct_array(field, device=device)
+            elif field.dtype.kind in "US":
+                value = NonTensorStack.from_list(field.tolist())
+            else:
+                fits = all(stride % field.itemsize == 0 for stride in field.strides)
+                value = field if fits else field.copy()
+            made.set(name, value)
+        return made
+
+    def to_struct_array(self) -> Any:
+        """A NumPy structured array of the batch size, of copies of the entries.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
+            dtype([('a', '<f4', (2,))])
+        """
+        np = numpy_module()
+
+        ndim = len(self._batch_size)
+        columns: dict[str, Any] = {}
+        for key, entry in self._entries().items():
+            if node_of(entry) is not None:
+                columns[key] = node_of(entry).to_struct_array()
+            elif class_kind(type(entry)) == LEAF:
+                columns[key] = entry.detach().cpu().numpy()
+            else:
+                columns[key] = np.array(entry.tolist())
+        fields = [(key, column.dtype, column.shape[ndim:]) for key, column in columns.items()]
+        made = np.empty(self._batch_size, fields)
+        for key, column in columns.items():
+            made[key] = column
+        return made
+
+    @classmethod
+    def from_schema(
+        cls,
+        schema: Mapping[str, tuple[Any, Any]],
+        *,
+        batch_size: Any = None,
+        storage: str | None = None,
+        device: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """A TensorDict of zeros.
+
+        Args:
+            schema: By key the shape of an entry beyond the batch dimensions, and its dtype.
+            batch_size: The batch size.
+            storage: None; "memmap", a folder, whose files are sparse; or "shared".
+            device: Of the tensors, unless they are mapped.
+            **kwargs: Of `memmap_like`: ``prefix=`` and the like.
+
+        Raises:
+            ValueError: If `storage` is another one.
+
+        Example:
+            >>> TensorDict.from_schema({"obs": ([3], torch.float32)}, batch_size=[4])["obs"].shape
+            torch.Size([4, 3])
+        """
+        torch = need_torch("from_schema")
+        if storage not in (None, "memmap", "shared"):
+            raise ValueError(
+                f'from_schema: expected storage None, "memmap" or "shared", found {storage!r}'
+            )
+        rows = batch_size_of(batch_size)
+        is_mapped = storage == "memmap"
+        entries = {
+            key: torch.zeros((), dtype=dtype).expand(*rows, *shape)
+            if is_mapped
+            else torch.zeros((*rows, *shape), dtype=dtype, device=device)
+            for key, (shape, dtype) in schema.items()
+        }
+        made = dense()(entries, batch_size=rows, device=None if is_mapped else device)
+        if is_mapped:
+            return made.memmap_like(**kwargs)
+        return made.share_memory_() if storage == "shared" else made
+
+    # --- memory that processes share -------------------------------------------------------------
+
+    def share_memory_(self) -> Any:
+        """Moves every tensor to memory that child processes share, and locks this TensorDict.
+
+        Returns this TensorDict. Values that are no tensors are copied to each process.
+
+        Raises:
+            RuntimeError: If it is a mapped one, which processes share as it is.
+        """
+        if self.is_memmap():
+            raise RuntimeError(
+                "share_memory_: expected tensors in memory, found mapped ones, which processes "
+                "share by their files"
+            )
+        self._in_place(lambda tensor: tensor.share_memory_())
+        return self.lock_()
+
+    def is_shared(self) -> bool:
+        """True if it is locked and every tensor is in memory that processes share."""
+        return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
+
 
 #: Under this key `from_pytree` keeps which container a node was.
 PYTREE_TYPE = "_pytree_type"
@@ -126,13 +293,11 @@ class ConversionMethods(Primitives):
             >>> TensorDict.from_dict({"a": torch.zeros(2, 3)}, auto_batch_size=True).batch_size
             torch.Size([2, 3])
         """
-        from tenfold.tensordict._dense import TensorDict
-
         if batch_size is not None and (batch_dims is not None or auto_batch_size):
             raise ValueError(
                 "from_dict: expected one of batch_size, batch_dims and auto_batch_size, found two"
             )
-        made = TensorDict(input_dict, batch_size=batch_size, device=device)
+        made = dense()(input_dict, batch_size=batch_size, device=device)
         if auto_batch_size or batch_dims is not None:
             made.auto_batch_size_(batch_dims)
         if names is not None:
@@ -179,9 +344,7 @@ class ConversionMethods(Primitives):
     @classmethod
     def fromkeys(cls, keys: Any, value: Any = 0) -> Any:
         """A TensorDict with one value for every key."""
-        from tenfold.tensordict._dense import TensorDict
-
-        return TensorDict(dict.fromkeys(keys, value))
+        return dense()(dict.fromkeys(keys, value))
 
     @classmethod
     def from_pytree(
@@ -416,11 +579,9 @@ def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
 
 
 def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
-    from tenfold.tensordict._dense import TensorDict
-
     is_dict = isinstance(pytree, dict)
     pairs = pytree.items() if is_dict else enumerate(pytree)
-    made = TensorDict(batch_size=batch_size)
+    made = dense()(batch_size=batch_size)
     for key, value in pairs:
         if isinstance(value, (dict, list, tuple)):
             value = _from_pytree(value, batch_size)
@@ -432,3 +593,67 @@ def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
 def _as_numpy(entry: Any) -> Any:
     value = unwrapped(entry)
     return value.numpy() if hasattr(value, "numpy") else value
+
+
+def register(torch: Any) -> None:
+    """Tells torch how to take a TensorDict apart and make one again."""
+    torch.utils._pytree.register_pytree_node(dense(), _flatten, _unflatten)
+
+
+class _Shapes(list):  # type: ignore[type-arg]
+    """Shapes of tensors: nothing that tells the structures of two trees apart."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shapes)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _flatten(td: Any) -> tuple[list[Any], Any]:
+    entries = td._entries()
+    kept = {key: entry for key, entry in entries.items() if _is_value(entry)}
+    keys = [key for key in entries if key not in kept]
+    values = [entries[key] for key in keys]
+    # torch puts other things than tensors into a tree, to say what becomes of each.
+    shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
+    return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
+
+
+def _is_value(entry: Any) -> bool:
+    return KINDS[type(entry)] != LEAF and hasattr(entry, "_unwrapped")
+
+
+def _unflatten(values: Any, context: Any) -> Any:
+    keys, kept, batch_size, device, old = context
+    items = dict(zip(keys, values, strict=True))
+    new = [tuple(getattr(value, "shape", shape)) for value, shape in zip(values, old, strict=True)]
+    return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+
+
+def _batch_size_after(
+    batch_size: tuple[int, ...], old: list[tuple[int, ...]], new: list[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The batch size of entries whose shapes were `old` and are `new`.
+
+    ``torch.vmap`` takes one dimension away from all tensors of its arguments, and puts one into
+    those of its results.
+    """
+    if old == new:
+        return batch_size
+    for at in range(len(batch_size)):
+        if [_less(shape, at) for shape in old] == new:
+            return _less(batch_size, at)
+    for at in range(len(batch_size) + 1):
+        lengths = {shape[at] for shape in new if len(shape) > at}
+        if len(lengths) == 1 and [_less(shape, at) for shape in new] == old:
+            return (*batch_size[:at], *lengths, *batch_size[at:])
+    return batch_size if all(shape[: len(batch_size)] == batch_size for shape in new) else ()
+
+
+def _less(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """A shape without the dimension `at`."""
+    return (*shape[:at], *shape[at + 1 :])

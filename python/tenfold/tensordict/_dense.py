@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._public import set_module
+from tenfold.tensordict import _registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     KINDS,
@@ -20,15 +22,15 @@ from tenfold.tensordict._entries import (
     read_entry,
     rewrapped,
 )
-from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, own_key
-from tenfold.tensordict._tensorclass import registry
+from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, Opened, own_key
+from tenfold.tensordict._protocol import register_classes, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from tenfold.tensordict._opened import Opened
+    from tenfold.tensordict._node import Opened
     from tenfold.tensordict._protocol import Key
 
 
@@ -137,15 +139,13 @@ class TensorDict(TensorDictBase):
         """A node of the engine, whose entries are fetched when they are asked for."""
         info = NodeInfo._make(native.info())
         if info.kind == "lazy_stack":
-            from tenfold.tensordict._lazy import LazyStackedTensorDict
-
-            return LazyStackedTensorDict._from_disk(native, info, opened, keys_above)
+            return stacked()._from_disk(native, info, opened, keys_above)
         self = cls.__new__(cls)
         self._use_info(info)
         self._disk = Disk(native, opened, keys_above)
         self._items = {}
         self._locked = False
-        return registry.opened(self) if info.kind == "tensorclass" else self
+        return _registry.opened(self) if info.kind == "tensorclass" else self
 
     def _use_info(self, info: Any) -> None:
         self._batch_size = tuple(info.batch_size)
@@ -408,12 +408,12 @@ class TensorDict(TensorDictBase):
         if kind.name == "tuple":
             return tuple(entries.values())
         if kind.name in ("sparse", "opaque"):
-            from tenfold._interop import special
+            from tenfold._interop import objects
 
             if kind.name == "opaque":
-                return special.opaque(kind.class_name, entries)
+                return objects.opaque(kind.class_name, entries)
             layout, shape, is_coalesced = kind.more[:3]
-            return special.sparse(layout, shape, is_coalesced, entries)
+            return objects.sparse(layout, shape, is_coalesced, entries)
         if kind.int_keys:
             entries = {own_key(kind.int_keys, key): value for key, value in entries.items()}
         if kind.name == "ordered_dict":
@@ -452,9 +452,9 @@ class TensorDict(TensorDictBase):
         if disk is not None and opened is not None and not opened.changed:
             return _pickle.opened_tree, (*opened.place(), disk.keys_above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
-            from tenfold.tensordict._files import consolidating
+            from tenfold.tensordict._files import consolidated
 
-            return consolidating.reduced(self)
+            return consolidated.reduced(self)
         state = (type(self), dict(self._entries()), tuple(self._info()))
         return _pickle.tensordict, (*state, bool(self._locked))
 
@@ -480,3 +480,26 @@ def rebuilt(
     if locked:
         made._lock(None)
     return made
+
+
+def reopen(
+    path: str,
+    mode: str,
+    format: str,
+    keeps_parts: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
+) -> Any:
+    """Opens what was pickled, unless something else is there now."""
+    opened = Opened(path, mode, format, keeps_parts)
+    if opened.identity is not None and opened.identity != identity:
+        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+    node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)
+    for key in keys:
+        node = node_of(node)
+        members = getattr(node, "tensordicts", None)
+        node = node._entry(key) if members is None else members[int(key)]
+    return node_of(node)  # a tensorclass is made by what it was pickled as
+
+
+register_classes(dense=TensorDict)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._interop import arrays
-from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._unbatched import UnbatchedTensor
-from tenfold.tensordict._value_rows import ValueRows
-from tenfold.tensordict._values import NonTensorData, NonTensorStack
+from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,16 +127,12 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
             return value
         return _non_tensor_entry(key, value, node)
     if kind == FOREIGN:
-        from tenfold.tensordict._dense import TensorDict
-
-        made = TensorDict._from_native(_core.tree({key: value}), None)
+        made = dense()._from_native(_core.tree({key: value}), None)
         return as_entry(key, made._entry(key), node)
     if kind != LEAF:
         return _node_entry(key, value, node)
     if isinstance(value, Mapping):
-        from tenfold.tensordict._dense import TensorDict
-
-        return TensorDict(value, batch_size, device, names=node._names)
+        return dense()(value, batch_size, device, names=node._names)
     if value is None or isinstance(value, str):
         return NonTensorData(value, batch_size, node.device)
     if isinstance(value, list) and value and _holds_text(value):

@@ -9,6 +9,23 @@ if TYPE_CHECKING:
 
     Key = str | tuple[str, ...]
 
+_classes: dict[str, Any] = {}
+
+
+def register_classes(**classes: type) -> None:
+    """Tells `dense` or `stacked` its class, which the module of the class does at its end."""
+    _classes.update(classes)
+
+
+def dense() -> Any:
+    """The class TensorDict, for modules that it is built on and that cannot import it."""
+    return _classes["dense"]
+
+
+def stacked() -> Any:
+    """The class LazyStackedTensorDict: see `dense`."""
+    return _classes["stacked"]
+
 
 class Primitives:
     """What TensorDict and LazyStackedTensorDict each implement; the method groups build on it.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of
-from tenfold.tensordict._unbatched import UnbatchedTensor
-from tenfold.tensordict._values import NonTensorData
+from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

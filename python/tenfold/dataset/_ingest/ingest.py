@@ -13,8 +13,7 @@ from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest.text import TEXT_FORMATS, checked_format, text_files
-from tenfold.dataset._schema import Schema
-from tenfold.dataset._schema_in import as_schema
+from tenfold.dataset._schema import Schema, as_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

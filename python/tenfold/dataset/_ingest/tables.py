@@ -8,10 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
-from tenfold._interop.arrays import bytes_of, has_mask, unmasked_rows, without_elements
+from tenfold._interop.arrays import (
+    bytes_of,
+    has_mask,
+    numpy_module,
+    unmasked_rows,
+    without_elements,
+)
 from tenfold.dataset._dataset import _leaves
 from tenfold.dataset._ingest import arrow
-from tenfold.dataset._ingest import values as _ingest_values
+from tenfold.dataset._ingest import values as row_values
 from tenfold.dataset._ingest.way import Way, is_path
 from tenfold.dataset._schema import Schema
 
@@ -127,7 +133,7 @@ def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, 
             raise ValueError(f"table: expected names of columns that are str, found {name!r}")
         if isinstance(values, Mapping):
             _flatten(values, (*keys, name), flat)
-        elif _ingest_values.is_tensordict(values):
+        elif row_values.is_tensordict(values):
             nested, _ = columns_of_tensordict(values)
             _flatten(nested, (*keys, name), flat)
         else:
@@ -159,7 +165,7 @@ def _take_validity(flat: dict[tuple[str, ...], Any], way: Way) -> None:
         base = (*record, name.removesuffix(".valid"))
         prefix = "".join(f"{key}." for key in record)
         known = (name.removesuffix(".valid"),) if base in flat else ()
-        if not _ingest_values.is_validity(name, known, flat[keys], names, prefix, 1):
+        if not row_values.is_validity(name, known, flat[keys], names, prefix, 1):
             continue
         values, valid = flat[base], flat.pop(keys)
         if len(valid) != len(values) or bool(valid.all()):
@@ -257,7 +263,7 @@ def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
     columns: dict[str, Any] = {}
     for key in source.keys():  # noqa: SIM118
         value = source.get(key)
-        if hasattr(value, "batch_size") and not _ingest_values.is_tensor_node(value):
+        if hasattr(value, "batch_size") and not row_values.is_tensor_node(value):
             items = value.tolist() if len(value.batch_size) else value.data
             same = not isinstance(items, list) or len(items) != batch_size[0]
             value = [items] * batch_size[0] if same else items
@@ -269,7 +275,7 @@ def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
 
 
 def _open_npy(file: str) -> Any:
-    import numpy as np
+    np = numpy_module()
 
     try:
         return np.load(file, mmap_mode="r", allow_pickle=False)
@@ -289,7 +295,7 @@ def run_arrays(files: list[str], kind: str, way: Way) -> dict[str, Any]:
     """An npz or a structured dtype is a table; npy files are the rows of one column."""
     import zipfile
 
-    import numpy as np
+    np = numpy_module()
 
     if kind == "npz":
         if len(files) > 1:

@@ -11,7 +11,7 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._stacking import samples_of
+from tenfold.dataset._rows import samples_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from tenfold._interop.arrays import has_mask, unmasked_row, without_elements
+from tenfold._interop.arrays import has_mask, numpy_module, unmasked_row, without_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
 
 
 def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
-    import numpy as np
+    np = numpy_module()
 
     if np.isnat(value):
         return None, "", False

@@ -8,7 +8,8 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._progress import Shown
 from tenfold._public import set_module
-from tenfold.tensordict._opened import Opened
+from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._node import Opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,8 +200,6 @@ def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_thre
 
 def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
     """`memmap` and `memmap_like` into an archive; the archive, opened."""
-    from tenfold.tensordict._files import folder as folders
-
     path = os.path.abspath(os.fsdecode(prefix))
     if os.path.isdir(path):
         raise ValueError(

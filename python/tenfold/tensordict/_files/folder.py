@@ -8,9 +8,8 @@ import sys
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
-from tenfold.tensordict._node import ON_DISK, Disk
-from tenfold.tensordict._opened import Opened, identity_of
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
+from tenfold.tensordict._protocol import Primitives, dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,9 +126,7 @@ def open_folder(path: str, mode: str) -> Any:
 
 def node_from(native: Any, opened: Any, keys_above: tuple[str, ...]) -> Any:
     """A node of Python's over one of the engine."""
-    from tenfold.tensordict._dense import TensorDict
-
-    return TensorDict._from_native(native, opened, keys_above)
+    return dense()._from_native(native, opened, keys_above)
 
 
 def adopt(

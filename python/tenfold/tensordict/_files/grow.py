@@ -8,8 +8,9 @@ from tenfold import _core
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._files import folder as folders
-from tenfold.tensordict._node import ON_DISK
-from tenfold.tensordict._opened import identity_of
+from tenfold.tensordict._files.load import check_pickle
+from tenfold.tensordict._node import ON_DISK, identity_of
+from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,11 +133,9 @@ def _flat(key: Any) -> list[str]:
 
 
 def _added_node(node: Any, name: str, robust_key: Any) -> Any:
-    from tenfold.tensordict._dense import TensorDict
-
     folder = folders.folder_of(node)
     if folder is None:
-        made = TensorDict._made({}, node._batch_size, "cpu")
+        made = dense()._made({}, node._batch_size, "cpu")
         made._locked = folders.MAPPED
         node._items[name] = made
         return made
@@ -216,8 +215,6 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         >>> TensorDict.load_memmap("rows").batch_size
         torch.Size([7])
     """
-    from tenfold.tensordict._files.load import check_pickle
-
     check_pickle(allow_pickle)
     path = os.path.abspath(os.fsdecode(prefix))
     if os.path.isfile(path):

@@ -9,6 +9,7 @@ from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.archive import open_archive
+from tenfold.tensordict._files.write import replace_tensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +126,6 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
 
 
 def _replaced(tree: Any, change: Any) -> None:
-    from tenfold.tensordict._files.write import replace_tensors
-
     replace_tensors(tree, change)
 
 

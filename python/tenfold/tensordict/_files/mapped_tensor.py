@@ -10,13 +10,90 @@ from tenfold import _core, _pickle
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._files import anonymous_file
-from tenfold.tensordict._files import mapped_files as files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     PathLike = str | os.PathLike[str]
+
+
+def map_file(
+    path: str,
+    offset: int,
+    dtype: Any,
+    shape: Any,
+    strides: Any,
+    mode: str,
+    handler: Any,
+    identity: Any = None,
+) -> tuple[Any, Any]:
+    """(plain tensor, MappedFile)."""
+    if not torch.Size(shape).numel():
+        plain = torch.empty(torch.Size(shape), dtype=dtype)
+        named = os.path.abspath(path) if handler is None else None
+        return plain, _core.MappedFile(named, mode, 0, handler)
+    name = arrays.dtype_name(dtype)
+    return _core.map_tensor(path, offset, name, tuple(shape), strides, mode, handler, identity)
+
+
+def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
+    """Makes the file, as long as it must be; a tensor without elements has none."""
+    path = os.path.abspath(filename)
+    if os.path.islink(path):
+        raise RuntimeError(
+            f"{path}: refusing to write memory-mapped tensor through symlink: expected a file or "
+            "nothing, found a link; remove it first"
+        )
+    if not existsok and os.path.lexists(path):
+        raise _exists(path)
+    if not size_bytes:
+        return
+    try:
+        _core.reserve_file(path, size_bytes, existsok)
+    except FileExistsError:
+        raise _exists(path) from None
+    except FileNotFoundError:
+        raise RuntimeError(
+            f"No such file or directory: {path}: expected its folder to exist, found none"
+        ) from None
+
+
+def _exists(path: str) -> RuntimeError:
+    return RuntimeError(f"{path}: the file already exists: expected none; pass existsok=True")
+
+
+def is_view(whole: torch.Tensor, part: torch.Tensor, index: Any) -> bool:
+    """True if `part`, which `index` gave, shares the bytes of `whole`."""
+    kind = type(index)
+    if kind is int or kind is slice or index is None or index is Ellipsis:
+        return True
+    if kind is tuple and all(type(i) is int or type(i) is slice for i in index):
+        return True
+    return part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
+def shape_from(size: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    if not size:
+        if "shape" not in options:
+            raise TypeError("shape: expected lengths, found none")
+        shape = options.pop("shape")
+    else:
+        shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    if isinstance(shape, torch.Tensor) and shape.ndim == 2:
+        return shape
+    return torch.Size([shape] if isinstance(shape, int) else shape)
+
+
+def nested_numel(sizes: torch.Tensor) -> int:
+    return int(sizes.prod(-1).sum())
+
+
+def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
+    if sizes is None:
+        return flat
+    made: torch.Tensor = arrays.nested_array(flat, [tuple(row) for row in sizes.tolist()])
+    return made
 
 
 @set_module("tenfold")
@@ -168,15 +245,15 @@ class MemoryMappedTensor(torch.Tensor):
     ) -> MemoryMappedTensor:
         """A new tensor of zeros, or of what a file that exists holds."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (files.nested_numel(sizes),)
+        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
         if filename is None:
             handler: Any = anonymous_file.AnonymousFile(size_bytes)
-            plain, file = files.map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
+            plain, file = map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
         else:
-            files.reserve(filename, size_bytes, existsok)
-            plain, file = files.map_file(os.fspath(filename), 0, dtype, lengths, None, "r+", None)
-        return cls._wrapped(files.as_nested(plain, sizes), file)
+            reserve(filename, size_bytes, existsok)
+            plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, "r+", None)
+        return cls._wrapped(as_nested(plain, sizes), file)
 
     @classmethod
     def _wrapped(cls, plain: Any, file: Any) -> MemoryMappedTensor:
@@ -220,9 +297,9 @@ class MemoryMappedTensor(torch.Tensor):
         if mode is None:
             mode = "r" if os.path.exists(filename) and not os.access(filename, os.W_OK) else "r+"
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (files.nested_numel(sizes),)
-        plain, file = files.map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
-        made = cls._wrapped(files.as_nested(plain, sizes), file)
+        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
+        made = cls._wrapped(as_nested(plain, sizes), file)
         return made if index is None else made._part(index)
 
     @classmethod
@@ -268,7 +345,7 @@ class MemoryMappedTensor(torch.Tensor):
         count = storage.nbytes() // dtype.itemsize
         flat = torch.empty(0, dtype=dtype).set_(storage, 0, (count,), (1,))
         if shape is not None:
-            flat = flat.view(torch.Size(shape)) if sizes is None else files.as_nested(flat, sizes)
+            flat = flat.view(torch.Size(shape)) if sizes is None else as_nested(flat, sizes)
         path = known if filename is None else filename
         file = None
         if path is not None:
@@ -314,7 +391,7 @@ class MemoryMappedTensor(torch.Tensor):
     def _filled(
         cls, size: tuple[Any, ...], options: dict[str, Any], value: Any
     ) -> MemoryMappedTensor:
-        shape = files.shape_from(size, options)
+        shape = shape_from(size, options)
         device = options.pop("device", None)
         if device is not None and torch.device(device).type != "cpu":
             raise RuntimeError(f"device: Only CPU tensors are supported: found {device}")
@@ -383,7 +460,7 @@ class MemoryMappedTensor(torch.Tensor):
     def __getitem__(self, index: Any) -> Any:
         made: Any = super().__getitem__(index)
         file = self._file
-        if file is None or not files.is_view(self, made, index):
+        if file is None or not is_view(self, made, index):
             return made
         made.__class__ = MemoryMappedTensor
         made._file = file
@@ -459,12 +536,12 @@ def rebuilt(
     """A tensor that was pickled, unless its file has been replaced since."""
     kind = getattr(torch, dtype)
     if strides is not None:
-        plain, file = files.map_file(path, offset, kind, shape, strides, mode, handler, identity)
+        plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)
         return MemoryMappedTensor._wrapped(plain, file)
     sizes = torch.tensor(shape, dtype=torch.int64).reshape(len(shape), -1)
-    count = (files.nested_numel(sizes),)
-    plain, file = files.map_file(path, offset, kind, count, None, mode, handler, identity)
-    return MemoryMappedTensor._wrapped(files.as_nested(plain, sizes), file)
+    count = (nested_numel(sizes),)
+    plain, file = map_file(path, offset, kind, count, None, mode, handler, identity)
+    return MemoryMappedTensor._wrapped(as_nested(plain, sizes), file)
 
 
 def _is_already_there(tensor: MemoryMappedTensor, filename: PathLike | None) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+
 #: How a tree is written; the fields are arguments of `TensorDict.memmap_`.
 Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
@@ -314,3 +315,38 @@ def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
 def _copied(tree: Any) -> Any:
     """The same tree in nodes of its own, over the same tensors."""
     return tree.clone(recurse=False)
+
+
+def save(
+    tree: Any,
+    prefix: Any,
+    *,
+    copy_existing: bool,
+    num_threads: int,
+    robust_key: bool | None,
+    atomic: bool | None,
+    durable: bool,
+    options: dict[str, Any],
+) -> Any:
+    """Saves `tree` and returns what was saved, opened."""
+    from tenfold._io import files
+
+    path = os.path.abspath(os.fsdecode(prefix))
+    if not options and (atomic is False or robust_key is False or _lives_there(tree, path)):
+        written = Options(
+            copy_existing, num_threads, True, robust_key, atomic, durable, False, False
+        )
+        return write(tree, path, written)
+    if not copy_existing:
+        refuse_elsewhere(tree, path)
+    files.save(tree, path, durable=durable, num_threads=num_threads or None, **options)
+    if not os.path.isdir(path):
+        return files.open(path)
+    made = folders.open_folder(path, "r")
+    folders.map_now(made)
+    folders.lock(made)
+    return made
+
+
+def _lives_there(tree: Any, path: str) -> bool:
+    return bool(surveyed(tree, path).there)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._keys import NOTHING
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._unbatched import UnbatchedTensor
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import node_of, rewrapped
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._torch import need_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class CastMethods(Primitives):
     def _moved(self, device: Any, dtype: Any, non_blocking: bool) -> Any:
         whole = device is not None and dtype is None
         if whole and getattr(self, "_consolidated", None) is not None and self.is_consolidated():
-            from tenfold.tensordict._files import consolidating
+            from tenfold.tensordict._files import consolidated
 
-            return consolidating.moved(self, device, non_blocking)
+            return consolidated.moved(self, device, non_blocking)
 
         def change(tensor: Any) -> Any:
             return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from tenfold._interop.arrays import numpy_module
 from tenfold._public import set_module
 from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, node_of
 from tenfold.tensordict._keys import is_path
@@ -253,7 +254,7 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
     if torch is not None:
         probe = torch.zeros((), dtype=torch.bool).expand(batch_size)
         return tuple(probe[index].shape)
-    import numpy as np
+    np = numpy_module()
 
     return tuple(np.broadcast_to(np.zeros((), bool), batch_size)[index].shape)
 

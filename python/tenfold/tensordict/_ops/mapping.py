@@ -14,9 +14,8 @@ from tenfold.tensordict._entries import (
     unwrapped,
 )
 from tenfold.tensordict._keys import NOTHING, Keys, is_path, path_of
-from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._unbatched import UnbatchedTensor
-from tenfold.tensordict._values import NonTensorData, NonTensorStack
+from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,9 +136,7 @@ class MappingMethods(Primitives):
         return node
 
     def _new_child(self) -> Any:
-        from tenfold.tensordict._dense import TensorDict
-
-        child = TensorDict._made({}, self._batch_size, self._device)
+        child = dense()._made({}, self._batch_size, self._device)
         child._names = self._names
         return child
 

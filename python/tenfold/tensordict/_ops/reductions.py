@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tenfold._interop.arrays import dim_in, need_torch
 from tenfold.tensordict._entries import LEAF, class_kind, node_of, rewrapped
 from tenfold.tensordict._keys import NOTHING
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._torch import dim_in, need_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

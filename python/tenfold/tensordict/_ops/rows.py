@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tenfold._interop.arrays import dim_in, need_torch, probe
 from tenfold.tensordict._entries import LEAF, class_kind
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._torch import dim_in, need_torch, probe
-from tenfold.tensordict._value_rows import ValueRows
+from tenfold.tensordict._values import ValueRows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

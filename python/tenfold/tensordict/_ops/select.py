@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import (
     LEAF,
     VALUE,
@@ -13,10 +14,10 @@ from tenfold.tensordict._entries import (
     unwrapped,
 )
 from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._ops.join import cat, lazy_stack, maybe_dense_stack, pad, stack
 from tenfold.tensordict._ops.pointwise import _aligned
-from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._torch import need_torch
-from tenfold.tensordict._unbatched import UnbatchedTensor
+from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,10 +174,8 @@ class SelectionMethods(Primitives):
         Args:
             storage: Of the whole storage rather than of the first element: views share it.
         """
-        from tenfold.tensordict._dense import TensorDict
-
         torch = need_torch("data_ptr")
-        made = TensorDict({}, device="cpu")
+        made = dense()({}, device="cpu")
         members = getattr(self, "tensordicts", None)
         entries = self._entries() if members is None else dict(_numbered(members))
         for key, entry in entries.items():
@@ -205,8 +204,6 @@ class SelectionMethods(Primitives):
         self, pad_size: Any, value: float = 0.0, inplace: bool = False, safe: bool = True
     ) -> Any:
         """More rows in front of and behind batch dimensions: `tenfold.pad`."""
-        from tenfold.tensordict._ops.join import pad
-
         if inplace:
             raise ValueError("pad: expected inplace=False, found True")
         return pad(self, pad_size, value)
@@ -214,35 +211,25 @@ class SelectionMethods(Primitives):
     @classmethod
     def stack(cls, input: Any, dim: int = 0, *, out: Any = None) -> Any:
         """`tenfold.stack`."""
-        from tenfold.tensordict._ops.join import stack
-
         return stack(input, dim, out=out)
 
     @classmethod
     def lazy_stack(cls, input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
         """`tenfold.lazy_stack`."""
-        from tenfold.tensordict._ops.join import lazy_stack
-
         return lazy_stack(input, dim, out=out, **kwargs)
 
     @classmethod
     def maybe_dense_stack(cls, input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
         """`tenfold.maybe_dense_stack`."""
-        from tenfold.tensordict._ops.join import maybe_dense_stack
-
         return maybe_dense_stack(input, dim, out=out, **kwargs)
 
     @classmethod
     def cat(cls, input: Any, dim: int = 0, *, out: Any = None) -> Any:
         """`tenfold.cat`."""
-        from tenfold.tensordict._ops.join import cat
-
         return cat(input, dim, out=out)
 
     def to_lazystack(self, dim: int = 0) -> Any:
         """A lazy stack of the rows along a batch dimension."""
-        from tenfold.tensordict._ops.join import lazy_stack
-
         return lazy_stack(self.unbind(dim), dim)
 
     def stack_tensors(

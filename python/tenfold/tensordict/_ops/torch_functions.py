@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._ops import join
 from tenfold.tensordict._ops.pointwise import BINARY, TESTS, UNARY
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._torch import need_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ class TorchFunctionMethods(Primitives):
 
 
 def _filled() -> dict[Any, Callable[..., Any]]:
-    from tenfold.tensordict._ops import join
-
     torch = need_torch("torch functions")
     made: dict[Any, Callable[..., Any]] = {}
     for name in (*_METHODS, *UNARY, *TESTS, *BINARY):

@@ -7,8 +7,7 @@ from tenfold._public import set_module
 from tenfold.tensordict._entries import LEAF, as_entry, class_kind, node_of, unwrapped
 from tenfold.tensordict._keys import path_of
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._unbatched import UnbatchedTensor
-from tenfold.tensordict._values import NonTensorData, NonTensorStack
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ import inspect
 import sys
 from types import MappingProxyType
 
+from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.tensordict._tensorclass import fields, registry
+from tenfold.tensordict import _registry
+from tenfold.tensordict._tensorclass import fields
 from tenfold.tensordict._tensorclass.delegate import inherited
-from tenfold.tensordict._tensorclass.files import FileMethods
 from tenfold.tensordict._tensorclass.init import constructor
 from tenfold.tensordict._tensorclass.making import MakingMethods
 from tenfold.tensordict._tensorclass.methods import (
@@ -19,9 +20,8 @@ from tenfold.tensordict._tensorclass.methods import (
     RowMethods,
     TextMethods,
 )
-from tenfold.tensordict._tensorclass.state import StateMethods
+from tenfold.tensordict._tensorclass.state import FileMethods, StateMethods
 from tenfold.tensordict._tensorclass.trees import TreeMethods
-from tenfold.tensordict._torch import need_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
         _check_tensor_only(cls)
     cls.__init__ = constructor(cls, own_init)
     cls.__doc__ = doc or f"{cls.__name__}{inspect.signature(cls)}"
-    registry.register(cls)
+    _registry.register(cls)
     return cls
 
 
@@ -293,7 +293,7 @@ class TensorClass:
         if all(isinstance(one, str) and one in FLAGS for one in items):
             name = "_".join(("TensorClass", *items))
             meta: Any = type(cls)
-            return meta(name, (cls,), {"__module__": __name__}, **dict.fromkeys(items, True))
+            return meta(name, (cls,), {"__module__": "tenfold"}, **dict.fromkeys(items, True))
         import typing
 
         if issubclass(cls, typing.Generic):

@@ -6,6 +6,7 @@ import inspect
 
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._ops.casts import CASTS
+from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,9 +125,7 @@ def _property(name: str, member: property) -> property:
 
 def _class_method(name: str, member: Any) -> Callable[..., Any]:
     def call(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-        from tenfold.tensordict._dense import TensorDict
-
-        result = getattr(TensorDict, name)(*args, **kwargs)
+        result = getattr(dense(), name)(*args, **kwargs)
         if isinstance(result, TensorDictBase):
             return cls._from_tensordict(result, rebuild=name in _OF_OBJECTS)
         return result

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import inspect
 
-from tenfold.tensordict._tensorclass.fields import did_you_mean
-from tenfold.tensordict._tensorclass.values import set_field
+from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._tensorclass.fields import did_you_mean, set_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,17 +197,13 @@ def _fill_unset(obj: Any) -> None:
 
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
     """Gives an object its TensorDict; false if an ``__init__`` further out did so already."""
-    from tenfold.tensordict._dense import TensorDict
-
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])
     if node is None:
-        obj.__dict__["_tensordict"] = TensorDict(
-            {}, batch_size=batch_size, device=device, names=names
-        )
+        obj.__dict__["_tensordict"] = dense()({}, batch_size=batch_size, device=device, names=names)
         return True
     if batch_size is not None or device is not None or names is not None:
-        obj.__dict__["_tensordict"] = TensorDict(
+        obj.__dict__["_tensordict"] = dense()(
             dict(node.items()),
             batch_size=node.batch_size if batch_size is None else batch_size,
             device=node.device if device is None else device,

@@ -8,9 +8,8 @@ from tenfold._errors import KeyNotFoundError
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import FOREIGN, TENSORCLASS, batch_size_of, class_kind, node_of
 from tenfold.tensordict._tensorclass.delegate import delivered
-from tenfold.tensordict._tensorclass.fields import class_of, hint_of
+from tenfold.tensordict._tensorclass.fields import class_of, fits, hint_of
 from tenfold.tensordict._tensorclass.init import post_init_arguments
-from tenfold.tensordict._tensorclass.values import fits
 from tenfold.tensordict._values import NonTensorData
 
 TYPE_CHECKING = False

@@ -8,8 +8,7 @@ from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import TENSORCLASS, class_kind, node_of
 from tenfold.tensordict._keys import NOTHING, is_path, path_of
 from tenfold.tensordict._tensorclass.delegate import delivered
-from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require
-from tenfold.tensordict._tensorclass.values import set_field
+from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require, set_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._keys import path_of
 from tenfold.tensordict._node import PLAIN
-from tenfold.tensordict._tensorclass.fields import missing, remove, require
+from tenfold.tensordict._protocol import stacked
+from tenfold.tensordict._tensorclass.fields import missing, remove, require, set_field
 from tenfold.tensordict._tensorclass.making import with_classes
-from tenfold.tensordict._tensorclass.values import set_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,11 +172,9 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
 
 def _plain_copy(node: Any) -> Any:
     """A copy of a tree without tensorclasses."""
-    from tenfold.tensordict._lazy import LazyStackedTensorDict
-
-    if isinstance(node, LazyStackedTensorDict):
+    if isinstance(node, stacked()):
         members = [_plain_copy(node_of(member)) for member in node.tensordicts]
-        return LazyStackedTensorDict._of(members, node.stack_dim, node._dim_name)
+        return stacked()._of(members, node.stack_dim, node._dim_name)
     made = node._with_entries({})
     made._kind = PLAIN
     for key, entry in node._entries().items():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
+from itertools import count, islice
+from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
-from tenfold._interop.arrays import torch_or_none
+from tenfold._interop.arrays import need_torch, torch_or_none
 from tenfold._options import UINT64_MAX, boolean, column_names, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._deal import Deal, member
 from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     TextStream,
@@ -21,16 +23,15 @@ from tenfold.dataset._ingest.text import (
 )
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._schema import Schema
-from tenfold.dataset._schema_in import as_schema
-from tenfold.dataset._workers import Workers
+from tenfold.dataset._schema import Schema, as_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from tenfold.dataset._ingest.text import OnError
+
 
 if (_torch := torch_or_none()) is not None:
     _Base: Any = _torch.utils.data.IterableDataset
@@ -416,3 +417,305 @@ def _schema_of(columns: dict[str, Any]) -> Schema:
             for name, column in columns.items()
         }
     )
+
+
+class Deal(NamedTuple):
+    """The rows of an epoch, numbered in its order, dealt in turn to the workers of all ranks.
+
+    Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
+    world_size``) gets the numbers ``position + s + k * S``. Workers run ahead of each other by
+    whole batches, so that what was handed out is a prefix and some rows beyond it.
+
+    Attributes:
+        position: All rows before were handed out.
+        world_size: Number of ranks.
+        workers: Of each rank, at least 1.
+        taken: Of each shard, how many of its numbers from `position` on were handed out.
+        next_worker: Whose batch would have come next. That one's shard goes to the first worker of
+            the next iteration, so that its batches come as if there had been no stop.
+        holes: Single numbers, handed out by a deal to other shards.
+    """
+
+    position: int
+    world_size: int
+    workers: int
+    taken: tuple[int, ...]
+    next_worker: int = 0
+    holes: frozenset[int] = frozenset()
+
+    @classmethod
+    def fresh(cls, world_size: int, workers: int, position: int = 0) -> Deal:
+        """Nothing was handed out from `position` on."""
+        return cls(position, world_size, workers, (0,) * (world_size * workers))
+
+    def numbers(self, rank: int, worker: int) -> Iterator[int]:
+        """Those that a worker has yet to hand out, rising, without end."""
+        return (number for number in self._shard(self._shard_of(rank, worker)))
+
+    def _shard_of(self, rank: int, worker: int) -> int:
+        return (worker + self.next_worker) % self.workers * self.world_size + rank
+
+    def _shard(self, shard: int) -> Iterator[int]:
+        shards = len(self.taken)
+        rising = count(self.position + shard + self.taken[shard] * shards, shards)
+        return filter(lambda number: number not in self.holes, rising) if self.holes else rising
+
+    def advanced(
+        self,
+        rows: Sequence[int],
+        batches: int = 0,
+        num_records: int | None = None,
+        dropped: int = 1,
+    ) -> Deal:
+        """After the workers of every rank have handed out so many rows each, or all they had.
+
+        Args:
+            rows: One number for each worker.
+            batches: Handed out by all workers of a rank in turn.
+            num_records: Of the epoch; None: more than were handed out.
+            dropped: Of the last rows of a worker, as many as fill no batch of this size were not
+                handed out.
+        """
+        shards = len(self.taken)
+        taken = list(self.taken)
+        for rank in range(self.world_size):
+            for worker, wanted in enumerate(rows):
+                shard = self._shard_of(rank, worker)
+                if num_records is not None:
+                    left = self._left(shard, num_records)
+                    wanted = min(wanted, left - left % dropped)
+                if self.holes and wanted > 0:
+                    last = next(islice(self._shard(shard), wanted - 1, None))
+                    taken[shard] = (last - self.position - shard) // shards + 1
+                else:
+                    taken[shard] += wanted
+        return self._replace(
+            taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
+        )._settled()
+
+    def _left(self, shard: int, num_records: int) -> int:
+        """How many rows a shard has yet to hand out."""
+        shards = len(self.taken)
+        first = self.position + shard + self.taken[shard] * shards
+        numbers = range(first, num_records, shards)
+        return len(numbers) - sum(hole in numbers for hole in self.holes)
+
+    def _settled(self) -> Deal:
+        """The same with the longest prefix."""
+        shards = len(self.taken)
+        whole = min(self.taken)
+        position = self.position + whole * shards
+        taken = tuple(number - whole for number in self.taken)
+        settled = self._replace(position=position, taken=taken)
+        return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
+
+    def _has(self, number: int) -> bool:
+        """Whether it was handed out by this deal itself."""
+        if number < self.position:
+            return True
+        index, shard = divmod(number - self.position, len(self.taken))
+        return index < self.taken[shard]
+
+    def dealt_to(self, world_size: int, workers: int) -> Deal:
+        """The rest, for another number of ranks or workers."""
+        if (world_size, workers) == (self.world_size, self.workers):
+            return self
+        ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
+        holes = {*self.holes, *(number for number in ahead if self._has(number))}
+        position = self.position
+        while position in holes:
+            holes.remove(position)
+            position += 1
+        fresh = self.fresh(world_size, workers, position)
+        return fresh._replace(holes=frozenset(holes))
+
+    # --- as JSON ---
+
+    def to_state(self) -> dict[str, Any]:
+        """``{"position": n}``, and more only where rows beyond the prefix were handed out."""
+        state: dict[str, Any] = {"position": self.position}
+        if any(self.taken) or self.next_worker:
+            state["world_size"] = self.world_size
+            state["workers"] = self.workers
+            state["taken"] = list(self.taken)
+            state["next_worker"] = self.next_worker
+        if self.holes:
+            state["holes"] = sorted(self.holes)
+        return state
+
+    @classmethod
+    def from_state(cls, state: Any) -> Deal:
+        """The other way. Raises ValueError for what is no such state."""
+        position = member(state, "position")
+        if "taken" in state:
+            world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)
+            taken = _numbers(state, "taken")
+            if len(taken) != world_size * workers:
+                raise ValueError(
+                    f'iterable dataset: state: member "taken": expected {world_size * workers} '
+                    f"numbers, one for each worker of each rank, found {len(taken)}"
+                )
+            deal = cls(position, world_size, workers, taken, member(state, "next_worker") % workers)
+        else:
+            deal = cls.fresh(1, 1, position)
+        return deal._replace(holes=frozenset(_numbers(state, "holes") if "holes" in state else ()))
+
+
+def member(state: Any, key: str, at_least: int = 0) -> int:
+    """An int of a state. Raises ValueError naming what is wrong with it."""
+    value: Any = state.get(key) if isinstance(state, dict) else None
+    if not _is_number(value) or value < at_least:
+        raise ValueError(
+            f'iterable dataset: state: member "{key}": expected an int of {at_least} or more, '
+            f"found {value!r}"
+        )
+    return int(value)
+
+
+def _numbers(state: Any, key: str) -> tuple[int, ...]:
+    values = state[key]
+    if not isinstance(values, list) or not all(_is_number(v) and v >= 0 for v in values):
+        raise ValueError(
+            f'iterable dataset: state: member "{key}": expected a list of ints of 0 or more, '
+            f"found {values!r}"
+        )
+    return tuple(values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_MAX_WORKERS = 1024
+_RUNNING = -1
+
+
+class Pass(NamedTuple):
+    """One iteration of a ``DataLoader`` with workers.
+
+    Attributes:
+        is_fresh: It began with the epoch's first row, not where a state said.
+        is_done: The last batch was given.
+        rows: Of each worker, in the batches that were given: as many as full batches have, which
+            may be more than the worker had.
+        batches: Given, of all workers.
+        num_records: Of all files, if a worker has come to their end.
+        dropped: The size of a batch that workers leave out unless it is full; else 1.
+    """
+
+    is_fresh: bool
+    is_done: bool
+    rows: list[int]
+    batches: int
+    num_records: int | None = None
+    dropped: int = 1
+
+
+class Workers:
+    """Memory that all processes share: the epoch, and how far each worker has come.
+
+    The process of the loader publishes; a worker begins and ends a pass. A generation is the time
+    from one ``set_epoch`` or ``load_state_dict`` to the next.
+    """
+
+    def __init__(self) -> None:
+        torch = torch_or_none()
+        self._header: Any = None
+        # Of each worker: the generation it has begun, whether at the epoch's first row, how many
+        # rows it had when it came to its end, and how many records there were.
+        self._cells: Any = None
+        if torch is not None:
+            self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
+            self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
+
+    def state(self) -> tuple[Any, Any]:
+        """What another process makes the same of: the memory, which stays shared."""
+        return self._header, self._cells
+
+    @classmethod
+    def from_state(cls, state: tuple[Any, Any]) -> Workers:
+        """The other way."""
+        made = cls.__new__(cls)
+        made._header, made._cells = state
+        return made
+
+    # --- the loader's process ---
+
+    def publish(self, generation: int, loads: int, epoch: int) -> None:
+        """What workers find that begin a pass from now on."""
+        if self._header is not None:
+            self._header[0], self._header[1], self._header[2] = generation, loads, epoch
+
+    def has_begun(self, generation: int) -> bool:
+        """Whether a worker has begun a pass of this generation."""
+        return self._cells is not None and bool((self._cells[:, 0] == generation).any())
+
+    def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
+        """What the loader's iterator says; None if it is gone and its workers were not done.
+
+        Raises:
+            UnsupportedError: If the loader takes batches as they come.
+        """
+        loader = _loader_iterator(dataset)
+        is_fresh = bool(self._cells[0, 1])
+        ends = self._cells[self._cells[:, 0] == generation, 2].tolist()
+        if loader is None:
+            done = all(rows != _RUNNING for rows in ends)
+            return Pass(is_fresh, True, [], 0) if done else None
+        if not getattr(loader, "_in_order", True):
+            raise UnsupportedError(
+                "iterable dataset: state_dict: expected a DataLoader whose workers take turns, "
+                "found one with in_order=False"
+            )
+        size = getattr(loader._index_sampler, "batch_size", 1)
+        batches, workers = loader._num_yielded, loader._num_workers
+        ends = self._cells[:workers, 2].tolist()
+        if loader._drop_last:
+            ends = [end if end == _RUNNING else end - end % size for end in ends]
+        rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+        done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
+        num_records = int(self._cells[:workers, 3].max())
+        return Pass(
+            is_fresh,
+            batches > 0 and done,
+            rows,
+            batches,
+            None if num_records == _RUNNING else num_records,
+            size if loader._drop_last else 1,
+        )
+
+    # --- a worker's process ---
+
+    def begin(self, worker: int) -> tuple[int, int, int, bool]:
+        """Generation, loads and epoch of the pass, and whether it is the generation's first."""
+        if worker >= _MAX_WORKERS:
+            raise ValueError(
+                f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
+            )
+        generation, loads, epoch = self._header.tolist()
+        is_first = int(self._cells[worker, 0]) != generation
+        self._cells[worker, 2] = self._cells[worker, 3] = _RUNNING
+        self._cells[worker, 1] = not is_first
+        self._cells[worker, 0] = generation
+        return generation, loads, epoch, is_first
+
+    def end(self, worker: int, rows: int, num_records: int | None) -> None:
+        """The worker has handed all its rows to the loader, and knows the number of records."""
+        self._cells[worker, 3] = _RUNNING if num_records is None else num_records
+        self._cells[worker, 2] = rows
+
+
+def _loader_iterator(dataset: Any) -> Any:
+    """The iterator of the ``DataLoader`` that goes through `dataset`, or None.
+
+    Nothing else knows how many of the batches that workers made ahead were given to the caller.
+    """
+    kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
+
+    found = [
+        item
+        for item in gc.get_objects()
+        if issubclass(type(item), kind) and getattr(item, "_dataset", None) is dataset
+    ]
+    alive = [item for item in found if not item._shutdown]
+    return (alive or found or [None])[-1]
