@@ -4,6 +4,8 @@
     base  <-  os, codecs  <-  core  <-  formats  <-  io, scan  <-  dataset
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
 
+and which module of python/tenfold may import which (python_layers.py).
+
 Usage: tools/check_layers.py [repository root]
 
 Prints one line per violation, `<file>:<line>: <what is wrong>`, and exits 1 if there is any.
@@ -14,6 +16,8 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+
+import python_layers
 
 # The layers of src/, in order, and those whose headers each may not include although they are to
 # the left of it.
@@ -80,7 +84,7 @@ def check(root: Path) -> list[str]:
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES:
                 problems += check_file(root, path)
-    return problems
+    return problems + python_layers.check(root)
 
 
 def check_file(root: Path, path: Path) -> list[str]:

@@ -8,7 +8,7 @@ namespace tenfold::python {
 
 /// The memory of a dense torch tensor in main memory, shared, not copied. Nothing if `object` is
 /// not of exactly torch's Tensor or Parameter, or cannot be taken as it is (another device or
-/// layout, a lazy conjugate or negative): tenfold._simplify then finds a way or the reason.
+/// layout, a lazy conjugate or negative): tenfold._interop.objects then finds a way or the reason.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// What autograd makes of an object that tensor_of_torch() took.
 Grad grad_of_torch(nb::handle object);

@@ -107,7 +107,7 @@ nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafNa
   const nb::object made = nb::steal(call_with(torch_api.from_dlpack, capsule.ptr()));
   if (!made.is_valid()) throw nb::python_error();
   if (is_as_it_is) return made;
-  return nb::module_::import_("tenfold._arrays")
+  return nb::module_::import_("tenfold._interop.arrays")
       .attr("viewed_as")(made, text(tenfold::name(*dtype_of_dlpack(dtype))), text(name.text()));
 }
 
@@ -130,7 +130,7 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
   const nb::object bytes = nb::cast(Bytes{tensor.buffer(), writable});
   Shape strides = tensor.strides();
   for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
-  return nb::module_::import_("tenfold._arrays")
+  return nb::module_::import_("tenfold._interop.arrays")
       .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
                            tuple_of(strides), tensor.offset_bytes(), text(name.text()));
 }
@@ -187,7 +187,7 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
     const nb::handle found = tied_.find(tensor.raw_data());
     if (found.is_valid()) {
       const nb::object same =
-          nb::module_::import_("tenfold._arrays")
+          nb::module_::import_("tenfold._interop.arrays")
               .attr("tied_to")(found, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
                                tuple_of(tensor.strides()));
       if (!same.is_none()) return with_grad(leaf, same);
@@ -214,7 +214,7 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
     tied_.add(storage.data(), base);
   }
   const nb::object made =
-      nb::module_::import_("tenfold._arrays")
+      nb::module_::import_("tenfold._interop.arrays")
           .attr("tied_to")(base, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
                            tuple_of(tensor.strides()), tensor.raw_data() - storage.data());
   return made.is_none() ? make_one(tensor, name) : made;
@@ -224,7 +224,7 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
 nb::object ArrayMaker::with_grad(const Leaf& leaf, const nb::object& made) const {
   if (!use_torch_ || tied_.makes_mapped()) return made;
   const Grad grad = leaf.grad();
-  return nb::module_::import_("tenfold._arrays")
+  return nb::module_::import_("tenfold._interop.arrays")
       .attr("with_grad")(made, grad == Grad::required || grad == Grad::parameter,
                          grad == Grad::parameter || grad == Grad::frozen_parameter);
 }
@@ -278,7 +278,7 @@ nb::object ArrayMaker::make_nested(const Leaf& leaf, const Tensor& tensor,
     const auto begin = lengths.begin() + static_cast<std::ptrdiff_t>(row * width);
     shapes.append(tuple_of(Shape(begin, begin + static_cast<std::ptrdiff_t>(width))));
   }
-  return nb::module_::import_("tenfold._arrays")
+  return nb::module_::import_("tenfold._interop.arrays")
       .attr("nested_array")(make_one(tensor, name), shapes);
 }
 

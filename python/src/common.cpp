@@ -113,13 +113,13 @@ nb::object dict_of(const Value::Object& object) {
   return dict;
 }
 
-/// What Python makes itself, tenfold/_special.py does.
+/// What Python makes itself, tenfold/_interop/objects.py does.
 nb::object special_of(const Value::Special& value) {
   const bool is_bytes =
       value.type == Value::Special::Type::bytes || value.type == Value::Special::Type::bytearray;
   const nb::object said =
       is_bytes ? nb::object(nb::bytes(value.text.data(), value.text.size())) : text(value.text);
-  return nb::module_::import_("tenfold._special")
+  return nb::module_::import_("tenfold._interop.objects")
       .attr("special")(text(name(value.type)), said, list_of(value.items));
 }
 

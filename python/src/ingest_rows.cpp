@@ -173,7 +173,7 @@ class RowIngest {
     }
     std::string line;
     if (on_error_ == OnError::collect) {
-      const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest_values")
+      const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest.values")
                                          .attr("row_text")(row, kMaxShownRows));
       line =
           to_json_line({.row = position_, .column = bad.column, .error = bad.what, .text = shown});

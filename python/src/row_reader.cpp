@@ -64,7 +64,7 @@ bool RowReader::is_wanted(const std::string& name) const {
 void RowReader::add(nb::handle row) {
   nb::object dict = nb::borrow(row);
   if (!PyDict_Check(dict.ptr())) {
-    dict = nb::module_::import_("tenfold.dataset._ingest_values").attr("row_of")(row);
+    dict = nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(row);
     if (!PyDict_Check(dict.ptr())) {
       throw BadRow{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
     }
@@ -91,7 +91,7 @@ void RowReader::add(nb::handle row) {
 }
 
 nb::object RowReader::with_nulls(const nb::object& dict) const {
-  return nb::module_::import_("tenfold.dataset._ingest_values").attr("with_nulls")(dict, names_);
+  return nb::module_::import_("tenfold.dataset._ingest.values").attr("with_nulls")(dict, names_);
 }
 
 /// False if the columns have to change, or the row lacks one that it needs.

@@ -19,7 +19,7 @@ std::string class_of(nb::handle object) { return std::string(type_name(object.pt
 
 bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
-nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest_values"); }
+nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest.values"); }
 
 /// numpy's letters of the dtypes that torch has, too, in native byte order.
 std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsize) {

@@ -49,7 +49,7 @@ struct Time {
   std::string unit;
   Clock clock = Clock::unknown;
 };
-/// What `tenfold.dataset._ingest_values.time_count` says of an object of the module datetime, of
+/// What `tenfold.dataset._ingest.values.time_count` says of an object of the module datetime, of
 /// numpy or pandas; nothing for other objects. Throws BadRow for what no int64 counts.
 std::optional<Time> time_from(nb::handle object);
 
@@ -57,7 +57,7 @@ std::optional<Time> time_from(nb::handle object);
 /// text and objects are none.
 std::optional<Tensor> array_from(nb::handle object);
 
-/// What `tenfold.dataset._ingest_values.simple` makes of an object that is none of Python's own
+/// What `tenfold.dataset._ingest.values.simple` makes of an object that is none of Python's own
 /// types and no array. Throws BadRow if it is nothing.
 nb::object simple_value(nb::handle object);
 

@@ -14,7 +14,7 @@ nb::object RowReader::simple_mapping(PyObject* value) {
                         PyTuple_Check(value);
   if (is_plain || time_from(value) || array_from(value)) return {};
   nb::object made =
-      nb::module_::import_("tenfold.dataset._ingest_values").attr("row_of")(nb::handle(value));
+      nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(nb::handle(value));
   return PyDict_Check(made.ptr()) ? made : nb::object();
 }
 

@@ -57,7 +57,7 @@ std::optional<Torch>& record() {
 
 const Torch* torch() {
   if (record()) return &*record();
-  const nb::object module = nb::module_::import_("tenfold._arrays").attr("torch_or_none")();
+  const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
   if (module.is_none()) return nullptr;
   record() = look_up(module);
   return &*record();

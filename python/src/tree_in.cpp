@@ -125,8 +125,8 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
 }
 
 TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
-  const nb::tuple answer = nb::cast<nb::tuple>(
-      nb::module_::import_("tenfold._simplify").attr("simplify")(object, text(where()), memo_));
+  const nb::tuple answer = nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
+                                                   .attr("simplify")(object, text(where()), memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
     // state_dict() may return what holds this object, and so on for ever.

@@ -11,7 +11,7 @@
 namespace tenfold::python {
 
 /// Makes a tree of Python's nested containers, tensors and JSON values. What it does not know
-/// itself it hands to `tenfold._simplify.simplify`, which answers with one of:
+/// itself it hands to `tenfold._interop.objects.simplify`, which answers with one of:
 ///
 ///   ("again", object)                 convert this instead
 ///   ("tensor", torch_tensor)          a dense torch tensor in main memory
@@ -20,7 +20,7 @@ namespace tenfold::python {
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
 ///   ("value", object)                 a JSON value that stays one, even a list of tensors would
-///   ("special", name, text, items)    a value that JSON lacks (tenfold/_special.py)
+///   ("special", name, text, items)    a value that JSON lacks (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
 ///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
 ///   ("native", handle, overrides)     a node that was opened, entries of it replaced

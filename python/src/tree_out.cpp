@@ -132,7 +132,7 @@ class Containers {
     return made;
   }
 
-  /// What tenfold/_special.py makes of the parts.
+  /// What tenfold/_interop/objects.py makes of the parts.
   nb::object sparse(const TensorDict& node) {
     without_gil([&] { require_sound_sparse(node, place_of(node)); });
     const NodeInfo& info = node.info();
@@ -145,7 +145,7 @@ class Containers {
   }
 
   static nb::object special(const char* function) {
-    return nb::module_::import_("tenfold._special").attr(function);
+    return nb::module_::import_("tenfold._interop.objects").attr(function);
   }
 
   std::string place_of(const TensorDict& node) const {

@@ -15,21 +15,29 @@ from __future__ import annotations
 # lists them: `make format` makes __init__.pyi, which type checkers read, from this table.
 _EXPORTS = {
     "tenfold._core": ["__version__"],
-    "tenfold._diff": ["diff"],
     "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
-    "tenfold._io": ["convert", "load", "open", "probe", "save", "scan", "verify"],
-    "tenfold._load_into": ["load_into"],
+    "tenfold._io.files": ["convert", "diff", "load", "open", "probe", "save", "scan", "verify"],
+    "tenfold._io.load_into": ["load_into"],
     "tenfold._reports": [
         "Change",
         "DiffReport",
         "LoadReport",
+        "Mismatch",
+        "Problem",
         "ScanFinding",
         "ScanReport",
         "VerifyReport",
     ],
-    "tenfold._snapshot": ["PendingSnapshot", "Snapshot", "SnapshotMetadata"],
-    "tenfold._stateful": ["RNGState", "RngState", "StateDict"],
-    "tenfold._special": ["Opaque"],
+    "tenfold._io.snapshot": [
+        "PendingSnapshot",
+        "RNGState",
+        "RngState",
+        "Snapshot",
+        "SnapshotEntry",
+        "SnapshotMetadata",
+        "StateDict",
+    ],
+    "tenfold._interop.objects": ["Opaque"],
     "tenfold.sparse": ["SparseMatrix"],
     "tenfold.dataset": [
         "BatchLoader",
@@ -47,7 +55,7 @@ _EXPORTS = {
         "mix",
         "permutation",
     ],
-    "tenfold.dataset._iterable": ["IterableDataset"],
+    "tenfold.dataset._stream": ["IterableDataset"],
     "tenfold.mapped_dict": ["MappedDict"],
     "tenfold.mappers": [
         "CachedStateMapper",
@@ -92,18 +100,28 @@ _EXPORTS = {
         "unravel_key_list",
         "unravel_key_to_tuple",
     ],
-    "tenfold.tensordict._archive": [
+    "tenfold.tensordict._files.archive": [
         "is_memmap_archive",
         "pack_memmap",
         "refresh_archive_checksums",
         "unpack_memmap",
     ],
-    "tenfold.tensordict._memmap_grow": ["append_memmap"],
-    "tenfold.tensordict._memory_mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
-    "tenfold.tensordict._tensorclass": ["TensorClass", "tensorclass"],
+    "tenfold.tensordict._files.grow": ["append_memmap"],
+    "tenfold.tensordict._files.mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
+    "tenfold.tensordict._tensorclass.decorator": ["TensorClass", "tensorclass"],
+}
+# Exceptions to be caught by their public bases (KeyError, IndexError, ...). Tracebacks and pickles
+# name them in this module, so it has them.
+_ERRORS = {
+    "InplaceWriteError": "tenfold.tensordict._ops.writing",
+    "KeyNotFoundError": "tenfold._errors",
+    "KeyThroughLeafError": "tenfold.tensordict._ops.mapping",
+    "ShapesDiffer": "tenfold.tensordict._ops.join",
+    "TooManyIndicesError": "tenfold.tensordict._ops.indexing",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = list(_MODULE_OF)
+_MODULE_OF |= _ERRORS
 
 
 def __getattr__(name: str) -> object:

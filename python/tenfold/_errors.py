@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from tenfold._public import set_module
 
+
+@set_module("tenfold")
 class Error(Exception):
     """Base of the errors that only this package raises."""
 
-    __module__ = "tenfold"
 
-
+@set_module("tenfold")
 class CorruptFileError(Error, ValueError):
     """Bytes of a file break the promises of its format."""
 
-    __module__ = "tenfold"
 
-
+@set_module("tenfold")
 class UnsupportedError(Error, ValueError):
     """Valid, but refused or unknown: a dtype, a version, a value that is not JSON."""
 
-    __module__ = "tenfold"
 
-
+@set_module("tenfold")
 class KeyNotFoundError(KeyError):
     """A KeyError whose text is its message; KeyError itself would show it quoted."""
 

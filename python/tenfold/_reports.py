@@ -1,10 +1,11 @@
 """What long calls tell when they are done."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
+from tenfold._public import set_module
 
+
+@set_module("tenfold")
 class Problem(NamedTuple):
     """One thing that `verify` found wrong.
 
@@ -22,6 +23,7 @@ class Problem(NamedTuple):
         return ": ".join(text for text in self if text)
 
 
+@set_module("tenfold")
 class VerifyReport(NamedTuple):
     """What `verify` found.
 
@@ -46,6 +48,7 @@ class VerifyReport(NamedTuple):
         return self.ok
 
 
+@set_module("tenfold")
 class ScanFinding(NamedTuple):
     """A global that a pickle names.
 
@@ -61,6 +64,7 @@ class ScanFinding(NamedTuple):
     where: str
 
 
+@set_module("tenfold")
 class ScanReport(NamedTuple):
     """What `scan` found.
 
@@ -81,6 +85,7 @@ class ScanReport(NamedTuple):
         return self.safe
 
 
+@set_module("tenfold")
 class Mismatch(NamedTuple):
     """A tensor whose dtype or shape is not the target's.
 
@@ -95,6 +100,7 @@ class Mismatch(NamedTuple):
     found: str
 
 
+@set_module("tenfold")
 class LoadReport(NamedTuple):
     """What `load_into` did, by dotted name.
 
@@ -120,6 +126,7 @@ class LoadReport(NamedTuple):
         raise TypeError("LoadReport: its truth value is ambiguous; use .ok")
 
 
+@set_module("tenfold")
 class Change(NamedTuple):
     """An entry that two trees share and in which they differ.
 
@@ -151,6 +158,7 @@ class Change(NamedTuple):
         return self.a if self.a == self.b else f"{self.a} -> {self.b}"
 
 
+@set_module("tenfold")
 class DiffReport(NamedTuple):
     """What `diff` found.
 

@@ -311,13 +311,13 @@ class ElsewhereTensors:
     """Makes `load_into` believe that some tensors are on another device."""
 
     def __init__(self, monkeypatch, names):
-        from tenfold import _load_into
+        from tenfold._io import load_into
 
-        known = _load_into._is_direct
+        known = load_into._is_direct
         monkeypatch.setattr(
-            _load_into, "_is_direct", lambda name, tensor: name not in names and known(name, tensor)
+            load_into, "_is_direct", lambda name, tensor: name not in names and known(name, tensor)
         )
-        monkeypatch.setattr(_load_into, "_GROUP_BYTES", 16)
+        monkeypatch.setattr(load_into, "_GROUP_BYTES", 16)
 
 
 @pytest.mark.parametrize("names", [{"a"}, {"a", "b", "c"}])

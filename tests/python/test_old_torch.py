@@ -51,11 +51,11 @@ def with_old_torch(program: str, *arguments: Path) -> str:
 def test_every_dtype_is_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
     answer = with_old_torch(
         """
-        from tenfold import _arrays
+        from tenfold._interop import arrays
 
         tree = {
             name: torch.arange(48, dtype=torch.uint8).view(getattr(torch, name)).reshape(3, -1)
-            for name in sorted(_arrays.DTYPES)
+            for name in sorted(arrays.DTYPES)
             if not (name.startswith("complex") and sys.argv[1].endswith("tensors"))
         }
         tree["bool"] = tree["uint8"] % 2 == 0

@@ -45,6 +45,38 @@ FORBIDDEN = [
     ("src/misc/odd.cpp", "<vector>", "'misc' is not a layer"),
 ]
 
+PYTHON = [
+    # file, text, line, part of the message
+    ("tensordict/_protocol.py", "import torch", 1, "only _interop/ imports it"),
+    ("dataset/_rows.py", "def f():\n    import numpy as np", 2, "only _interop/ imports it"),
+    ("tensordict/_ops/shape.py", "from tenfold.tensordict._dense import TensorDict", 1, "is below"),
+    ("_io/files.py", "from tenfold.dataset import Dataset", 1, "_io is below dataset"),
+    (
+        "tensordict/_ops/shape.py",
+        "def f():\n    from tenfold.tensordict._ops import join",
+        2,
+        "a module of its own layer",
+    ),
+    (
+        "_io/files.py",
+        "def f():\n    from tenfold.dataset._dataset import Dataset",
+        2,
+        "a module of a higher layer",
+    ),
+    ("mappers/_rows.py", "def f():\n    import tenfold", 2, "not the package"),
+    ("odd.py", "from tenfold._errors import Error", 1, "is in no layer"),
+    ("_io/load_into.py", "import os", 1, "lists an import that is not there"),
+]
+
+PYTHON_ALLOWED = [
+    ("_interop/other.py", "import torch"),
+    ("tensordict/_dense.py", "from tenfold.tensordict._ops.shape import f"),
+    ("_io/files.py", "def f():\n    from tenfold._reports import VerifyReport"),
+    ("_io/load_into.py", "def f():\n    from tenfold._io.optimizer import load_optimizer"),
+    ("_io/files.py", "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import torch"),
+    ("_pickle.py", "def f():\n    from tenfold.mappers._saved import load_mapper"),
+]
+
 ALLOWED = [
     ("src/base/text.cpp", "<tenfold/error.hpp>"),
     ("src/base/hash/checksum.cpp", "<xxhash.h>"),
@@ -99,13 +131,28 @@ class CheckLayers(unittest.TestCase):
                 self.assertEqual(problems_with(name, f"#include {target}\n"), [])
 
     def test_sees_through_odd_spacing(self):
-        problems = problems_with("src/core/tensor/cast.cpp", "\n\n  #  include  <unistd.h>  // why\n")
+        problems = problems_with(
+            "src/core/tensor/cast.cpp", "\n\n  #  include  <unistd.h>  // why\n"
+        )
         expected = "src/core/tensor/cast.cpp:3: unistd.h: only src/os/ includes system headers"
         self.assertEqual(problems, [expected])
 
     def test_ignores_comments(self):
         text = "// #include <unistd.h>\n/* #include <unistd.h>\n#include <fcntl.h>\n*/\n"
         self.assertEqual(problems_with("src/core/tensor/cast.cpp", text), [])
+
+    def test_names_the_line_of_a_forbidden_import(self):
+        for name, text, line, message in PYTHON:
+            with self.subTest(file=name, text=text):
+                problems = problems_with(f"python/tenfold/{name}", f"{text}\n")
+                self.assertEqual(len(problems), 1)
+                self.assertTrue(problems[0].startswith(f"python/tenfold/{name}:{line}: "))
+                self.assertIn(message, problems[0])
+
+    def test_lets_an_allowed_import_pass(self):
+        for name, text in PYTHON_ALLOWED:
+            with self.subTest(file=name, text=text):
+                self.assertEqual(problems_with(f"python/tenfold/{name}", f"{text}\n"), [])
 
 
 if __name__ == "__main__":

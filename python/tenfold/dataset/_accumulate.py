@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tenfold._options import integer
+from tenfold._public import set_module
 from tenfold.dataset._ragged import Offsets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
 
-class _Weighted(NamedTuple):
+@set_module("tenfold.dataset")
+class Weighted(NamedTuple):
+    """A batch of a `Window`.
+
+    Attributes:
+        batch: As the loader gave it.
+        weight: What to multiply its mean loss by.
+    """
+
     batch: Any
     weight: float
 
 
+@set_module("tenfold.dataset")
 class Window:
     """The batches of one optimizer step, each with its weight.
 
@@ -28,23 +37,24 @@ class Window:
     def __init__(self, batches: list[Any], counts: list[int], total: float) -> None:
         self.rows = sum(counts)
         self._pairs = [
-            _Weighted(batch, count / total if total else 0.0)
+            Weighted(batch, count / total if total else 0.0)
             for batch, count in zip(batches, counts, strict=True)
         ]
 
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def __iter__(self) -> Iterator[_Weighted]:
+    def __iter__(self) -> Iterator[Weighted]:
         return iter(self._pairs)
 
-    def __getitem__(self, index: int) -> _Weighted:
+    def __getitem__(self, index: int) -> Weighted:
         return self._pairs[index]
 
     def __repr__(self) -> str:
         return f"Window({len(self)} batches, {self.rows} rows)"
 
 
+@set_module("tenfold")
 def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     """Groups the batches of a loader into windows, one for each optimizer step.
 

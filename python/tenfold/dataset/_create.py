@@ -6,20 +6,28 @@ import os
 from collections.abc import Mapping
 
 from tenfold import _core
-from tenfold._arrays import dtype_name, is_array
+from tenfold._interop.arrays import dtype_name, is_array, numpy_module
 from tenfold._options import integer, integer_or_zero
+from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._schema import Column, Schema
-from tenfold.dataset._schema_in import PYTHON_TYPES, as_schema, is_specification, refused_dtype
+from tenfold.dataset._schema import (
+    PYTHON_TYPES,
+    Column,
+    Schema,
+    as_schema,
+    is_specification,
+    refused_dtype,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
 
 
+@set_module("tenfold")
 def create(
     path: PathLike,
     schema: Any = None,
@@ -148,7 +156,7 @@ def _example(name: str, value: Any) -> Column:
 
 
 def _example_list(name: str, value: Any) -> Column:
-    import numpy as np
+    np = numpy_module()
 
     try:
         array = np.asarray(value)

@@ -9,23 +9,23 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
-from tenfold.dataset._growing import Growing
+from tenfold._public import set_module
+from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._rows import Rows, Samples
+from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._stacking import check_rows, none_of, sample_of, samples_of, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from tenfold._io import Mode, PathLike
-    from tenfold.dataset._ingest import IngestReport
+    from tenfold._io.files import Mode, PathLike
+    from tenfold.dataset._ingest.ingest import IngestReport
 
     Row = dict[str, Any]
     Transform = Callable[[Row], Any]
@@ -44,6 +44,17 @@ class _Map:
         self.function = function
         self.batched = batched
 
+    # Parts of a joined data set that were sent to another process share functions, not maps.
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Map) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[int, bool]:
+        return id(self.function), self.batched
+
 
 class _Joined(NamedTuple):
     """What `concat` (without weights) or `mix` was given, for other processes to do it again."""
@@ -52,6 +63,7 @@ class _Joined(NamedTuple):
     weights: tuple[float, ...] | None
 
 
+@set_module("tenfold")
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any format that is read.
 
@@ -132,7 +144,7 @@ class Dataset(Growing):
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
         """What ``ingest(..., on_error="collect")`` left out: line, row, column, error, text."""
-        from tenfold.dataset._ingest import bad_rows_of
+        from tenfold.dataset._ingest.ingest import bad_rows_of
 
         return bad_rows_of(self._path)
 
@@ -366,24 +378,25 @@ class Dataset(Growing):
     # --- pickling ---
 
     def __reduce__(self) -> tuple[Any, ...]:
+        maps = tuple((step.function, step.batched) for step in self._maps)
         if self._joined is not None:
-            return _rejoined, (*self._joined, self._steps, self._maps)
+            return _pickle.joined_dataset, (*self._joined, self._steps, maps)
         if self._path is None:
             raise UnsupportedError(
                 "data set: it has no path to send to another process: expected one that was opened "
                 "from a path, found one over a tree in memory; save it first"
             )
         identity = self._native.identity()
-        return _reopened, (self._path, self._mode, identity, self._rows, self._steps, self._maps)
+        return _pickle.dataset, (self._path, self._mode, identity, self._rows, self._steps, maps)
 
 
-def _reopened(
+def reopened(
     path: str,
     mode: Mode,
     identity: tuple[bytes, int, int, int] | None,
     rows: int | None,
-    steps: tuple[tuple[str, Any], ...],
-    maps: tuple[_Map, ...],
+    steps: _pickle.Steps,
+    maps: _pickle.Maps,
 ) -> Dataset:
     """Opens what was pickled, unless something else is there now.
 
@@ -407,29 +420,29 @@ def _reopened(
     return _viewed(dataset, steps, maps)
 
 
-def _rejoined(
+def rejoined(
     datasets: Sequence[Dataset],
     weights: Sequence[float] | None,
-    steps: tuple[tuple[str, Any], ...],
-    maps: tuple[_Map, ...],
+    steps: _pickle.Steps,
+    maps: _pickle.Maps,
 ) -> Dataset:
+    """Joins what was pickled again."""
     joined = concat(datasets) if weights is None else mix(datasets, weights)
     return _viewed(joined, steps, maps)
 
 
-def _viewed(
-    dataset: Dataset, steps: tuple[tuple[str, Any], ...], maps: tuple[_Map, ...]
-) -> Dataset:
+def _viewed(dataset: Dataset, steps: _pickle.Steps, maps: _pickle.Maps) -> Dataset:
     for name, arguments in steps:
         if name == "split":
             counts, seed, index = arguments
             dataset = dataset.split(counts, seed)[index]
         else:
             dataset = dataset._view((name, arguments))
-    dataset._maps = maps
+    dataset._maps = tuple(_Map(function, batched) for function, batched in maps)
     return dataset
 
 
+@set_module("tenfold")
 def concat(datasets: Iterable[Dataset]) -> Dataset:
     """One data set after the other, without a copy.
 
@@ -442,6 +455,7 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
     return _join(native, _Joined(parts, None))
 
 
+@set_module("tenfold")
 def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Rows of several data sets in turn, each in its own order.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 
+from tenfold._interop.arrays import numpy_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -128,7 +130,7 @@ def _is_numpy(index: Any) -> bool:
 
 def _int64(index: Any) -> Any:
     if _is_numpy(index):
-        import numpy as np
+        np = numpy_module()
 
         return np.ascontiguousarray(index, dtype=np.int64)
     return index.long().cpu()

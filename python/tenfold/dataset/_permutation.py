@@ -7,6 +7,7 @@ import operator
 from tenfold import _core
 from tenfold._errors import index_error
 from tenfold._options import UINT64_MAX, integer
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 class permutation:  # noqa: N801 (used as a function, as numpy's)
     """A shuffled order of ``range(size)`` that costs no memory: any position at once.
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from tenfold._arrays import torch_or_none
+from numbers import Integral, Real
+
+from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import torch_or_none
+from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from typing import Any
+
+    Pad = int | float | str | None | dict[str, int | float | str | None]
 
 
 def jagged(values: Any, offsets: Any) -> Any:
@@ -45,3 +52,82 @@ class Offsets(dict):  # type: ignore[type-arg]
 def as_offsets(values: Any, offsets: Any) -> Offsets:
     """The two as they are."""
     return Offsets(values=values, offsets=offsets)
+
+
+class Padding:
+    """The `pad` of a loader, and who does it.
+
+    The engine pads while it gathers. Where functions of rows come in between, which get rows as
+    they are, it is done to what they have made.
+
+    Attributes:
+        of_engine: The numbers that the engine pads with, by column; None is every other one.
+        ragged: What the engine's other columns of values and offsets become.
+        is_after: `after` has something to do.
+
+    Args:
+        pad: As `BatchLoader` takes it.
+        has_row_maps: Functions of rows come in between.
+        columns: The columns of batches, by dotted names; None: functions may add others.
+
+    Raises:
+        ValueError: For a pad that is none.
+        KeyError: For a column that is not there.
+        TypeError: For a name of a column that is no str.
+    """
+
+    def __init__(
+        self, pad: Pad, has_row_maps: bool, columns: Collection[str] | None = None
+    ) -> None:
+        self._by_column: dict[Any, Any] = {None: pad}
+        if isinstance(pad, dict):
+            self._by_column = {
+                column_name("batch loader: pad", name): value for name, value in pad.items()
+            }
+            unknown = [name for name in self._by_column if columns and name not in columns]
+            if unknown:
+                raise KeyNotFoundError(
+                    f"batch loader: pad: no column {unknown[0]!r}: expected one of "
+                    f"{', '.join(columns or ())}"
+                )
+        for value in self._by_column.values():
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if is_number and isinstance(value, Integral):
+                integer("batch loader: pad", value)
+            elif not (is_number or value is None or value == "offsets"):
+                raise ValueError(
+                    f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
+                )
+        offsets = "offsets" in self._by_column.values()
+        everywhere = offsets and not has_row_maps and set(self._by_column) == {None}
+        self.of_engine: dict[str | None, int | float] = {}
+        if not has_row_maps:
+            self.of_engine = {
+                name: value
+                for name, value in self._by_column.items()
+                if value is not None and value != "offsets"
+            }
+        self.ragged: Callable[[Any, Any], Any] = as_offsets if everywhere else jagged
+        self.is_after = torch_or_none() is not None and (
+            (has_row_maps and any(value is not None for value in self._by_column.values()))
+            or (offsets and not everywhere)
+        )
+
+    def after(self, batch: Any) -> Any:
+        """The batch, its jagged columns padded if that was left to do."""
+        return self._padded(batch, "") if self.is_after and isinstance(batch, dict) else batch
+
+    def _padded(self, batch: dict[str, Any], prefix: str) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in batch.items():
+            name = f"{prefix}{key}"
+            pad = self._by_column.get(name, self._by_column.get(None))
+            if isinstance(value, dict):
+                made[key] = self._padded(value, f"{name}.")
+            elif pad is None or not is_jagged(value):
+                made[key] = value
+            elif pad == "offsets":
+                made[key] = Offsets(values=value.values(), offsets=value.offsets())
+            else:
+                made[key], made[f"{key}.length"] = padded(value, pad)
+        return made

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._interop.arrays import DTYPES, dtype_name, is_array, numpy_module
+from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 class Column(NamedTuple):
     """One column.
 
@@ -59,6 +64,7 @@ class Column(NamedTuple):
         )
 
 
+@set_module("tenfold")
 class Schema(Mapping[str, "Column | Schema"]):
     """The columns of a data set by name, in order; a nested record is a Schema itself.
 
@@ -137,3 +143,140 @@ class Schema(Mapping[str, "Column | Schema"]):
         if not isinstance(text, str):
             raise TypeError(f"text: expected a str, found {type(text).__name__}")
         return cls.from_dict(json.loads(_core.checked_schema(text, where)))
+
+
+PYTHON_TYPES: dict[type, str] = {
+    float: "float64",
+    int: "int64",
+    bool: "bool",
+    str: "string",
+    bytes: "bytes",
+}
+# What torch and numpy call these dtypes besides; "float" and "int" are Python's and numpy's.
+_OF_TORCH = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+
+
+def as_schema(given: Any) -> Schema:
+    """A `Schema`, the path of one as JSON, or a dict of columns.
+
+    A column of a dict is a dtype, ``(dtype, shape)``, a `Column`, a dict of its members, or a dict
+    of columns: a nested record.
+
+    Raises:
+        ValueError: For a column that is none of these, and for a file that is no schema.
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        # Bytes that are no UTF-8 are for the engine to report.
+        with open(given, encoding="utf-8", errors="surrogateescape") as file:
+            return Schema._from_json(file.read(), os.fsdecode(given))
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "schema: expected a Schema, the path of one or a dict of columns, "
+            f"found {type(given).__name__}"
+        )
+    inner = _document(given)
+    if inner is not None:
+        return as_schema(inner)
+    return Schema({str(name): _specified(str(name), value) for name, value in given.items()})
+
+
+def is_specification(given: Mapping[str, Any]) -> bool:
+    """True if all values say columns, or are dicts of such."""
+    return all(
+        is_specification(value)
+        if isinstance(value, Mapping) and not _says_dtype(value)
+        else _spec(value) is not None
+        for value in given.values()
+    )
+
+
+def dtype_of(value: Any) -> str | None:
+    """The dtype's name, if `value` is one."""
+    if isinstance(value, type) and value in PYTHON_TYPES:
+        return PYTHON_TYPES[value]
+    is_of_numpy = type(value).__module__.partition(".")[0] == "numpy" and not is_array(value)
+    if not isinstance(value, (str, type)) and type(value).__name__ != "dtype" and not is_of_numpy:
+        return None
+    name = dtype_name(value)
+    if name in DTYPES or name in ("string", "bytes"):
+        return name
+    return _spelling(value) if isinstance(value, str) else None
+
+
+def _spelling(name: str) -> str | None:
+    """The dtype that torch or numpy calls so; None if neither does."""
+    if name.startswith("torch."):
+        return _OF_TORCH.get(name.removeprefix("torch."))
+    if name == "str":
+        return "string"
+    if not name or name.isspace():
+        return None  # float64 to numpy
+    try:
+        np = numpy_module()
+
+        dtype = np.dtype(name)
+    except (ImportError, TypeError, ValueError, SyntaxError):
+        return _OF_TORCH.get(name)
+    is_known = dtype.kind in "biufc" and dtype.isnative and dtype.name in DTYPES
+    return dtype.name if is_known else None
+
+
+def refused_dtype(name: str, found: str) -> ValueError:
+    """What to raise for text that is no dtype."""
+    names = [*DTYPES, "string", "bytes", "int", "float"]
+    near = difflib.get_close_matches(found, sorted(names), n=2)
+    hint = f"; did you mean {' or '.join(map(repr, near))}" if near else ""
+    return ValueError(f'schema: column "{name}": expected a dtype, found {found!r}{hint}')
+
+
+def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The columns of ``{"columns": {...}}``, as the JSON document has them."""
+    columns = given.get("columns") if len(given) == 1 else None
+    return columns if isinstance(columns, Mapping) and not _says_dtype(columns) else None
+
+
+def _says_dtype(value: Mapping[str, Any]) -> bool:
+    return "dtype" in value and not isinstance(value["dtype"], Mapping)
+
+
+def _spec(value: Any) -> Column | Schema | None:
+    """The column that a specification says; None if it is none."""
+    if isinstance(value, (Column, Schema)):
+        return value
+    if isinstance(value, Mapping):
+        dtype = dtype_of(value.get("dtype"))
+        return None if dtype is None else Column.from_dict({**value, "dtype": dtype})
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list)):
+        dtype = dtype_of(value[0])
+        if dtype is None or not all(isinstance(length, int) for length in value[1]):
+            return None
+        return Column(dtype, tuple(value[1]))
+    dtype = dtype_of(value)
+    return None if dtype is None else Column(dtype)
+
+
+def _specified(name: str, value: Any) -> Column | Schema:
+    spec = _spec(value)
+    if spec is not None:
+        return spec
+    if not isinstance(value, Mapping) or _says_dtype(value):
+        shown = value.get("dtype") if isinstance(value, Mapping) else value
+        if isinstance(shown, tuple) and len(shown) == 2 and isinstance(shown[0], str):
+            shown = shown[0] if dtype_of(shown[0]) is None else shown
+        if isinstance(shown, str):
+            raise refused_dtype(name, shown)
+        raise ValueError(f'schema: column "{name}": expected a dtype, found {shown!r}')
+    fields = value if (inner := _document(value)) is None else inner
+    return Schema({str(key): _specified(f"{name}.{key}", item) for key, item in fields.items()})

@@ -7,7 +7,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tenfold import _core
-from tenfold._arrays import bytes_of, is_array
+from tenfold._interop.arrays import bytes_of, is_array
 from tenfold._options import path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset

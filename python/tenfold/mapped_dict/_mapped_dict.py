@@ -7,15 +7,16 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
 
 from tenfold import _core
-from tenfold._arrays import is_array
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import is_array
 from tenfold._options import text
 from tenfold._progress import Shown
+from tenfold._public import set_module
+from tenfold.dataset._append import Columns
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
-from tenfold.dataset._rows_in import Columns
+from tenfold.dataset._rows import samples_of
 from tenfold.dataset._schema import Schema
-from tenfold.dataset._stacking import samples_of
 from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_once
 
 TYPE_CHECKING = False
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tenfold._io import Mode, PathLike
+    from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
 
+@set_module("tenfold")
 class MappedDict(_core.MappedDict):
     """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
 

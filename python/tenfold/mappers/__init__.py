@@ -8,7 +8,7 @@ from tenfold.mappers._cached import CachedStateMapper
 from tenfold.mappers._hierarchical import HierarchicalStateMapper
 from tenfold.mappers._mapper import StateMapper
 from tenfold.mappers._module import ModuleStateMapper
-from tenfold.mappers._registry import register_mapper
+from tenfold.mappers._saved import register_mapper
 from tenfold.mappers._sparse import SparseStateMapper
 
 __all__ = [

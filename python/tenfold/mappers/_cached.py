@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 
 from tenfold._options import integer
+from tenfold._public import set_module
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 64
 
 
+@set_module("tenfold")
 class CachedStateMapper(StateMapper):
     """Keeps the rows that were asked for last; made by `StateMapper.cached`.
 

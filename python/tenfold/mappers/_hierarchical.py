@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._public import set_module
 from tenfold.mappers import _rows
-from tenfold.mappers._hierarchy import MAPPER, NONE, TEXT, flattened, nested, value_at
+from tenfold.mappers._hierarchy import (
+    MAPPER,
+    NONE,
+    TEXT,
+    flattened,
+    known_of,
+    nested,
+    parts_of,
+    text_of,
+    value_at,
+)
 from tenfold.mappers._mapper import StateMapper, shown
-from tenfold.mappers._paths import known_of, parts_of, text_of
-from tenfold.mappers._registry import register_mapper
+from tenfold.mappers._saved import register_mapper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,10 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
     from tenfold.mappers._hierarchy import Hierarchy
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.HierarchicalStateMapper")
 class HierarchicalStateMapper(StateMapper):
     """Looks states up in nested levels of numbers, tensors, JSON values and other mappers.

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from tenfold import _arrays
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, shown
-from tenfold.mappers._paths import key_of, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
     if type(value) in (int, float, bool):
         if type(value) is not int or -(2**63) <= value < 2**63:
             return ("number", type(value), ()), value
-    elif _arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+    elif arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
         tensor = _dense(path, value)
         return ("tensor", tensor.dtype, tuple(tensor.shape)), tensor
     elif isinstance(value, (list, tuple)):
@@ -231,10 +230,10 @@ def _kind_of(path: str, value: Any) -> tuple[Any, Any]:
 
 
 def _dense(path: str, value: Any) -> Any:
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         if not isinstance(value, torch.Tensor):
-            value = _arrays.make_array(value)
+            value = arrays.make_array(value)
         if value.is_meta:
             raise UnsupportedError(
                 f'hierarchy: "{path}": expected a dense tensor, found one on the meta device, which'
@@ -316,3 +315,75 @@ def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
     if origin == "tensor":
         return _rows.copied(values[row])
     return values[row].tolist()
+
+
+def parts_of(state: Any) -> tuple[Any, ...]:
+    """The components of a path, each as it was given.
+
+    Raises:
+        TypeError: If it is neither a str nor a tuple.
+        ValueError: If a component is empty or holds a "/".
+    """
+    if isinstance(state, str):
+        parts: tuple[Any, ...] = tuple(state.split("/"))
+    elif isinstance(state, tuple):
+        parts = state
+    elif _is_int(state):
+        parts = (state,)
+    else:
+        raise TypeError(
+            f"state {shown(state)}: expected a path, a str or a tuple, found "
+            f"{type(state).__name__}; a batch is a list of paths"
+        )
+    if not parts or any(isinstance(part, str) and (not part or "/" in part) for part in parts):
+        raise ValueError(
+            f'state {shown(state)}: expected a path of components that are not empty, without "/", '
+            f"found {list(parts)}"
+        )
+    return parts
+
+
+def text_of(state: Any) -> str | None:
+    """A path as the index knows it; None if it has to be looked at more closely (`known_of`).
+
+    A path that is no path gives a text that no index has: what is found was a path.
+    """
+    if type(state) is str:
+        return state
+    try:
+        text = "/".join(state)
+    except TypeError:
+        return None
+    return text if type(state) is tuple and text.count("/") == len(state) - 1 else None
+
+
+def known_of(state: Any) -> tuple[str, bool]:
+    """The first components that can be keys, and whether others follow: those are for a mapper."""
+    names: list[str] = []
+    parts = parts_of(state)
+    for part in parts:
+        if not isinstance(part, str) and not _is_int(part):
+            break
+        names.append(str(part))
+    return "/".join(names), len(names) < len(parts)
+
+
+def key_of(key: Any, where: str) -> str:
+    """A key of a hierarchy as a component of paths; integers as their digits."""
+    if isinstance(key, str):
+        if not key or "/" in key:
+            raise ValueError(
+                f'hierarchy: {where}: key {key!r}: expected a key that is not empty, without "/", '
+                "which separates the components of a path"
+            )
+        return key
+    if _is_int(key):
+        return str(key)
+    raise TypeError(
+        f"hierarchy: {where}: key {shown(key)}: expected a str or an int, found "
+        f"{type(key).__name__}"
+    )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 
-from tenfold import _arrays, _core
+from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchical import HierarchicalStateMapper
 from tenfold.mappers._hierarchy import nested, numbers_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
     from tenfold.mappers._hierarchy import Hierarchy
 
 HEAD = "%state_mapper"
@@ -98,7 +99,7 @@ class _Writer:
             before = ",\n" + "    " * depth
             if isinstance(value, dict):
                 self.level(value, f"{prefix}{key}/", {})
-            elif _arrays.is_array(value):
+            elif arrays.is_array(value):
                 where = f'{self.where}: "{prefix}{key}"'
                 self.parts.append(json.dumps(_tensor_json(value, where)))
             else:
@@ -107,7 +108,7 @@ class _Writer:
 
 
 def _tensor_json(tensor: Any, where: str) -> dict[str, Any]:
-    dtype = _arrays.dtype_name(tensor.dtype)
+    dtype = arrays.dtype_name(tensor.dtype)
     if dtype.startswith(_NOT_NUMBERS):
         raise UnsupportedError(
             f"{where}: JSON has no {dtype}: expected integers or floats; save to a folder"
@@ -201,7 +202,7 @@ def _decoded(members: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _tensor_from(members: dict[str, Any], where: str) -> Any:
     dtype, shape, values = members[TENSOR], members.get("shape"), members.get("values")
-    if dtype not in list(_arrays.DTYPES) or dtype.startswith(_NOT_NUMBERS):
+    if dtype not in list(arrays.DTYPES) or dtype.startswith(_NOT_NUMBERS):
         raise CorruptFileError(f"{where}: dtype: expected one of numbers, found {dtype!r}")
     if not isinstance(shape, list) or not all(type(length) is int for length in shape):
         raise CorruptFileError(f"{where}: shape: expected a list of ints, found {shape!r}")

@@ -10,15 +10,20 @@ The engine opens it as well (src/mapper/saved_mapper_hierarchy.cpp).
 
 from __future__ import annotations
 
-from tenfold import _arrays, _core
+import itertools
+
+from tenfold import _core
 from tenfold._errors import CorruptFileError
+from tenfold._interop import arrays
+from tenfold.mappers import _rows
 from tenfold.mappers._hierarchy import Hierarchy, Table
 from tenfold.mappers._saved import mapper_of, tree_of
-from tenfold.mappers._texts import Texts, packed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import Any
+
 
 _ORIGINS = ("number", "list", "tensor")
 
@@ -75,7 +80,7 @@ def _members_of(tensors: Any, key: str, count: int) -> list[Any]:
 def _tables_of(tensors: Any, origins: list[str]) -> list[Table]:
     tables = _members_of(tensors, "tables", len(origins))
     for table in tables:
-        if not _arrays.is_array(table) or table.ndim == 0:
+        if not arrays.is_array(table) or table.ndim == 0:
             raise _corrupt("tables", "expected tensors of at least one dimension, found others")
     return [Table(origin, table) for origin, table in zip(origins, tables, strict=True)]
 
@@ -97,3 +102,70 @@ def _mappers_of(tensors: Any, paths: list[str]) -> list[Any]:
 
 def _corrupt(part: str, what: str) -> CorruptFileError:
     return CorruptFileError(f"state mapper: {part}: {what}")
+
+
+def packed(texts: Iterable[str]) -> tuple[Any, Any]:
+    """uint8 [bytes] and int64 [texts]."""
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = list(itertools.accumulate(map(len, parts)))
+    return _rows.of_bytes(b"".join(parts)), _rows.made(ends, int)
+
+
+class Texts:
+    """Those texts again, each decoded when it is asked for."""
+
+    def __init__(self, content: Any, ends: Any, part: str) -> None:
+        for array, dtype in ((content, "uint8"), (ends, "int64")):
+            if (
+                not arrays.is_array(array)
+                or array.ndim != 1
+                or arrays.dtype_name(array.dtype) != dtype
+            ):
+                raise CorruptFileError(
+                    f"state mapper: {part}: expected {dtype} of one dimension, found another entry"
+                )
+        self._content = content
+        self._ends = ends
+        self._part = part
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, row: int) -> str:
+        if not 0 <= row < len(self):
+            raise CorruptFileError(
+                f"state mapper: {self._part}: expected one of {len(self)}, found number {row}"
+            )
+        begin, end = int(self._ends[row - 1]) if row else 0, int(self._ends[row])
+        self._check(begin, end)
+        return _decoded(_rows.bytes_of(self._content[begin:end]), self._part)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.all())
+
+    def _check(self, begin: int, end: int) -> None:
+        if not 0 <= begin <= end <= len(self._content):
+            raise CorruptFileError(
+                f"state mapper: {self._part}: expected ends that rise to {len(self._content)}, "
+                f"found {begin} before {end}"
+            )
+
+    def all(self) -> list[str]:
+        """All of them at once."""
+        content = _rows.bytes_of(self._content)
+        texts = []
+        begin = 0
+        for end in self._ends.tolist():
+            self._check(begin, end)
+            texts.append(_decoded(content[begin:end], self._part))
+            begin = end
+        return texts
+
+
+def _decoded(content: bytes, part: str) -> str:
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(
+            f"state mapper: {part}: expected UTF-8, found another text: {error}"
+        ) from None

@@ -6,13 +6,16 @@ import os
 import sys
 from types import MethodType
 
+from tenfold import _pickle
+from tenfold._public import set_module
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
     from typing import Any, ClassVar
 
-    from tenfold._io import PathLike
+    from tenfold._io.files import PathLike
     from tenfold.mappers._cached import CachedStateMapper
 
 
@@ -57,6 +60,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     return target
 
 
+@set_module("tenfold")
 class StateMapper:
     """Maps states to rows of numbers: a state to ``[dim]``, a list of n states to ``[n, dim]``.
 
@@ -165,7 +169,7 @@ class StateMapper:
             UnsupportedError: If its class has no name (`register_mapper`), or `config` is not JSON.
                 Nothing has been written.
         """
-        from tenfold._io import save
+        from tenfold._io.files import save
         from tenfold.mappers._saved import tree_of
 
         saved = save(tree_of(self), path, format=format, durable=durable, overwrite=overwrite)
@@ -191,17 +195,15 @@ class StateMapper:
         return CachedStateMapper(self, max_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from tenfold.mappers._saved import opened
-
         if self._path is not None and self._saved_stamp == self.stamp():
-            return opened, (type(self), self._path)
+            return _pickle.opened_mapper, (type(self), self._path)
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
         """What pickling sends of a mapper that is not what lies at its path."""
-        from tenfold.mappers._saved import mapper_of, tree_of
+        from tenfold.mappers._saved import tree_of
 
-        return mapper_of, (tree_of(self), "state mapper")
+        return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
         parts = [f"{name}={value!r}" for name, value in self.config().items()]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tenfold import _arrays
 from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._public import set_module
 from tenfold.mappers._mapper import StateMapper
-from tenfold.mappers._registry import register_mapper, registered
+from tenfold.mappers._saved import register_mapper, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.ModuleStateMapper")
 class ModuleStateMapper(StateMapper):
     """Rows that a module makes of states.
@@ -44,7 +46,7 @@ class ModuleStateMapper(StateMapper):
     def __init__(
         self, factory_name: str, config: dict[str, Any] | None = None, module: Any = None
     ) -> None:
-        torch = _arrays.torch_or_none()
+        torch = arrays.torch_or_none()
         if torch is None:
             raise ImportError("ModuleStateMapper: it needs torch, which cannot be imported")
         self.factory_name = factory_name
@@ -63,11 +65,11 @@ class ModuleStateMapper(StateMapper):
             )
 
     def __call__(self, states: Any) -> Any:
-        torch = _arrays.torch_or_none()
+        torch = arrays.torch_or_none()
         if isinstance(states, torch.Tensor):
             return self.module(states.to(self._device()))
-        if _arrays.is_array(states):
-            return self.module(_arrays.make_array(states).to(self._device()))
+        if arrays.is_array(states):
+            return self.module(arrays.make_array(states).to(self._device()))
         return super().__call__(states)
 
     def generate(self, states: list[Any]) -> Any:
@@ -76,12 +78,12 @@ class ModuleStateMapper(StateMapper):
                 "states: a module alone does not tell the shape of a row: expected at least one "
                 "state, found none"
             )
-        torch = _arrays.torch_or_none()
+        torch = arrays.torch_or_none()
         batch = torch.stack([torch.as_tensor(state) for state in states])
         return self.module(batch.to(self._device()))
 
     def key(self, state: Any) -> Hashable:
-        torch = _arrays.torch_or_none()
+        torch = arrays.torch_or_none()
         tensor = torch.as_tensor(state).detach().cpu().contiguous()
         content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
         return tensor.dtype, tuple(tensor.shape), content
@@ -103,7 +105,7 @@ class ModuleStateMapper(StateMapper):
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: Any) -> ModuleStateMapper:
         from tenfold._errors import CorruptFileError
-        from tenfold._load_into import load_into
+        from tenfold._io.load_into import load_into
 
         name, arguments = config.get("factory"), config.get("config")
         if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from tenfold import _arrays
 from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._interop.arrays import numpy_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def is_tensor(value: Any) -> bool:
-    return _arrays.is_array(value)
+    return arrays.is_array(value)
 
 
 def empty(length: int, like: Any) -> Any:
     """Room for `length` rows of the dtype and shape of those of `like`."""
     shape = (length, *like.shape[1:])
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
-    import numpy as np
+    np = numpy_module()
 
     return np.empty(shape, like.dtype)
 
 
 def take(rows: Any, positions: Any) -> Any:
     """The rows at `positions`, copied."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         return rows[np.asarray(positions, np.int64)]
     if not isinstance(positions, torch.Tensor):
@@ -41,9 +42,9 @@ def take(rows: Any, positions: Any) -> Any:
 
 def put(into: Any, positions: Any, rows: Any) -> None:
     """Writes `rows` to `positions` of `into`."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         into[np.asarray(positions, np.int64)] = rows
         return
@@ -57,7 +58,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 def _bits(rows: Any) -> Any:
     """The same memory as integers, which torch moves whatever they stand for."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
         return rows
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -76,7 +77,7 @@ def detached(rows: Any) -> Any:
 
 def without_gradients() -> Any:
     """A context in which no graph is recorded."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
         from contextlib import nullcontext
 
@@ -86,12 +87,12 @@ def without_gradients() -> Any:
 
 def made(values: list[Any], kind: type) -> Any:
     """A tensor of Python's numbers: bool, int64 or float64."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         return torch.tensor(
             values, dtype={bool: torch.bool, int: torch.int64, float: torch.float64}[kind]
         )
-    import numpy as np
+    np = numpy_module()
 
     return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
 
@@ -100,12 +101,12 @@ def stacked(tensors: list[Any]) -> Any:
     """Tensors of one dtype and shape as rows of one; a single one is not copied."""
     if len(tensors) == 1:
         return tensors[0][None]
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         kind = _bits(tensors[0].reshape(1, -1)).dtype
         whole = torch.stack([tensor.contiguous().view(kind) for tensor in tensors])
         return whole.view(tensors[0].dtype)
-    import numpy as np
+    np = numpy_module()
 
     return np.stack(tensors)
 
@@ -116,9 +117,9 @@ def copied(row: Any) -> Any:
 
 def promoted(rows: list[Any]) -> Any:
     """The dtype that holds all of them, as `torch.cat` chooses it."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
         return np.result_type(*{part.dtype for part in rows})
     try:
@@ -132,7 +133,7 @@ def promoted(rows: list[Any]) -> Any:
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     """Rows of one shape at their places, in the dtype that holds them all."""
     dtype = promoted([rows for _, rows in parts])
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
         into = empty(length, parts[0][1].astype(dtype))
         for places, rows in parts:
@@ -146,13 +147,13 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 def made_as(values: Any, dtype: str) -> Any:
     """A tensor of nested lists of numbers, in that dtype. Raises what torch or numpy raise."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
-        return np.array(values, _arrays.numpy_dtype(dtype, dtype))
+        return np.array(values, arrays.numpy_dtype(dtype, dtype))
     if dtype.startswith("uint"):
-        import numpy as np
+        np = numpy_module()
 
         # torch takes no Python number beyond int64.
         return torch.from_numpy(np.array(values, dtype))
@@ -166,7 +167,7 @@ def negative(rows: Any) -> list[int]:
     below = rows < 0
     if not below.any():
         return []
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     found = below.nonzero() if torch is None else below.nonzero(as_tuple=True)
     positions: list[int] = found[0].tolist()
     return positions
@@ -174,13 +175,13 @@ def negative(rows: Any) -> list[int]:
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """A row of that dtype: `value`, or full of it if it is one number."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is None:
-        import numpy as np
+        np = numpy_module()
 
-        row = np.asarray(value, _arrays.numpy_dtype(_arrays.dtype_name(dtype), "default"))
+        row = np.asarray(value, arrays.numpy_dtype(arrays.dtype_name(dtype), "default"))
         return np.full(shape, row) if row.ndim == 0 else row.copy()
-    if refused := _arrays.without_elements(value):
+    if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
         # torch makes float32 of Python's floats.
@@ -188,7 +189,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # of what is no number
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()
-    row = _held_by(given, getattr(torch, _arrays.dtype_name(dtype)), torch)
+    row = _held_by(given, getattr(torch, arrays.dtype_name(dtype)), torch)
     return row.expand(shape).clone() if row.ndim == 0 else row.clone()
 
 
@@ -208,7 +209,7 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
         lost = lost | (before != after)
     if lost.any():
         raise ValueError(
-            f"default: expected numbers that {_arrays.dtype_name(dtype)} holds, found others"
+            f"default: expected numbers that {arrays.dtype_name(dtype)} holds, found others"
         )
     return row
 
@@ -221,14 +222,14 @@ def numbers(rows: Any) -> list[int]:
 
 def of_bytes(content: bytes) -> Any:
     """A tensor of uint8 with a copy of `content`."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         return (
             torch.frombuffer(bytearray(content), dtype=torch.uint8)
             if content
             else (torch.empty(0, dtype=torch.uint8))
         )
-    import numpy as np
+    np = numpy_module()
 
     return np.frombuffer(content, np.uint8)
 

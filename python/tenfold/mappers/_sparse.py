@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from tenfold import _arrays, _core
+from tenfold import _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._interop import arrays
+from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, integers, shown
-from tenfold.mappers._registry import register_mapper
-from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk
-from tenfold.mappers._states import plain
+from tenfold.mappers._saved import register_mapper
+from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk, plain
 from tenfold.sparse import SparseMatrix
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tenfold.mappers._state_keys import Keys
 
 
+@set_module("tenfold")
 @register_mapper("tenfold.SparseStateMapper")
 class SparseStateMapper(StateMapper):
     """Rows of a sparse matrix, by state; nothing of the matrix is dense but what was asked for.
@@ -165,11 +167,11 @@ class SparseStateMapper(StateMapper):
         if default is not None and (
             not _rows.is_tensor(default)
             or tuple(default.shape) != (self.matrix.shape[1],)
-            or _arrays.dtype_name(default.dtype) != _arrays.dtype_name(self.matrix.dtype)
+            or arrays.dtype_name(default.dtype) != arrays.dtype_name(self.matrix.dtype)
         ):
             raise CorruptFileError(
                 f"state mapper: default: expected a row [{self.matrix.shape[1]}] of "
-                f"{_arrays.dtype_name(self.matrix.dtype)}, found another entry"
+                f"{arrays.dtype_name(self.matrix.dtype)}, found another entry"
             )
 
     def _by_value(self) -> tuple[Any, ...]:
@@ -195,7 +197,7 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
         return matrix
     if isinstance(matrix, (str, os.PathLike)):
         return SparseMatrix(matrix)
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None and isinstance(matrix, torch.Tensor):
         return SparseMatrix.from_torch(matrix)
     return SparseMatrix.from_scipy(matrix)
@@ -215,7 +217,7 @@ def _keys_of(keys: Any) -> Keys:
             raise TypeError(
                 f"keys: expected a list of states, a tensor of integers [n], a dict or a "
                 f"MappedDict, found a tensor {list(keys.shape)} of "
-                f"{_arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
+                f"{arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
                 f"list of states"
             )
         keys = numbers
@@ -233,7 +235,7 @@ def _on_disk(tree: Any, native: Any, kind: str, numbers: Any) -> StatesOnDisk:
     if (
         not _rows.is_tensor(numbers)
         or tuple(numbers.shape) != (len(native),)
-        or _arrays.dtype_name(numbers.dtype) != "int64"
+        or arrays.dtype_name(numbers.dtype) != "int64"
     ):
         raise CorruptFileError(
             f"state mapper: rows: expected int64 [{len(native)}], found another entry"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import operator
+
 from tenfold import _core
 from tenfold.mappers._mapper import shown
-from tenfold.mappers._states import kind_of, plain, text_of
+from tenfold.mappers._rows import made
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +82,6 @@ class StatesInMemory:
         rows = list(self._rows.values())
         if rows == list(range(len(rows))):
             return kind, {"keys": node}
-        from tenfold.mappers._rows import made
-
         return kind, {"keys": node, "rows": made(rows, int)}
 
 
@@ -116,8 +119,6 @@ class StatesOnDisk:
             return self._native.rows_of_texts([text_of(state) for state in states])
         look_up = self._native.rows_of_ints if self._kind == "int" else self._native.rows_of_texts
         # Those of another type than the keys are not there.
-        from tenfold.mappers._rows import made
-
         if self._kind in ("int", "str"):
             states = [plain(state) for state in states]
         else:
@@ -135,3 +136,52 @@ class StatesOnDisk:
 
     def parts(self) -> tuple[str, dict[str, Any]]:
         return self._kind, self._parts
+
+
+def plain(state: Any) -> Any:
+    """The one form, of JSON, of states that are equal in Python: True and 1.0 are 1.
+
+    Raises:
+        TypeError: For what is no state, such as a list inside a tuple.
+        ValueError: For NaN, which equals nothing.
+    """
+    if state is None or type(state) in (str, int):
+        return state
+    if isinstance(state, tuple):
+        return [plain(part) for part in state]
+    if isinstance(state, str):
+        return str(state)
+    if isinstance(state, bool):
+        return int(state)
+    if isinstance(state, float) or hasattr(state, "is_integer"):
+        number = float(state)
+        if math.isnan(number):
+            raise ValueError(
+                f"state {shown(state)}: expected a number, found NaN: equal to nothing"
+            )
+        # As the engine does: up to 2^63 every whole float is an integer.
+        return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
+    with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
+        return operator.index(state)
+    raise TypeError(
+        f"state {shown(state)}: expected an int, a str or a tuple of them, found "
+        f"{type(state).__name__}; a batch is a list of states"
+    )
+
+
+_encode = json.JSONEncoder().encode
+_ints = {int}
+
+
+def text_of(state: Any) -> str:
+    """The JSON of a state, as the engine writes it (src/mapper/state_keys.cpp)."""
+    if type(state) is tuple and set(map(type, state)) == _ints:
+        return str(list(state))
+    return _encode(plain(state))
+
+
+def kind_of(states: list[Any]) -> str:
+    """How these states, all plain, are keys of a dictionary: "int", "str" or "json"."""
+    if all(type(state) is int and -(2**63) <= state < 2**63 for state in states):
+        return "int"
+    return "str" if all(type(state) is str for state in states) else "json"

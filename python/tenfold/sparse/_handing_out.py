@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from tenfold import _arrays
 from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @functools.cache
 def _torch() -> Any:
     """torch, after it has said once and unheard that sparse_csr is in beta; None without it."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     if torch is not None:
         import warnings
 
@@ -98,5 +98,5 @@ def _numpy(part: Any) -> Any:
         return part.numpy()
     except TypeError:
         raise UnsupportedError(
-            f"to_scipy: expected a dtype that numpy has, found {_arrays.dtype_name(part.dtype)}"
+            f"to_scipy: expected a dtype that numpy has, found {arrays.dtype_name(part.dtype)}"
         ) from None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 
-from tenfold import _core
-from tenfold._io import save_node
+from tenfold import _core, _pickle
+from tenfold._io.files import save_node
 from tenfold._options import integer, text
+from tenfold._public import set_module
 from tenfold.sparse import _handing_out, _taking_in
-from tenfold.sparse._growing import Growing
 from tenfold.sparse._rows import Rows
+from tenfold.sparse._taking_in import Growing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Literal
 
-    from tenfold._io import Mode, PathLike, Progress
+    from tenfold._io.files import Mode, PathLike, Progress
 
     Layout = Literal["csr", "csc", "coo"]
 
@@ -29,6 +30,7 @@ _PARTS = {
 }
 
 
+@set_module("tenfold")
 class SparseMatrix(Rows, Growing):
     """A matrix of which most elements are 0, on disk or in memory.
 
@@ -366,18 +368,19 @@ class SparseMatrix(Rows, Growing):
         if self._path is not None:
             return type(self), (self._path,)
         made = self if self._is_sorted() else self.to_layout("coo")
-        return _of_parts, (made._layout, made._arrays(), made._shape)
+        return _pickle.sparse_matrix, (made._layout, made._arrays(), made._shape)
 
 
-def _of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
+def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
+    """A matrix in memory of the arrays that its layout has."""
     return SparseMatrix._of_native(_taking_in.of_parts(layout, parts, shape))
 
 
 def _dtype(name: str) -> Any:
-    from tenfold import _arrays
+    from tenfold._interop import arrays
 
-    torch = _arrays.torch_or_none()
-    return _arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
+    torch = arrays.torch_or_none()
+    return arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
 
 
 def _existing_parent(path: PathLike) -> str:

@@ -7,13 +7,19 @@ import copy
 import operator
 from collections.abc import Mapping
 
-from tenfold import _arrays, _core
+from tenfold import _core
+from tenfold._closing import Closing
+from tenfold._interop import arrays
+from tenfold._interop.arrays import numpy_module
 from tenfold._options import INT64_MAX, integer, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
+
+    from typing_extensions import Self
+
 
 LAYOUTS = ("csr", "csc", "coo")
 # Entries of rows that are gathered before the engine gets them.
@@ -58,7 +64,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
 def of_torch(tensor: Any) -> Any:
     """The engine's matrix over the memory of `tensor`, a sparse matrix on the CPU."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
     if torch is None or not isinstance(tensor, torch.Tensor) or tensor.layout not in layouts:
         found = getattr(tensor, "layout", type(tensor).__name__)
@@ -87,14 +93,14 @@ def of_torch(tensor: Any) -> Any:
 def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
     index_dtype = _index_dtype(cols)
     builder = _core.SparseBuilder(
-        *_lengths(shape), _arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
+        *_lengths(shape), arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
     )
     builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
     return builder.finish(None)
 
 
 def _index_dtype(indices: Any) -> str:
-    return "int32" if _arrays.dtype_name(indices.dtype) == "int32" else "int64"
+    return "int32" if arrays.dtype_name(indices.dtype) == "int32" else "int64"
 
 
 def _lengths(shape: Any) -> tuple[int, int]:
@@ -125,7 +131,7 @@ class _Coordinates:
         rows, cols, values = _indices(rows), _indices(cols), _array(values)
         if self._builder is None:
             layout, sums, memory_bytes, folder = self._arguments
-            self._dtype = _arrays.dtype_name(values.dtype)
+            self._dtype = arrays.dtype_name(values.dtype)
             self._builder = _core.SparseBuilder(
                 *self._shape, self._dtype, layout, _index_dtype(cols), sums, memory_bytes, folder
             )
@@ -160,7 +166,7 @@ class _Rows:
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
-        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", _arrays.dtype_name(dtype))
+        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", arrays.dtype_name(dtype))
         self._folder = folder
         self._builder: Any = None
         self._num_rows = 0
@@ -219,7 +225,7 @@ class _Rows:
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
     """The values as an array of that dtype; those that it cannot hold are told by their row."""
-    torch = _arrays.torch_or_none()
+    torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
         _check_ints(values, dtype, rows)
@@ -227,10 +233,10 @@ def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
         if torch is not None:
             made = torch.tensor(values, dtype=getattr(torch, dtype))
         else:
-            import numpy as np
+            np = numpy_module()
 
             with np.errstate(over="ignore"):
-                made = np.array(values, _arrays.numpy_dtype(dtype, _WHAT))
+                made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
     if not integral and dtype != "bool":
@@ -322,7 +328,7 @@ def _array(values: Any) -> Any:
     if hasattr(values, "dtype"):
         return values
     try:
-        return _arrays.make_array(values)
+        return arrays.make_array(values)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{_WHAT}: coordinates and elements: expected numbers, found others: {error}"
@@ -332,3 +338,65 @@ def _array(values: Any) -> Any:
 def _indices(values: Any) -> Any:
     # A list without numbers says nothing of their type.
     return _array(values) if hasattr(values, "dtype") or values else _array([0])[:0]
+
+
+class Growing(Closing):
+    """The part of `SparseMatrix` that adds rows: to a csr matrix in a folder, in mode ``"r+"``."""
+
+    _native: Any
+    _path: str | None
+    _shape: tuple[int, int]
+    _dtype_name: str
+
+    def _read(self) -> None:
+        """Looks at what the engine has now."""
+        raise NotImplementedError
+
+    def append_rows(self, rows: Any) -> int:
+        """Adds rows at the end: whoever opens or `refresh`-es the matrix sees them, all at once.
+
+        For a csr matrix in a folder, opened with mode ``"r+"``; one process at a time appends. A
+        kill leaves the rows as they were before or after; a power loss those of the last `flush`.
+
+        >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
+        ...     m.append_rows(new_users)
+
+        Args:
+            rows: A SparseMatrix, a scipy matrix, a torch sparse tensor, or an iterable of dicts as
+                `build` takes them; of as many columns and the same dtype.
+
+        Returns:
+            int: The rows there are now.
+
+        Raises:
+            ValueError: For rows that do not fit; nothing is appended.
+            UnsupportedError: For another layout or format, and mode ``"r"``.
+            OSError: If another process appends.
+        """
+        self._native.append_rows(self._rows_to_append(rows))
+        self._read()
+        return int(self._shape[0])
+
+    def _rows_to_append(self, rows: Any) -> Any:
+        if isinstance(rows, Growing):
+            return rows._native
+        if hasattr(rows, "format") and hasattr(rows, "tocsr"):
+            return of_scipy(rows)
+        if hasattr(rows, "layout"):
+            return of_torch(rows)
+        return of_rows(rows, self._shape[1], self._dtype_name, None, None)
+
+    def flush(self) -> None:
+        """Brings every row to the device: a power loss takes none of them any more."""
+        self._native.flush()
+
+    def close(self) -> None:
+        """`flush`, and lets another process append. Reading goes on; twice is fine."""
+        if self._path is not None:
+            self._native.close()
+
+    def refresh(self) -> Self:
+        """Sees the rows that other processes have added since; returns itself."""
+        self._native.refresh()
+        self._read()
+        return self

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._batches import (
-    assert_close,
-    collate,
-    unravel_key,
-    unravel_key_list,
-    unravel_key_to_tuple,
-)
+from tenfold.tensordict._dense import TensorDict
 from tenfold.tensordict._functions import (
     default_is_leaf,
     from_any,
@@ -25,9 +19,10 @@ from tenfold.tensordict._functions import (
     load_memmap,
 )
 from tenfold.tensordict._lazy import LazyStackedTensorDict
-from tenfold.tensordict._non_tensor import NonTensorData, NonTensorStack, is_non_tensor
-from tenfold.tensordict._stack import (
+from tenfold.tensordict._ops.join import (
+    assert_close,
     cat,
+    collate,
     dense_stack_tds,
     is_tensor_collection,
     is_tensorclass,
@@ -37,9 +32,11 @@ from tenfold.tensordict._stack import (
     pad,
     pad_sequence,
     stack,
+    unravel_key,
+    unravel_key_list,
+    unravel_key_to_tuple,
 )
-from tenfold.tensordict._tensordict import TensorDict
-from tenfold.tensordict._unbatched import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, is_non_tensor
 
 __all__ = [
     "LazyStackedTensorDict",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._torch import need_torch
+from tenfold._interop.arrays import need_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

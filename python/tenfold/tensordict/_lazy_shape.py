@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import node_of, rewrapped
-from tenfold.tensordict._indexing import indexed_shape, normalized
+from tenfold._interop.arrays import dim_in, need_torch, probe
+from tenfold.tensordict._entries import node_of, rewrapped
 from tenfold.tensordict._keys import is_path
 from tenfold.tensordict._lazy_index import IndexPlan, without_masks
-from tenfold.tensordict._primitives import Primitives
-from tenfold.tensordict._shape import sizes, two_dims
-from tenfold.tensordict._torch import dim_in, need_torch, probe
-from tenfold.tensordict._value_rows import flattened_dims
+from tenfold.tensordict._ops.indexing import indexed_shape, normalized
+from tenfold.tensordict._ops.shape import sizes, two_dims
+from tenfold.tensordict._protocol import Primitives, stacked
+from tenfold.tensordict._values import flattened_dims
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ class LazyShapeMethods(Primitives):
         _dense: Any
 
     def _restacked(self, members: list[Any], stack_dim: int, *, named: bool = True) -> Any:
-        from tenfold.tensordict._lazy import LazyStackedTensorDict
-
         name = self._dim_name if named else None
-        return self._locked_as_this(LazyStackedTensorDict._of(members, stack_dim, name))
+        return self._locked_as_this(stacked()._of(members, stack_dim, name))
 
     def unbind(self, dim: int) -> tuple[Any, ...]:
         """The members, along the stack dimension; else a stack for each place along `dim`."""
@@ -253,7 +251,7 @@ class LazyShapeMethods(Primitives):
         return self._expanded(sizes(args, kwargs, "shape"))
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
-        from tenfold.tensordict._stack import maybe_dense_stack
+        from tenfold.tensordict._ops.join import maybe_dense_stack
 
         new = tuple(probe(self._batch_size, "expand").expand(*wanted).shape)
         at = self.stack_dim + len(new) - len(self._batch_size)
@@ -307,7 +305,7 @@ class LazyShapeMethods(Primitives):
         if dim == at:
             members = [member for stack in stacks for member in stack.tensordicts]
             return cls._of(members, at, first._dim_name)
-        from tenfold.tensordict._stack import cat
+        from tenfold.tensordict._ops.join import cat
 
         inner = dim if dim < at else dim - 1
         groups = zip(*[stack.unbind(at) for stack in stacks], strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import node_of
-from tenfold.tensordict._primitives import Primitives
+from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._protocol import Primitives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import node_of, unwrapped
-from tenfold.tensordict._primitives import Primitives
-from tenfold.tensordict._torch import need_torch
+from tenfold._interop.arrays import need_torch
+from tenfold.tensordict._entries import node_of, unwrapped
+from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
+from tenfold.tensordict._ops.join import stack
+from tenfold.tensordict._protocol import Primitives, dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +44,8 @@ class ModuleMethods(Primitives):
             torch.Size([3, 2])
         """
         _refuse_as_module(as_module)
-        from tenfold.tensordict._tensordict import TensorDict
-
         if use_state_dict:
-            made = TensorDict(dict(module.state_dict())).unflatten_keys(".")
+            made = dense()(dict(module.state_dict())).unflatten_keys(".")
         else:
             made = _of_module(module, filter_empty, {})
         return made.lock_() if lock else made
@@ -75,9 +75,6 @@ class ModuleMethods(Primitives):
         """
         _refuse_as_module(as_module)
         torch = need_torch("from_modules")
-        from tenfold.tensordict._stack import lazy_stack as stack_lazily
-        from tenfold.tensordict._stack import stack
-
         parts = [cls.from_module(module, use_state_dict=use_state_dict) for module in modules]
         if lazy_stack:
             made = stack_lazily(parts)
@@ -197,14 +194,12 @@ def _is_plain(torch: Any, tensor: Any) -> bool:
 
 
 def _of_module(module: Any, filter_empty: bool, memo: dict[int, Any]) -> Any:
-    from tenfold.tensordict._tensordict import TensorDict
-
     if id(module) in memo:
         return memo[id(module)]
     items: dict[str, Any] = {}
     for registry in (module._parameters, module._buffers):
         items.update((key, tensor) for key, tensor in registry.items() if tensor is not None)
-    made = memo[id(module)] = TensorDict._made(items, (), None)
+    made = memo[id(module)] = dense()._made(items, (), None)
     for key, child in module._modules.items():
         if child is not None:
             below = _of_module(child, filter_empty, memo)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import namedtuple
+
+from tenfold import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenfold.tensordict._opened import Opened
 
 #: A node as the engine's binding tells and takes it (python/src/tree_in.hpp), field by field.
 NodeInfo = namedtuple(
@@ -72,3 +74,43 @@ class OnDisk:
 
 
 ON_DISK = OnDisk()
+
+
+class Opened:
+    """One opened file or folder.
+
+    Attributes:
+        path: Absolute, as text.
+        mode: ``"r"``, ``"c"`` or ``"r+"``.
+        format: As it was asked for; empty: by content.
+        identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
+        tied: The tensors made so far, so that tied ones stay tied.
+        keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
+        changed: True once an entry was set or deleted; the file then no longer says it all.
+    """
+
+    __slots__ = ("changed", "format", "identity", "keeps_parts", "mode", "path", "tied")
+
+    def __init__(self, path: str, mode: str, format: str, keeps_parts: bool = False) -> None:
+        self.path = os.path.abspath(path)
+        self.mode = mode
+        self.format = format
+        self.identity = identity_of(self.path)
+        self.tied = _core.Tied()
+        self.keeps_parts = keeps_parts
+        self.changed = False
+
+    def place(self) -> tuple[str, str, str, bool, tuple[int, int] | None]:
+        """What `reopen` takes, but for the keys."""
+        return self.path, self.mode, self.format, self.keeps_parts, self.identity
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """(device, inode) of what a later reader would open; None if it is not there."""
+    for candidate in (os.path.join(path, "meta.json"), path):
+        try:
+            found = os.stat(candidate)
+        except OSError:
+            continue
+        return (found.st_dev, found.st_ino)
+    return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entry import LEAF, TENSORCLASS, class_kind, node_of
-from tenfold.tensordict._non_tensor import NonTensorData
-from tenfold.tensordict._unbatched import UnbatchedTensor
+from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of
+from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def _exclusive(td: Any) -> str:
 
 
 def _dtype_of(array: Any) -> str:
-    from tenfold._arrays import dtype_name
+    from tenfold._interop.arrays import dtype_name
 
     return dtype_name(array.dtype)
 

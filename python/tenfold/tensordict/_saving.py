@@ -8,11 +8,10 @@ if TYPE_CHECKING:
 
 
 def simplify(obj: Any) -> tuple[Any, ...] | None:
-    """What `tenfold._simplify.simplify` answers for a TensorDict or one of its entries."""
+    """What `tenfold._interop.objects.simplify` answers for a TensorDict or one of its entries."""
     from tenfold.tensordict._base import TensorDictBase
-    from tenfold.tensordict._entry import TENSORCLASS, class_kind
-    from tenfold.tensordict._non_tensor import NonTensorData, NonTensorStack
-    from tenfold.tensordict._unbatched import UnbatchedTensor
+    from tenfold.tensordict._entries import TENSORCLASS, class_kind
+    from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()

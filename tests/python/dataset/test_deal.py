@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenfold.dataset._deal import Deal
+from tenfold.dataset._stream import Deal
 
 
 def given_out(deal: Deal, rows: list[int]) -> list[int]:

@@ -11,7 +11,7 @@ import torch
 
 import tenfold
 from tenfold import BatchLoader, Dataset
-from tenfold.dataset import _batch_loader, _device
+from tenfold.dataset import _loader
 
 ROWS = 1000
 
@@ -52,7 +52,7 @@ class FakeCuda:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
-    monkeypatch.setattr(_device, "streams_of", lambda device: fake)
+    monkeypatch.setattr(_loader, "streams_of", lambda device: fake)
     recorded: list[torch.Tensor] = []
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda t, stream: recorded.append(t))
     return fake
@@ -147,9 +147,9 @@ class FakePinned:
 @pytest.fixture
 def pinned(monkeypatch: pytest.MonkeyPatch) -> FakePinned:
     fake = FakePinned()
-    monkeypatch.setattr(_batch_loader, "may_pin", lambda: True)
-    monkeypatch.setattr(_device, "pinned_block", fake.block)
-    monkeypatch.setattr(_device, "is_pinned", fake.is_pinned)
+    monkeypatch.setattr(_loader, "may_pin", lambda: True)
+    monkeypatch.setattr(_loader, "pinned_block", fake.block)
+    monkeypatch.setattr(_loader, "is_pinned", fake.is_pinned)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: fake.pin_memory(tensor))
     return fake
 

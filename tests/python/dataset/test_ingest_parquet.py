@@ -8,7 +8,7 @@ import pytest
 
 import tenfold
 from peak_memory import PEAK_OF
-from tenfold.dataset import _ingest_parquet
+from tenfold.dataset._ingest import parquet
 
 torch = pytest.importorskip("torch")
 pa = pytest.importorskip("pyarrow")
@@ -17,7 +17,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture(params=[1, 32 << 20], ids=["a column at a time", "together"])
 def group_bytes(request, monkeypatch):
-    monkeypatch.setattr(_ingest_parquet, "_GROUP_BYTES", request.param)
+    monkeypatch.setattr(parquet, "_GROUP_BYTES", request.param)
 
 
 def table(num_rows=5000):

@@ -130,9 +130,9 @@ def test_nothing_is_unpickled_whatever_is_asked(saved):
 
 
 def test_trees_of_very_many_tensors_are_mapped_as_they_are_asked_for(tmp_path, monkeypatch):
-    from tenfold.tensordict import _memmap_folder
+    from tenfold.tensordict._files import folder
 
-    monkeypatch.setattr(_memmap_folder, "MAX_MAPPED_AT_ONCE", 5)
+    monkeypatch.setattr(folder, "MAX_MAPPED_AT_ONCE", 5)
     tree = {f"n{i}": {f"w{j}": torch.full((2,), float(i)) for j in range(4)} for i in range(6)}
     made = TensorDict(tree, []).memmap(tmp_path / "p")
     for td in (made, TensorDict.load_memmap(tmp_path / "p")):

@@ -302,9 +302,9 @@ def test_compression_needs_an_archive_and_an_archive_a_name(tmp_path):
 
 
 def test_share_non_tensor_is_noted_once(tmp_path, monkeypatch):
-    from tenfold.tensordict import _memmap_writers
+    from tenfold.tensordict._files import memmap
 
-    monkeypatch.setattr(_memmap_writers, "_noted_share_non_tensor", False)
+    monkeypatch.setattr(memmap, "_noted_share_non_tensor", False)
     with pytest.warns(UserWarning, match="share_non_tensor is ignored"):
         make().memmap(tmp_path / "p", share_non_tensor=True)
     make().memmap(tmp_path / "q", share_non_tensor=True)

@@ -10,7 +10,7 @@ import torch
 from torch_files import assert_same, roundtrip
 
 import tenfold
-from tenfold import _arrays
+from tenfold._interop import arrays
 
 
 def module():
@@ -126,7 +126,7 @@ def test_ties_stay_ties(tmp_path):
     assert ours["embed"].data_ptr() == ours["head"]["weight"].data_ptr()
 
 
-@pytest.mark.parametrize("name", _arrays.DTYPES)
+@pytest.mark.parametrize("name", arrays.DTYPES)
 def test_dtypes(tmp_path, name):
     dtype = getattr(torch, name)
     data = torch.arange(2 * dtype.itemsize, dtype=torch.uint8) % 2

@@ -1,0 +1,1 @@
+"""The only modules that import torch, numpy or the tensordict package."""

@@ -1,0 +1,330 @@
+"""The only file that decides between torch and numpy, and makes what the engine cannot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from tenfold._errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+# Every dtype of the engine, as torch names it.
+DTYPES = frozenset(
+    [
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex32",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn_x2",
+    ]
+)
+_ML_DTYPES = frozenset(
+    [
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    ]
+)
+
+_torch: ModuleType | bool | None = False  # False: not tried yet
+
+
+def torch_or_none() -> Any:
+    """The torch module, imported now if need be; None if it cannot be imported."""
+    global _torch
+    if _torch is False:
+        try:
+            import torch
+        except ImportError:
+            _torch = None
+        else:
+            _torch = torch
+            from tenfold.tensordict import _convert
+
+            _convert.register(torch)
+    return _torch
+
+
+def is_array(value: object) -> bool:
+    """True for torch tensors and numpy arrays, without importing either."""
+    for module, class_name in (("torch", "Tensor"), ("numpy", "ndarray")):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(value, getattr(loaded, class_name)):
+            return True
+    return False
+
+
+def without_elements(tensor: Any) -> str:
+    """What a torch tensor is whose elements cannot be read one by one, and what to do; else ""."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return ""
+    if tensor.is_quantized:
+        return "a quantized tensor; dequantize() it"
+    if tensor.is_meta:
+        return "a tensor on the meta device, which has no elements"
+    if not tensor.is_nested and tensor.layout is not torch.strided:
+        return "a sparse tensor; to_dense() makes a dense one"
+    return ""
+
+
+def bytes_of(value: Any) -> int:
+    """About how many bytes a value of a row holds: a tensor, text, a list, a dict of such."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        is_flat = not value or isinstance(value[0], (bool, int, float))
+        return 8 * len(value) if is_flat else sum(map(bytes_of, value))
+    if isinstance(value, Mapping) or (hasattr(value, "batch_size") and hasattr(value, "keys")):
+        return sum(bytes_of(value[key]) for key in value.keys())  # noqa: SIM118 - a TensorDict's
+    try:
+        size = getattr(value, "nbytes", 8)
+    except RuntimeError:  # a sparse tensor
+        return 8
+    return size if isinstance(size, int) else 8
+
+
+def has_mask(value: Any) -> bool:
+    """True for masked arrays of numpy of which something is masked."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or type(value) is numpy.ndarray:
+        return False
+    return isinstance(value, numpy.ma.MaskedArray) and bool(numpy.ma.getmaskarray(value).any())
+
+
+def unmasked_row(value: Any) -> Any:
+    """The value of a row that `has_mask`, with nulls: None if all of it is masked.
+
+    Else floats that are masked are NaN, and others None in nested lists.
+    """
+    if value.ndim == 0 or value.mask.all():
+        return None
+    return value.filled(float("nan")) if value.dtype.kind == "f" else value.tolist()
+
+
+def unmasked_rows(values: Any) -> list[Any]:
+    """The rows of an array that `has_mask`, with nulls."""
+    if values.ndim == 1:
+        pairs = zip(values.data, values.mask, strict=True)
+        return [None if is_masked else value for value, is_masked in pairs]
+    return [unmasked_row(row) if has_mask(row) else row.data for row in values]
+
+
+def dtype_name(dtype: object) -> str:
+    """``"float32"`` for torch.float32, numpy.float32, numpy.dtype("float32") or the name itself."""
+    if isinstance(dtype, str):
+        name = dtype
+    elif isinstance(dtype, type):
+        name = dtype.__name__
+    else:
+        name = getattr(dtype, "name", None) or str(dtype)
+    return name.removeprefix("torch.").rstrip("_")
+
+
+def numpy_dtype(name: str, where: str) -> Any:
+    """The numpy dtype of that name. Raises UnsupportedError where numpy has none."""
+    import numpy as np
+
+    if name in _ML_DTYPES:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise UnsupportedError(
+                f"{where}: numpy has no {name}: expected the package ml_dtypes (or torch), found "
+                "neither; pip install ml_dtypes"
+            ) from None
+        return np.dtype(getattr(ml_dtypes, name))
+    if name in ("complex32", "float4_e2m1fn_x2"):
+        raise UnsupportedError(f"{where}: numpy has no {name}: expected torch; pip install torch")
+    return np.dtype(name)
+
+
+def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
+    """An array over `memory`, whose protection it takes over."""
+    import numpy as np
+
+    kind = numpy_dtype(dtype, where)
+    if 0 in shape:
+        array = np.empty(shape, kind)
+        array.flags.writeable = not memoryview(memory).readonly
+        return array
+    return np.ndarray(shape, kind, memory, offset, strides)
+
+
+def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
+    """A strided nested tensor over `values` (one dimension); for numpy, the list of its parts."""
+    torch = torch_or_none()
+    if torch is None:
+        parts = []
+        begin = 0
+        for shape in shapes:
+            size = _product(shape)
+            parts.append(values[begin : begin + size].reshape(shape))
+            begin += size
+        return parts
+    import warnings
+
+    sizes = torch.tensor(shapes, dtype=torch.int64).reshape(len(shapes), -1)
+    lengths = sizes.prod(1)
+    strides = torch.ones_like(sizes)
+    for dim in range(sizes.shape[1] - 2, -1, -1):
+        strides[:, dim] = strides[:, dim + 1] * sizes[:, dim + 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's note that nested tensors are a prototype
+        return torch._nested_view_from_buffer(
+            values, sizes, strides, torch.cumsum(lengths, 0) - lengths
+        )
+
+
+def tied_to(
+    first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
+) -> Any:
+    """`first`, or a view from its byte `begin` on; None if its storage does not hold that."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(first, torch.Tensor):
+        wanted = getattr(torch, dtype)
+        is_first = first.dtype == wanted and first.shape == shape and first.stride() == strides
+        if is_first and begin == 0:
+            return first
+        offset, rest = divmod(first.storage_offset() * first.itemsize + begin, wanted.itemsize)
+        end = (offset + _extent(shape, strides)) * wanted.itemsize
+        if rest or first.untyped_storage().nbytes() < end:
+            return None
+        with torch.no_grad():
+            view = torch.empty(0, dtype=wanted, device=first.device)
+            return view.set_(first.untyped_storage(), offset, shape, strides)
+    kind = numpy_dtype(dtype, dtype)
+    if first.dtype == kind and first.shape == shape:
+        return first
+    if first.nbytes != _product(shape) * kind.itemsize or not first.flags.c_contiguous:
+        return None
+    return first.reshape(-1).view(kind).reshape(shape)
+
+
+def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
+    """The bytes of `tensor` as that dtype. Raises UnsupportedError where this torch has none."""
+    torch = sys.modules["torch"]
+    wanted = getattr(torch, dtype, None)
+    if wanted is None:
+        raise UnsupportedError(
+            f"{where}: torch {torch.__version__} has no {dtype}: expected a newer torch; "
+            "pip install -U torch"
+        )
+    return tensor.view(wanted)
+
+
+def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
+    """`tensor`, or a Parameter or tensor over its memory, of which autograd makes that much."""
+    torch = sys.modules["torch"]
+    wanted = torch.nn.Parameter if is_parameter else torch.Tensor
+    if type(tensor) is wanted and tensor.requires_grad == requires_grad:
+        return tensor
+    if is_parameter:
+        return torch.nn.Parameter(tensor.detach(), requires_grad)
+    return tensor.detach().requires_grad_(requires_grad)
+
+
+def make_array(value: object) -> Any:
+    """A tensor of numbers, nested lists of them, or an array of another library."""
+    torch = torch_or_none()
+    if torch is not None:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            if not getattr(value, "flags", None) or not value.flags.writeable:
+                return torch.from_numpy(numpy.array(value))
+            return torch.from_numpy(value)
+        if hasattr(value, "__dlpack__"):
+            return torch.from_dlpack(value)
+        try:
+            return torch.tensor(value)
+        except RuntimeError as error:  # of what is no number
+            raise TypeError(f"expected numbers: {error}") from None
+    import numpy as np
+
+    array = np.asarray(value)
+    # As torch, whose default for Python floats this is.
+    return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
+
+
+def batch_shape(lengths: tuple[int, ...]) -> Any:
+    """`lengths` as torch.Size if the program uses torch, else as a tuple; the two are equal."""
+    torch = sys.modules.get("torch")
+    return lengths if torch is None else torch.Size(lengths)
+
+
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one, both included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+
+
+def _product(lengths: tuple[int, ...]) -> int:
+    size = 1
+    for length in lengths:
+        size *= length
+    return size
+
+
+def numpy_module() -> Any:
+    """The numpy module."""
+    import numpy
+
+    return numpy
+
+
+def need_torch(what: str) -> Any:
+    """The torch module.
+
+    Raises:
+        ImportError: If it cannot be imported; the message names it and `what`.
+    """
+    torch = torch_or_none()
+    if torch is None:
+        raise ImportError(f"{what}: expected the package torch, which cannot be imported")
+    return torch
+
+
+def probe(batch_size: tuple[int, ...], what: str) -> Any:
+    """A tensor of that shape without memory, on which torch checks arguments."""
+    torch = need_torch(what)
+    return torch.empty(batch_size, device="meta", dtype=torch.bool)
+
+
+def dim_in(dim: int, ndim: int, what: str) -> int:
+    """A dimension counted from the front.
+
+    Raises:
+        IndexError: If there is none.
+    """
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(
+            f"{what}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    return at

@@ -1,0 +1,410 @@
+"""Says in simple terms what the engine's binding does not know itself (python/src/tree_in.hpp).
+
+The binding walks dicts, lists, tuples, JSON values and plain torch tensors. Whatever else it meets
+comes here, together with `where`, the beginning of a message about it (`path: key "a.b"`), and
+`memo`, a dict of this one conversion.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections import Counter
+
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays, tensordict_package
+from tenfold._interop.arrays import torch_or_none
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
+    """The answer for one object, a tuple as TreeBuilder's comment lists them."""
+    from tenfold.tensordict import _saving
+
+    cls = type(obj)
+    if (answer := _saving.simplify(obj)) is not None:
+        return answer
+    if cls.__module__ == "tenfold" and cls.__qualname__ == "SparseMatrix":
+        return ("native", obj._native.tree(), {})  # as the sparse tensor that it is
+    if (special := special_of(obj)) is not None:
+        return ("special", *special)
+    torch = sys.modules.get("torch")
+    if _is_upstream(cls):
+        answer = tensordict_package.simplify(obj, where)
+        if answer is not None:
+            return answer
+    if torch is not None and isinstance(obj, torch.Tensor):
+        return _torch_tensor(torch, obj, where, memo)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(obj, (numpy.ndarray, numpy.generic)):
+        answer = _numpy_array(numpy, obj, where)
+        if answer is not None:
+            return answer
+    if isinstance(obj, enum.Enum):
+        raise _refusal(where, obj, "store its value")
+    if not isinstance(obj, type) and callable(getattr(obj, "state_dict", None)):
+        return ("again", obj.state_dict())
+    bases: tuple[Any, ...] = (str, int, float, list)
+    for base in bases:
+        if isinstance(obj, base):
+            return ("again", base(obj))
+    if isinstance(obj, tuple):  # torch.Size, named tuples
+        return ("again", tuple(obj))
+    if isinstance(obj, dict):
+        from collections import OrderedDict
+
+        ordered = isinstance(obj, OrderedDict)
+        return ("again", OrderedDict(obj) if ordered else dict(obj))
+    if hasattr(cls, "__dlpack__"):
+        return _dlpack_array(obj, where)
+    kinds: tuple[Any, ...] = (bytes, bytearray, complex, set, frozenset)
+    for kind in kinds:
+        if isinstance(obj, kind):
+            return ("again", kind(obj))
+    if isinstance(obj, memoryview):
+        raise _refusal(where, obj, "store bytes, or a tensor of uint8")
+    if isinstance(obj, Opaque):
+        raise UnsupportedError(
+            f"{where}: it cannot be stored: expected a tensor, a JSON value or a container of "
+            f"them, found {obj.name!r}, which was read as an Opaque"
+        )
+    raise _refusal(where, obj)
+
+
+def _refusal(where: str, obj: object, remedy: str = "") -> UnsupportedError:
+    cls = type(obj)
+    name = cls.__qualname__
+    if cls.__module__ != "builtins":
+        name = f"{cls.__module__}.{name}"
+    message = (
+        f"{where}: it cannot be stored: expected a tensor, an array, a JSON value, a container of "
+        f"them or an object with state_dict(), found {name}"
+    )
+    return UnsupportedError(message + (f"; {remedy}" if remedy else ""))
+
+
+def _refused_tensor(where: str, what: str, remedy: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{where}: it cannot be stored: expected a dense tensor, found {what}; {remedy}"
+    )
+
+
+def _is_upstream(cls: type) -> bool:
+    """True for tensordict's classes, tensorclasses included; nothing is imported."""
+    if getattr(cls, "_is_tensorclass", False):
+        return True
+    return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
+
+
+def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise _refused_tensor(
+            where, f"a {type(tensor).__name__}", "run the module once, so that it gets its shape"
+        )
+    if tensor.is_nested and tensor.layout is torch.strided:
+        return _nested_tensor(torch, tensor)
+    if tensor.layout in _sparse_layouts(torch):
+        return _sparse_tensor(tensor)
+    if tensor.layout is not torch.strided:
+        raise _refused_tensor(
+            where, f"a tensor of layout {tensor.layout}", "store it with to_dense(), or its parts"
+        )
+    if tensor.is_quantized:
+        raise _refused_tensor(where, "a quantized tensor", "store int_repr() and its parameters")
+    if tensor.is_meta:
+        raise _refused_tensor(where, "a tensor on the meta device", "it has no bytes")
+    plain_dispatch = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
+    if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it stands for other tensors
+        cls = type(tensor)
+        raise _refused_tensor(where, f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
+    name = arrays.dtype_name(tensor.dtype)
+    if name not in arrays.DTYPES:
+        raise _refused_tensor(where, f"dtype {name}", "convert it first")
+    plain = _plain(torch, tensor, memo)
+    if plain.numel() and plain.data_ptr() == 0:
+        raise _refused_tensor(where, "a storage without bytes", "it was released")
+    return (
+        "memory",
+        plain.data_ptr(),
+        name,
+        tuple(plain.shape),
+        plain.stride(),
+        True,
+        plain,
+    )
+
+
+def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
+    """The tensor itself without subclass and graph, or a copy of it in main memory."""
+    with torch.no_grad():
+        plain = tensor.as_subclass(torch.Tensor).detach()
+        if plain.device.type == "cpu" and not plain.is_conj() and not plain.is_neg():
+            return plain.clone() if plain._is_zerotensor() else plain
+        # Tied tensors are copied once, and so stay tied.
+        bits = (plain.is_conj(), plain.is_neg())
+        shape = (plain.dtype, plain.shape, plain.stride())
+        key = (str(plain.device), plain.data_ptr(), shape, bits)
+        if plain.data_ptr() == 0 or key not in memo:
+            # The original too, so that its address is not given to another one meanwhile.
+            memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)
+        return memo[key][0]
+
+
+def _sparse_layouts(torch: Any) -> tuple[Any, ...]:
+    names = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
+    return tuple(getattr(torch, name) for name in names)
+
+
+def _sparse_tensor(tensor: Any) -> tuple[Any, ...]:
+    from tenfold.tensordict._node import NodeInfo
+
+    layout, shape, is_coalesced, parts = sparse_parts(tensor.detach())
+    more = (layout, shape, is_coalesced, None)
+    info = NodeInfo("sparse", False, (), [], "", 0, None, "", None, {}, more)
+    return ("node", info, list(parts), tuple(parts.values()))
+
+
+def _nested_tensor(torch: Any, tensor: Any) -> tuple[Any, ...]:
+    plain = tensor.detach().cpu()
+    if not plain.is_contiguous():
+        plain = plain.clone(memory_format=torch.contiguous_format)
+    return ("nested", plain.values(), plain._nested_tensor_size())
+
+
+def _numpy_array(numpy: Any, obj: Any, where: str) -> tuple[Any, ...] | None:
+    if isinstance(obj, numpy.str_):
+        return ("again", str(obj))
+    if isinstance(obj, numpy.bytes_):
+        return None
+    if isinstance(obj, numpy.ma.MaskedArray):
+        raise _refusal(where, obj, "store its data and its mask")
+    array = numpy.asarray(obj)
+    name = arrays.dtype_name(array.dtype)
+    if name not in arrays.DTYPES:
+        raise UnsupportedError(
+            f"{where}: it cannot be stored: expected numbers or bool, found an array of dtype "
+            f"{array.dtype}"
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    size = array.itemsize
+    if any(stride < 0 or stride % size for stride in array.strides):
+        array = numpy.array(array, order="C")
+    return (
+        "memory",
+        array.__array_interface__["data"][0],
+        name,
+        array.shape,
+        tuple(stride // size for stride in array.strides),
+        array.flags.writeable,
+        array,
+    )
+
+
+def _dlpack_array(obj: Any, where: str) -> tuple[Any, ...]:
+    device = obj.__dlpack_device__()
+    if device[0] != 1:
+        raise _refusal(where, obj, "copy it to main memory first")
+    try:
+        capsule = obj.__dlpack__(max_version=(1, 0))
+    except TypeError:  # older than DLPack 1.0
+        capsule = obj.__dlpack__()
+    return ("capsule", capsule)
+
+
+# By class: torch.Size is a tuple and a Counter is a dict, so the exact class is asked for.
+_OF_CLASS = {
+    bytes: "bytes",
+    bytearray: "bytearray",
+    complex: "complex",
+    set: "set",
+    frozenset: "frozenset",
+    Counter: "Counter",
+}
+
+
+def special(name: str, text: Any, items: list[Any]) -> Any:
+    """The value of that name (`tenfold::Value::Special`); without torch, text of what it has."""
+    if name in ("bytes", "bytearray"):
+        return text if name == "bytes" else bytearray(text)
+    if name == "complex":
+        return complex(*items)
+    if name in ("set", "frozenset"):
+        return set(items) if name == "set" else frozenset(items)
+    if name == "Counter":
+        return Counter(items[0])
+    torch = torch_or_none()
+    if name == "torch.Size":
+        return tuple(items) if torch is None else torch.Size(items)
+    if torch is None:
+        return text
+    if name == "torch.device":
+        try:
+            return torch.device(text)
+        except RuntimeError:  # of another version of torch
+            return text
+    # Not getattr: torch imports modules by name when it is asked for an attribute it lacks.
+    found = vars(torch).get(text.removeprefix("torch."))
+    wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
+    return found if isinstance(found, wanted) else text
+
+
+@set_module("tenfold")
+class Opaque:
+    """What a pickle would have made by calling something that tenfold does not know.
+
+    Nothing was imported or called. `tenfold.load(path, allow_opaque=True)` gives these in the
+    places of such objects.
+
+    Attributes:
+        name: What would have been called: ``"module.Class"``.
+        args: The arguments, a tuple; None for a class or function that is only named.
+        state: What the object's ``__setstate__`` or ``__dict__`` would have got, or None.
+        parts: All that the pickle says of it: ``args``, ``state``, ``kwargs``, ``items`` (what was
+            appended), ``entries`` (keys and values in turn), ``callable`` (what has no plain name).
+
+    Example:
+        >>> tenfold.load("run.pt", allow_opaque=True)["config"]
+        <Opaque my.project.Config args=() state={'lr': 0.1}>
+    """
+
+    __slots__ = ("name", "parts")
+
+    def __init__(self, name: str, parts: dict[str, Any]) -> None:
+        self.name = name
+        self.parts = parts
+
+    @property
+    def args(self) -> Any:
+        return self.parts.get("args")
+
+    @property
+    def state(self) -> Any:
+        return self.parts.get("state")
+
+    def __repr__(self) -> str:
+        shown = " ".join(f"{key}={value!r}" for key, value in self.parts.items())
+        return f"<Opaque {self.name}{' ' if shown else ''}{shown}>"
+
+
+def opaque(name: str, parts: dict[str, Any]) -> Opaque:
+    """For the engine's binding. A tensor of the meta device is made again: it has no bytes."""
+    made = _meta_tensor(parts) if name == _META_TENSOR else None
+    return Opaque(name, parts) if made is None else made
+
+
+_META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
+
+
+def _meta_tensor(parts: dict[str, Any]) -> Any:
+    """None without torch, and for what it cannot make."""
+    torch = torch_or_none()
+    if torch is None:
+        return None
+    try:
+        dtype, shape, strides, requires_grad = parts["args"]
+        made = torch.empty_strided(
+            shape, strides, dtype=dtype, device="meta", requires_grad=requires_grad
+        )
+        if "parameter" in parts:
+            made = torch.nn.Parameter(made, requires_grad=parts["parameter"])
+        return made
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        return None
+
+
+def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
+    """The torch tensor of these parts, which torch checks once more; the parts without torch."""
+    torch = torch_or_none()
+    if torch is None:
+        return parts
+    if layout == "jagged":
+        return torch.nested.nested_tensor_from_jagged(
+            parts["values"],
+            parts["offsets"],
+            parts.get("lengths"),
+            jagged_dim=list(shape).index(-1),
+        )
+    if layout == "sparse_coo":
+        return torch.sparse_coo_tensor(
+            parts["indices"],
+            parts["values"],
+            shape,
+            is_coalesced=is_coalesced or None,
+            check_invariants=True,
+        )
+    by_row = layout in ("sparse_csr", "sparse_bsr")
+    compressed = parts["crow_indices" if by_row else "ccol_indices"]
+    plain = parts["col_indices" if by_row else "row_indices"]
+    # torch wants indices of one dtype, which can count the shape.
+    if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
+        compressed, plain = compressed.long(), plain.long()
+    return torch.sparse_compressed_tensor(
+        compressed,
+        plain,
+        parts["values"],
+        shape,
+        layout=getattr(torch, layout),
+        check_invariants=True,
+    )
+
+
+def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any]]:
+    """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch."""
+    layout = str(tensor.layout).removeprefix("torch.")
+    if layout == "jagged":
+        # Of its shape the length that differs is no number.
+        shape = (tensor.offsets().numel() - 1, *tensor.values().shape)
+        ragged = tensor._ragged_idx
+        parts = {"values": tensor.values(), "offsets": tensor.offsets()}
+        if tensor.lengths() is not None:
+            parts["lengths"] = tensor.lengths()
+        return layout, (*shape[:ragged], -1, *shape[ragged + 1 :]), False, parts
+    shape = tuple(int(length) for length in tensor.shape)
+    if layout == "sparse_coo":
+        # Not indices(): that demands a coalesced tensor, and coalescing would change it.
+        parts = {"indices": tensor._indices(), "values": tensor._values()}
+        return layout, shape, bool(tensor.is_coalesced()), parts
+    by_row = layout in ("sparse_csr", "sparse_bsr")
+    names = ("crow_indices", "col_indices") if by_row else ("ccol_indices", "row_indices")
+    parts = {name: getattr(tensor, name)() for name in names}
+    return layout, shape, False, {**parts, "values": tensor.values()}
+
+
+def special_of(obj: Any) -> tuple[str, bytes | str, list[Any]] | None:
+    """Name, text and items of a value of exactly these classes; None for another."""
+    cls = type(obj)
+    name = _OF_CLASS.get(cls)
+    if name is None:
+        return _special_of_torch(obj)
+    if name in ("bytes", "bytearray"):
+        return name, bytes(obj), []
+    if name == "complex":
+        return name, "", [obj.real, obj.imag]
+    if name == "Counter":
+        return name, "", [dict(obj)]
+    return name, "", _in_order(obj)
+
+
+def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    for name in ("dtype", "device", "layout", "qscheme"):
+        if type(obj) is getattr(torch, name):
+            return f"torch.{name}", str(obj), []
+    if type(obj) is torch.Size:
+        return "torch.Size", "", [int(length) for length in obj]
+    return None
+
+
+def _in_order(items: Any) -> list[Any]:
+    """The same for equal sets where their items have an order, so that equal trees are equal."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return list(items)

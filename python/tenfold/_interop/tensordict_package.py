@@ -1,0 +1,120 @@
+"""Trees of the tensordict package, which is imported only to make one of its TensorDicts."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
+    """What `objects.simplify` answers for it; None: treat it as any other object."""
+    names = {base.__name__ for base in type(obj).__mro__}
+    if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):
+        return ("unbatched", obj._base_tensor())
+    if "NonTensorStack" in names:
+        return ("stack", _plain_lists(obj.tolist()), obj.stack_dim, str(obj.device or ""))
+    if "NonTensorData" in names or getattr(type(obj), "_is_non_tensor", False):
+        return ("value", obj.data)
+    if "LazyStackedTensorDict" in names:
+        members = list(obj.tensordicts)
+        info = _info(obj, "lazy_stack", stack_dim=obj.stack_dim)
+        return ("node", info, [str(i) for i in range(len(members))], members)
+    if getattr(type(obj), "_is_tensorclass", False):
+        inner = obj._tensordict
+        if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
+            # A stack of tensorclasses: here a lazy stack of nodes of that class.
+            info = _info(inner, "lazy_stack", stack_dim=inner.stack_dim)
+            members = [type(obj)._from_tensordict(part) for part in inner.tensordicts]
+            return ("node", info, [str(i) for i in range(len(members))], members)
+        keys, values = _entries(inner)
+        for key, value in obj._non_tensordict.items():
+            keys.append(key)
+            values.append(value)
+        return ("node", _info(inner, "tensorclass", class_name=str(type(obj))), keys, values)
+    if "TensorDictBase" in names:
+        return ("node", _info(obj, "tensordict"), *_entries(obj))
+    return None
+
+
+def _entries(node: Any) -> tuple[list[str], list[Any]]:
+    get = getattr(node, "_get_str", None) or node.get
+    keys = list(node.keys())
+    return keys, [get(key, None) for key in keys]
+
+
+def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> tuple[object, ...]:
+    names = list(node.names or ())
+    if all(name is None for name in names):
+        names = []
+    stack_dim_name = None
+    batch_size = tuple(node.batch_size)
+    if kind == "lazy_stack":
+        stack_dim_name = names[stack_dim] if names else None
+        batch_size, names = (), []
+    device = "" if node.device is None else str(node.device)
+    # schema, metadata and more: upstream has none
+    of_the_root: tuple[None, dict[str, str], None] = (None, {}, None)
+    dims = (stack_dim, stack_dim_name)
+    return (kind, False, batch_size, names, class_name, *dims, device, *of_the_root)
+
+
+def _plain_lists(value: Any) -> Any:
+    """Nested lists of a class of its own (LinkedList) as list."""
+    return [_plain_lists(item) for item in value] if isinstance(value, list) else value
+
+
+def made_of(td: Any, retain_none: bool) -> Any:
+    """A tree of that package over the same memory as `td`."""
+    return _theirs(_package(), td, retain_none)
+
+
+def taken_over(tree: Any) -> Any:
+    """A tree of ours over the same memory as one of that package."""
+    from tenfold import _core
+    from tenfold.tensordict._dense import TensorDict
+
+    package = _package()
+    if not package.is_tensor_collection(tree):
+        raise TypeError(
+            f"from_tensordict: expected a TensorDict of tensordict, found {type(tree).__name__}"
+        )
+    return TensorDict._from_native(_core.tree({"root": tree}), None)._entry("root")
+
+
+def _package() -> Any:
+    try:
+        import tensordict
+    except ImportError as error:
+        raise ImportError(
+            "to_tensordict: expected the package tensordict, which cannot be imported"
+        ) from error
+    return tensordict
+
+
+def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
+    from tenfold.tensordict._entries import node_of, unwrapped
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+    from tenfold.tensordict._values import UnbatchedTensor
+
+    if isinstance(td, LazyStackedTensorDict):
+        members = [_theirs(package, node_of(member), retain_none) for member in td.tensordicts]
+        return package.LazyStackedTensorDict(
+            *members, stack_dim=td.stack_dim, stack_dim_name=td._dim_name
+        )
+    made = package.TensorDict({}, batch_size=td.batch_size, device=td.device)
+    if td._names is not None:
+        made.names = list(td._names)
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            made.set(key, _theirs(package, node, retain_none))
+        elif isinstance(entry, UnbatchedTensor):
+            made.set(key, package.UnbatchedTensor(entry.data))
+        elif not getattr(entry, "_is_non_tensor", False):
+            made.set(key, entry)
+        elif type(entry).__name__ == "NonTensorStack":
+            made.set(key, package.NonTensorStack.from_list(entry.tolist()))
+        elif unwrapped(entry) is not None or retain_none:
+            made.set_non_tensor(key, unwrapped(entry))
+    return made

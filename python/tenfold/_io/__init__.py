@@ -1,0 +1,1 @@
+"""Files of every format: open, load, save, compare, restore."""

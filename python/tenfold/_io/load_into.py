@@ -1,0 +1,297 @@
+"""`load_into`: tensors straight from the file into tensors that exist already."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._io.files import exact_names, key_paths, renamer
+from tenfold._options import boolean
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from tenfold._io.files import Keys, PathLike, Rename
+    from tenfold._reports import LoadReport
+    from tenfold.tensordict import TensorDict
+
+    Renamer = Callable[[str], str] | None
+
+
+@set_module("tenfold")
+def load_into(
+    target: Any,
+    source: PathLike | TensorDict | dict[str, Any],
+    *,
+    strict: bool = True,
+    rename: Rename = None,
+    keys: Keys = None,
+    cast: bool = False,
+) -> LoadReport:
+    """Copies tensors from a file into those of `target`, without a second copy in memory.
+
+    Tensors are matched by dotted name. Those of `target` keep their identity: optimizers, views and
+    tied parameters see the new values.
+
+    Args:
+        target: A module, an optimizer, a TensorDict, or a dict of tensors that are allocated.
+        source: A path, an opened TensorDict or a node of one, or a dict of tensors.
+        strict: Raise unless names, dtypes and shapes agree in everything, before anything changes.
+        rename: From the names of `source` to those of `target`, as for `convert`. Of an optimizer:
+            the names of its parameters. A name that a dict gives must be there.
+        keys: Only these leaves of `source`, as for `load`; an empty list: nothing. Not for
+            optimizers.
+        cast: Convert dtypes.
+
+    Two names of `target` over one memory (tied parameters) are both loaded; the last one stays.
+
+    The state of an optimizer goes to the parameters of the same names where both sides have names
+    (``Adam(model.named_parameters())``), whatever their groups, else by order, as in
+    `Optimizer.load_state_dict`. Tensors that exist are filled in place, others are made, with
+    torch's choice of dtype and device; the options of the groups are loaded. A group that holds
+    other names than every saved one keeps its own options, and a warning names it. With
+    ``strict=False`` the state of a parameter is loaded whole or not at all. An optimizer with a
+    `load_state_dict` or a pre-hook of its own gets copies of all tensors, and checks them itself.
+
+    Returns:
+        LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
+
+    Raises:
+        ValueError: If `strict` and they do not agree; the message lists all. Nothing has changed.
+        KeyError: If one of `keys` or of the names in `rename` names nothing in `source`.
+        UnsupportedError: If a tensor of `target` cannot be written in place: sparse, on the meta
+            device, not initialised yet, or made anew by each `state_dict()`.
+
+    Example:
+        >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok
+        True
+    """
+    strict = boolean("load_into: strict", strict)
+    cast = boolean("load_into: cast", cast)
+    if _is_optimizer(target):
+        from tenfold._io.optimizer import load_optimizer
+
+        if keys is not None:
+            raise ValueError(
+                "keys: they do not apply to an optimizer, whose state has numbers for names: "
+                f"expected none, found {keys!r}"
+            )
+        return load_optimizer(target, source, strict=strict, rename=rename, cast=cast)
+    tensors = _target_tensors(target, strict)
+    indirect = {name: tensor for name, tensor in tensors.items() if not _is_direct(name, tensor)}
+    direct = {name: _bare(tensor) for name, tensor in tensors.items() if name not in indirect}
+    node = source_node(source)
+    renamed = exact_names(rename)
+    rename = renamer(rename)
+    paths = key_paths(keys)
+    if paths == []:
+        return _report([], [], [], [])
+    if not indirect:
+        report = _report(
+            *_core.load_into(_core.tree(direct), node, strict, cast, False, rename, paths, renamed)
+        )
+    else:
+        stand_ins = {name: _stand_in(tensor) for name, tensor in indirect.items()}
+        everything = _core.tree({name: {**direct, **stand_ins}[name] for name in tensors})
+        report = _report(
+            *_core.load_into(everything, node, strict, cast, True, rename, paths, renamed)
+        )
+        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
+        loaded = set(report.loaded)
+        for group in _groups({name: indirect[name] for name in indirect if name in loaded}):
+            hosts = {name: _host_for(tensor) for name, tensor in group.items()}
+            _core.load_into(_core.tree(hosts), node, False, cast, False, rename, paths, renamed)
+            for name, tensor in group.items():
+                tensor.detach().copy_(hosts[name])
+    _note_writes(tensors, report.loaded)
+    return report
+
+
+def _report(
+    loaded: list[str], missing: list[str], unexpected: list[str], mismatched: list[Any]
+) -> LoadReport:
+    from tenfold._reports import LoadReport, Mismatch
+
+    return LoadReport(loaded, missing, unexpected, [Mismatch(*found) for found in mismatched])
+
+
+def source_node(source: Any) -> Any:
+    """The engine's node of a path, a TensorDict, or a dict; of a node itself."""
+    if isinstance(source, _core.Node):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return _core.open(source, "r", "")
+    return _core.tree(source, "source")
+
+
+def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
+    """The tensors of `target` by dotted name."""
+    from tenfold.tensordict import TensorDict
+
+    if isinstance(target, TensorDict):
+        return {
+            ".".join(key) if isinstance(key, tuple) else key: value
+            for key, value in target.items(True, True)
+        }
+    if _is_module(target):
+        return _module_tensors(target, strict)
+    kind = type(target).__name__
+    if callable(getattr(target, "state_dict", None)):
+        target = target.state_dict()
+        others = [] if not isinstance(target, dict) else _others(target)
+        if others:
+            raise UnsupportedError(
+                f'target: key "{others[0]}": it cannot be written in place: expected tensors only '
+                f"in the state of a {kind}, found another value; "
+                "target.load_state_dict(tenfold.load(path))"
+            )
+    if not isinstance(target, dict):
+        raise ValueError(
+            "target: expected a module, an optimizer, a TensorDict or a dict of tensors, found "
+            + kind
+        )
+    tensors: dict[str, Any] = {}
+    _collect(target, (), tensors)
+    return tensors
+
+
+def _is_module(target: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(target, torch.nn.Module)
+
+
+def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
+    """The parameters and buffers of a module by their names in its state_dict."""
+    torch = arrays.torch_or_none()
+    memory = set()
+    for tensor in (*module.parameters(), *module.buffers()):
+        if not _is_lazy(torch, tensor) and tensor.layout is torch.strided:
+            memory.add(tensor.untyped_storage()._cdata)
+    tensors: dict[str, Any] = {}
+    for name, value in module.state_dict().items():
+        own = isinstance(value, torch.Tensor) and (
+            _is_lazy(torch, value)
+            or value.layout is not torch.strided
+            or value.untyped_storage()._cdata in memory
+        )
+        if own:
+            tensors[name] = value
+        elif strict:
+            raise UnsupportedError(
+                f'target: key "{name}": it cannot be written in place: expected a parameter or '
+                "buffer of the module, found what state_dict() makes of its own; strict=False "
+                "leaves it out, module.load_state_dict(tenfold.load(path)) loads it"
+            )
+    return tensors
+
+
+def _is_lazy(torch: Any, tensor: Any) -> bool:
+    return bool(torch.nn.parameter.is_lazy(tensor))
+
+
+def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
+    """Dotted names of the values that are no tensors."""
+    if isinstance(node, (dict, list, tuple)) and node:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        return [name for key, value in items for name in _others(value, (*path, str(key)))]
+    return [] if arrays.is_array(node) else [".".join(path)]
+
+
+def _collect(node: Any, path: tuple[str, ...], tensors: dict[str, Any]) -> None:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            _collect(value, (*path, str(key)), tensors)
+    elif isinstance(node, (list, tuple)):
+        for position, value in enumerate(node):
+            _collect(value, (*path, str(position)), tensors)
+    elif arrays.is_array(node):
+        tensors[".".join(path)] = node
+
+
+# Host memory for tensors of another device at a time.
+_GROUP_BYTES = 64 << 20
+
+
+def _is_direct(name: str, tensor: Any) -> bool:
+    """True if the engine can write into this tensor's memory; false for other devices."""
+    torch = arrays.torch_or_none()
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
+            return True
+        raise _cannot_write(name, "a numpy array of foreign byte order or negative strides")
+    if _is_lazy(torch, tensor):
+        raise _cannot_write(
+            name, "an uninitialised one; run the module once on an example, which gives it a shape"
+        )
+    if tensor.is_meta:
+        raise _cannot_write(
+            name,
+            'a tensor on the meta device; module.to_empty(device="cpu") gives it memory, '
+            "module.load_state_dict(tenfold.load(path), assign=True) the mapped file",
+        )
+    if tensor.is_nested and tensor.layout is torch.strided and tensor.is_contiguous():
+        return bool(tensor.device.type == "cpu")
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
+        raise _cannot_write(name, "a sparse, jagged or quantized one")
+    return bool(tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg()))
+
+
+def _cannot_write(name: str, found: str) -> UnsupportedError:
+    return UnsupportedError(
+        f'target: tensor "{name}": it cannot be written in place: expected a dense tensor, '
+        f"found {found}"
+    )
+
+
+def _bare(tensor: Any) -> Any:
+    """The same memory without subclass, graph or gradient."""
+    torch = arrays.torch_or_none()
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return tensor
+    return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _stand_in(tensor: Any) -> Any:
+    return _core.shape_only(arrays.dtype_name(tensor.dtype), tuple(tensor.shape))
+
+
+def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The tensors in groups of about 64 MiB; a larger one is a group of its own."""
+    group: dict[str, Any] = {}
+    size = 0
+    for name, tensor in tensors.items():
+        if group and size + tensor.nbytes > _GROUP_BYTES:
+            yield group
+            group, size = {}, 0
+        group[name] = tensor
+        size += tensor.nbytes
+    if group:
+        yield group
+
+
+def _host_for(tensor: Any) -> Any:
+    torch = arrays.torch_or_none()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _note_writes(tensors: dict[str, Any], loaded: list[str]) -> None:
+    """Tells autograd, so that a backward over old values is an error and not a wrong result."""
+    torch = arrays.torch_or_none()
+    increment = getattr(getattr(torch, "autograd", None), "graph", None)
+    increment = getattr(increment, "increment_version", None)
+    if increment is None:
+        return
+    for name in loaded:
+        if isinstance(tensors[name], torch.Tensor) and not tensors[name].is_inference():
+            increment(tensors[name])
+
+
+def _is_optimizer(target: Any) -> bool:
+    optim = sys.modules.get("torch.optim")
+    return optim is not None and isinstance(target, optim.Optimizer)

@@ -1,0 +1,478 @@
+"""`load_into` for optimizers: the state of each parameter, and the options of each group."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import NamedTuple
+
+from tenfold import _core
+from tenfold._interop.arrays import need_torch
+from tenfold._io.files import exact_names, renamer
+from tenfold._io.load_into import load_into, source_node
+from tenfold._reports import LoadReport, Mismatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold._io.files import Rename
+    from tenfold._io.load_into import Renamer
+
+
+def load_optimizer(
+    optimizer: Any, source: Any, *, strict: bool, rename: Rename, cast: bool
+) -> LoadReport:
+    """Loads what `Optimizer.state_dict()` gave. See `load_into`, which says all of it."""
+    node = source_node(source)
+    saved = _containers(node)
+    _require_layout(saved, node.where() or "source")
+    if _changes_state_itself(optimizer):
+        return _hand_over(optimizer, node, renamer(rename))
+    plan = _Plan(optimizer, saved, renamer(rename), cast)
+    _require_names(exact_names(rename), saved["param_groups"], node.where() or "source")
+    if strict:
+        mismatched = [(*found, found.name in plan.cast_helps) for found in plan.mismatched]
+        _core.require_ok(node.where(), plan.missing, plan.unexpected, mismatched)
+    if plan.groups_of_other_names:
+        groups = ", ".join(f"param_groups.{position}" for position in plan.groups_of_other_names)
+        warnings.warn(
+            f"{node.where() or 'source'}: {groups}: no group of the source has the same "
+            "parameters: their states are loaded by name, the options (lr, ...) stay as they are",
+            stacklevel=3,
+        )
+    plan.apply(node)
+    return LoadReport(plan.loaded, plan.missing, plan.unexpected, plan.mismatched)
+
+
+def _containers(node: Any, place: Any = None) -> Any:
+    """The saved dict over mapped tensors, of which no byte was read."""
+
+    def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
+        from tenfold.tensordict import TensorDict
+
+        return TensorDict._from_native(native, None).to_dict()
+
+    return node.to_containers("c", _core.Tied(), place, as_dict)
+
+
+def _require_layout(saved: Any, where: str) -> None:
+    if not isinstance(saved, dict) or not {"state", "param_groups"} <= saved.keys():
+        found = sorted(map(str, saved)) if isinstance(saved, dict) else type(saved).__name__
+        inside = [
+            f'; its node "{key}" has them, pass tenfold.open(path)["{key}"]'
+            for key, value in (saved.items() if isinstance(saved, dict) else ())
+            if isinstance(value, dict) and {"state", "param_groups"} <= value.keys()
+        ]
+        raise ValueError(
+            f'{where}: no optimizer state: expected the keys "state" and "param_groups", found '
+            f"{found}" + "".join(inside[:1])
+        )
+    if not isinstance(saved["state"], dict):
+        _refuse(where, "state", "a dict", saved["state"])
+    if not isinstance(saved["param_groups"], (list, tuple)):
+        _refuse(where, "param_groups", "a list", saved["param_groups"])
+    for position, group in enumerate(saved["param_groups"]):
+        part = f"param_groups.{position}"
+        if not isinstance(group, dict):
+            _refuse(where, part, "a dict", group)
+        params = group.get("params")
+        if not isinstance(params, (list, tuple)) or {type(i) for i in params} not in (
+            set(),
+            {int},
+            {str},
+        ):
+            _refuse(where, f"{part}.params", "a list of int, or of names", params)
+        names = group.get("param_names", [""] * len(params))
+        if not isinstance(names, (list, tuple)) or len(names) != len(params):
+            _refuse(where, f"{part}.param_names", f"a list of {len(params)} names", names)
+
+
+def _require_names(names: list[str], groups: Any, where: str) -> None:
+    known = {name for group in groups for name in group.get("param_names", group["params"])}
+    for name in names:
+        if name not in known:
+            raise KeyError(f'{where}: rename: no parameter is called "{name}"')
+
+
+def _refuse(where: str, part: str, expected: str, found: Any) -> None:
+    raise ValueError(
+        f"{where}: {part}: no state of an optimizer: expected {expected}, found "
+        f"{type(found).__name__}"
+    )
+
+
+def _changes_state_itself(optimizer: Any) -> bool:
+    """True if the class or a hook gives the saved state a meaning that only it knows."""
+    torch = need_torch("load_into")
+
+    return bool(
+        type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict
+        or getattr(optimizer, "_optimizer_load_state_dict_pre_hooks", None)
+    )
+
+
+def _hand_over(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
+    if rename is not None:
+        raise ValueError(
+            "rename: it does not apply to an optimizer with a load_state_dict or a hook of its own"
+        )
+    optimizer.load_state_dict(_containers(node, lambda tensor: tensor.clone()))
+    return LoadReport([".".join(path) for path, _, _ in node.leaves()], [], [], [])
+
+
+class _Plan:
+    """What goes where. Made without changing the optimizer; `apply` changes it."""
+
+    def __init__(self, optimizer: Any, saved: Any, rename: Renamer, cast: bool) -> None:
+        self._optimizer = optimizer
+        self._targets = target_groups(optimizer)
+        self._sources = [
+            group_from(group, list(group["params"]), rename) for group in saved["param_groups"]
+        ]
+        pairing = Pairing(self._targets, self._sources)
+        if not pairing.by_name and any(
+            isinstance(number, str) for group in self._sources for number in group.params
+        ):
+            raise ValueError(
+                "source: its state goes by the names of parameters: expected an optimizer that "
+                "knows names, Optimizer(model.named_parameters()), found one without"
+            )
+        if rename is not None and not pairing.by_name:
+            raise ValueError(
+                "rename: it does not apply to an optimizer whose parameters have no names: "
+                'expected "param_names" in the groups of source and target '
+                "(Optimizer(model.named_parameters())), found none"
+            )
+        self.loaded: list[str] = []
+        self.missing = pairing.missing
+        self.unexpected = pairing.unexpected
+        self.mismatched = pairing.mismatched
+        self.groups_of_other_names = pairing.groups_of_other_names
+        self.cast_helps: set[str] = set()
+        self._params = [param for group in optimizer.param_groups for param in group["params"]]
+        self._new_groups = [
+            self._options(position, pairing) for position in range(len(self._targets))
+        ]
+        self._destinations: dict[str, Any] = {}  # by name in the source
+        self._new_state: dict[int, Any] = {}
+        self._global_state: dict[Any, Any] = {}
+        self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
+
+    def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
+        """The new options of a group of the target, in the order of the source."""
+        target = self._targets[position]
+        names = target.names
+        options: dict[str, Any] = {}
+        filled_in: set[str] = set()
+        if position in pairing.groups:
+            source = self._sources[pairing.groups[position]]
+            if source.names is not None and not pairing.by_name:
+                names = source.names
+            for option, value in source.options.items():
+                if isinstance(value, list) and isinstance(target.options.get(option), tuple):
+                    value = tuple(value)
+                options[option] = names if option == "param_names" else value
+                self.loaded.append(f"param_groups.{position}.{option}")
+            filled_in = self._filled_in(source.options)
+        for option, value in target.options.items():
+            if option in options or option in filled_in:
+                continue
+            if position in pairing.groups and option in self._optimizer.defaults:
+                self.missing.append(f"param_groups.{position}.{option}")
+            options[option] = value
+        return {**options, "params": target.params}
+
+    def _filled_in(self, options: dict[str, Any]) -> set[str]:
+        """Options that torch gives a value where an older file has none."""
+        probe: Any = object.__new__(type(self._optimizer))
+        group = {**options, "params": []}
+        try:
+            probe.__setstate__({"defaults": {}, "state": {}, "param_groups": [group]})
+        except Exception:  # a class of somebody else's, which wants more of a state
+            return set()
+        return group.keys() - options.keys()
+
+    def _plan_state(self, saved: dict[str, Any], pairing: Pairing, cast: bool) -> None:
+        options = {str(number): group.options for group in self._sources for number in group.params}
+        for key, value in saved.items():
+            if key in options:
+                continue
+            if key.lstrip("-").isdigit() or any(isinstance(i, str) for i in pairing.ids.values()):
+                self.unexpected.append(f"state.{key}")
+            else:
+                self._global_state[key] = value  # of no parameter; torch takes it as it is
+        tied: dict[Any, Any] = {}
+        first: dict[int, int] = {}
+        for position, number in pairing.ids.items():
+            if number in first:
+                self._plan_again(position, first[number])
+                continue
+            first[number] = position
+            state = ParameterState(self._optimizer, self._params[position], cast, tied)
+            names = (f"state.{position}", f"state.{number}")
+            new = state.build(saved.get(str(number)), options[str(number)], *names)
+            self.mismatched += state.mismatched
+            self.cast_helps |= state.cast_helps
+            if state.mismatched:
+                continue
+            self.loaded += state.loaded
+            self._destinations.update(state.destinations)
+            self._new_state[position] = new
+
+    def _plan_again(self, position: int, first: int) -> None:
+        """A second place for state that has one: right if it is the same parameter's."""
+        if self._params[position] is not self._params[first]:
+            name = f"state.{position}"
+            self.mismatched.append(Mismatch(name, "state of its own", f"that of state.{first}"))
+        elif first in self._new_state:
+            self._new_state[position] = self._new_state[first]
+
+    def apply(self, node: Any) -> None:
+        """Fills the tensors of the state, and lets torch put them and the options in place."""
+        if self._destinations:
+            load_into(self._destinations, node, strict=False, cast=True)
+        optimizer = self._optimizer
+        before = dict(optimizer.state)
+        state = dict(self._global_state)
+        state.update((at, new) for at, new in self._new_state.items() if new is not None)
+        optimizer.load_state_dict({"state": state, "param_groups": self._new_groups})
+        for position, param in enumerate(self._params):
+            if position not in self._new_state and param in before:
+                optimizer.state[param] = before[param]
+
+
+class Group(NamedTuple):
+    # Positions in the target. Ids in the source: int, or names in torch.distributed.checkpoint.
+    params: list[Any]
+    names: list[str] | None
+    options: dict[str, Any]
+
+
+def group_from(group: dict[str, Any], params: list[Any], rename: Renamer = None) -> Group:
+    names = group.get("param_names")
+    if names is None and params and isinstance(params[0], str):
+        names = params
+    if names is not None:
+        names = [rename(name) if rename else name for name in names]
+    options = {key: value for key, value in group.items() if key != "params"}
+    return Group(params, names, options)
+
+
+def target_groups(optimizer: Any) -> list[Group]:
+    groups = []
+    begin = 0
+    for group in optimizer.param_groups:
+        end = begin + len(group["params"])
+        groups.append(group_from(group, list(range(begin, end))))
+        begin = end
+    return groups
+
+
+def unique_names(groups: list[Group]) -> bool:
+    if not groups or any(group.names is None for group in groups):
+        return False
+    names = [name for group in groups for name in group.names or ()]
+    return len(set(names)) == len(names)
+
+
+class Pairing:
+    """Parameters and groups of the target with those of the source, by name or else by order."""
+
+    def __init__(self, targets: list[Group], sources: list[Group]) -> None:
+        self.ids: dict[int, Any] = {}  # of the source, by position in the target
+        self.groups: dict[int, int] = {}  # of the source, by group of the target
+        self.missing: list[str] = []
+        self.unexpected: list[str] = []
+        self.mismatched: list[Mismatch] = []
+        self.groups_of_other_names: list[int] = []  # of the target: they keep their options
+        self.by_name = unique_names(targets) and unique_names(sources)
+        if self.by_name:
+            self._pair_by_name(targets, sources)
+        else:
+            self._pair_by_order(targets, sources)
+
+    def _pair_by_order(self, targets: list[Group], sources: list[Group]) -> None:
+        counts = [len(group.params) for group in targets]
+        found = [len(group.params) for group in sources]
+        if len(counts) != len(found):
+            self.mismatched.append(
+                Mismatch("param_groups", _groups_text(counts), _groups_text(found))
+            )
+        for position, (target, source) in enumerate(zip(targets, sources, strict=False)):
+            if len(target.params) == len(source.params):
+                self.groups[position] = position
+                self.ids.update(zip(target.params, source.params, strict=True))
+            elif len(counts) == len(found):
+                name = f"param_groups.{position}.params"
+                self.mismatched.append(
+                    Mismatch(name, _count(len(target.params)), _count(len(source.params)))
+                )
+
+    def _pair_by_name(self, targets: list[Group], sources: list[Group]) -> None:
+        places = {
+            name: (position, number)
+            for position, group in enumerate(sources)
+            for name, number in zip(group.names or (), group.params, strict=True)
+        }
+        wanted = {name for group in targets for name in group.names or ()}
+        self.unexpected += [name for name in places if name not in wanted]
+        for position, target in enumerate(targets):
+            names = target.names or []
+            self.missing += [name for name in names if name not in places]
+            votes = Counter(places[name][0] for name in names if name in places)
+            for name, number in zip(names, target.params, strict=True):
+                if name in places:
+                    self.ids[number] = places[name][1]
+            if not votes:
+                if not names and position < len(sources):
+                    self.groups[position] = position
+                continue
+            best = max(votes, key=lambda group: (votes[group], group == position))
+            expected = {name for name in names if name in places}
+            found = {name for name in sources[best].names or () if name in wanted}
+            if expected == found:
+                self.groups[position] = best
+            else:
+                self.groups_of_other_names.append(position)
+
+
+def _count(number: int) -> str:
+    return "1 parameter" if number == 1 else f"{number} parameters"
+
+
+def _groups_text(counts: list[int]) -> str:
+    groups = "1 group" if len(counts) == 1 else f"{len(counts)} groups"
+    return f"{groups} of {', '.join(map(str, counts))} parameters"
+
+
+# What torch's optimizers keep in tensors like the parameter itself.
+_LIKE_THE_PARAMETER = frozenset(
+    [
+        "acc_delta",
+        "ax",
+        "exp_avg",
+        "exp_avg_sq",
+        "exp_inf",
+        "grad_avg",
+        "max_exp_avg_sq",
+        "momentum_buffer",
+        "prev",
+        "square_avg",
+        "step_size",
+        "sum",
+        "variance",
+    ]
+)
+
+
+class ParameterState:
+    """The state of one parameter: tensors to be filled where the source has tensors."""
+
+    def __init__(self, optimizer: Any, param: Any, cast: bool, tied: dict[Any, Any]) -> None:
+        torch = need_torch("load_into")
+
+        self.loaded: list[str] = []
+        self.mismatched: list[Mismatch] = []
+        self.cast_helps: set[str] = set()
+        self.destinations: dict[str, Any] = {}
+        self._param = param
+        self._current = optimizer.state.get(param)
+        self._cast = cast
+        self._tied = tied
+        self._is_torchs = type(optimizer).__module__.startswith("torch.optim")
+        self._torch = torch
+
+    def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
+        """The state with tensors to be filled for those of `saved`; None if that is None.
+
+        Args:
+            saved: What the source has for the parameter: a dict.
+            options: Of its group in the source.
+            name: ``"state.0"``, as the target calls it in reports.
+            source_name: The same in the source.
+        """
+        self._on_device = bool(options.get("capturable") or options.get("fused"))
+        self._name, self._source_name = name, source_name
+        return None if saved is None else self._build(saved, self._current, (), None)
+
+    def _build(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
+        if isinstance(saved, self._torch.Tensor):
+            return self._destination(saved, current, path, key)
+        if isinstance(saved, dict):
+            known = current if isinstance(current, dict) else {}
+            return {
+                name: self._build(value, known.get(name), (*path, str(name)), name)
+                for name, value in saved.items()
+            }
+        if isinstance(saved, (list, tuple)):
+            items = current if isinstance(current, (list, tuple)) else ()
+            return type(saved)(
+                self._build(value, items[at] if at < len(items) else None, (*path, str(at)), None)
+                for at, value in enumerate(saved)
+            )
+        self.loaded.append(".".join((self._name, *path)))
+        return saved
+
+    def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
+        """The tensor of the target, or a new one, of torch's choice of dtype and device."""
+        name = ".".join((self._name, *path))
+        dtype, device = self._dtype_and_device(saved, key)
+        shape = self._shape(saved, current, key)
+        casts = dtype != saved.dtype and saved.ndim > 0 and not self._cast
+        impossible = saved.is_complex() and not dtype.is_complex
+        if shape != saved.shape or casts or impossible:
+            self.mismatched.append(
+                Mismatch(name, _text(dtype, shape), _text(saved.dtype, saved.shape))
+            )
+            if shape == saved.shape and not impossible:
+                self.cast_helps.add(name)
+            return None
+        self.loaded.append(name)
+        made = current
+        if not self._can_be_filled(current, saved.shape, dtype, device):
+            made = self._new(saved, dtype, device)
+        self.destinations[".".join((self._source_name, *path))] = made
+        return made
+
+    def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
+        # What was one tensor when it was saved is one again.
+        same = (saved.data_ptr(), saved.shape, saved.stride(), saved.dtype, dtype, device)
+        if saved.numel() == 0:
+            return self._torch.empty(saved.shape, dtype=dtype, device=device)
+        if same not in self._tied:
+            self._tied[same] = self._torch.empty(saved.shape, dtype=dtype, device=device)
+        return self._tied[same]
+
+    def _dtype_and_device(self, saved: Any, key: Any) -> tuple[Any, Any]:
+        """As `Optimizer.load_state_dict` chooses them."""
+        if key == "step":
+            if self._on_device:
+                return self._torch.float32, self._param.device
+            return saved.dtype, saved.device
+        floating = self._param.is_floating_point()
+        return self._param.dtype if floating else saved.dtype, self._param.device
+
+    def _shape(self, saved: Any, current: Any, key: Any) -> Any:
+        if self._is_torchs and key in _LIKE_THE_PARAMETER:
+            return self._param.shape
+        if isinstance(current, self._torch.Tensor) and key not in (None, "step"):
+            return current.shape
+        return saved.shape
+
+    def _can_be_filled(self, tensor: Any, shape: Any, dtype: Any, device: Any) -> bool:
+        return bool(
+            isinstance(tensor, self._torch.Tensor)
+            and tensor.layout is self._torch.strided
+            and not tensor.requires_grad
+            and (tensor.shape, tensor.dtype, tensor.device) == (shape, dtype, device)
+            and all(
+                step > 0
+                for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+                if size > 1
+            )
+        )
+
+
+def _text(dtype: Any, shape: Any) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

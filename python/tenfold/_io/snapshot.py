@@ -1,0 +1,761 @@
+"""`Snapshot`: an application's state in a folder, as torchsnapshot writes and reads it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+from collections import OrderedDict, UserDict
+from types import SimpleNamespace
+
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._interop import arrays
+from tenfold._interop.arrays import need_torch, numpy_module
+from tenfold._interop.objects import Opaque
+from tenfold._io.load_into import _bare, _is_direct, _note_writes
+from tenfold._options import boolean, text
+from tenfold._public import set_module
+from tenfold.tensordict._node import own_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Protocol
+
+    from tenfold._io.files import PathLike, Progress
+
+    class Stateful(Protocol):
+        """A module, an optimizer, a scheduler: what gives and takes its state."""
+
+        def state_dict(self) -> Any: ...
+        def load_state_dict(self, state_dict: Any) -> Any: ...
+
+
+@set_module("tenfold")
+class UnknownPathError(KeyNotFoundError, RuntimeError):
+    """A path that the manifest lacks: torchsnapshot raises RuntimeError for it."""
+
+
+@set_module("tenfold")
+class SnapshotMetadata:
+    """The index of a snapshot.
+
+    Attributes:
+        version: Of torchsnapshot when it was written.
+        world_size: The number of processes that wrote it.
+        manifest: Path to entry, as `Snapshot.get_manifest` gives it.
+    """
+
+    def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:
+        self.version = version
+        self.world_size = world_size
+        self.manifest = manifest
+
+
+@set_module("tenfold")
+class Snapshot:
+    """A snapshot that exists: the state of modules, optimizers and values under one folder.
+
+    One process writes (world size 1); snapshots of several processes are read.
+
+    Args:
+        path: The folder.
+        pg: The process group whose rank this process restores as; None: the default one.
+        storage_options: Accepted as None or ``{}``: folders have none.
+
+    Example:
+        >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model, "optim": optimizer})
+        >>> snapshot.restore({"model": model, "optim": optimizer})
+        >>> snapshot.read_object("0/model/weight").shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        pg: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        _refuse_options(storage_options)
+        self.path = _local(path)
+        self.pg = pg
+        self._document: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r})"
+
+    @classmethod
+    def take(
+        cls,
+        path: PathLike,
+        app_state: dict[str, Stateful],
+        pg: Any = None,
+        replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
+        durable: bool = True,
+        progress: Progress = None,
+    ) -> Snapshot:
+        """Saves the state of everything in `app_state`.
+
+        The folder holds, at every moment, the old snapshot or the new one, whole. Tensors are
+        written from where they are; those that share their bytes are stored once.
+
+        Args:
+            path: The folder. A snapshot that is there is replaced.
+            app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
+            pg: A process group of one process; None: the default one. Of several processes one
+                takes the snapshot: with the group that ``torch.distributed.new_group([0])`` made.
+            replicated: Globs over paths (``"model/**"``): entries that torchsnapshot may give to
+                any rank.
+            storage_options: Accepted as None or ``{}``: folders have none.
+            durable: Return only when the data is on the device.
+            progress: As for `save`.
+
+        Returns:
+            Snapshot: The one at `path`.
+
+        Raises:
+            TypeError: If something in `app_state` has no state.
+            RuntimeError: If there is more than one `RNGState`.
+            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+                been written.
+            OSError: If the system failed. What was there is untouched.
+        """
+        _refuse_options(storage_options)
+        where = _local(path)
+        globs = _globs(replicated)
+        _write(_core.tree(_states(app_state, pg), where), where, globs, durable, progress)
+        return cls(where, pg)
+
+    @classmethod
+    def async_take(
+        cls,
+        path: PathLike,
+        app_state: dict[str, Stateful],
+        pg: Any = None,
+        replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
+        durable: bool = True,
+    ) -> PendingSnapshot:
+        """As `take`, but copies the tensors and writes in the background.
+
+        When it returns the state is copied: whatever is done to the tensors then is not in the
+        snapshot. The copy takes as much memory as the state.
+
+        Returns:
+            PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+        """
+        _refuse_options(storage_options)
+        where = _local(path)
+        globs = _globs(replicated)
+        shared = _core.tree(_states(app_state, pg), where)
+        copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
+        tree = _core.tree(copies, where)
+        return PendingSnapshot(where, lambda: _write(tree, where, globs, durable, False))
+
+    def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
+        """Gives everything in `app_state` its state back.
+
+        Tensors of equal dtype and shape are read into in place, straight from the files: besides
+        them no memory is needed that grows with their size.
+
+        Args:
+            app_state: As for `take`; it may name less than the snapshot holds.
+            strict: Handed to modules' ``load_state_dict``.
+
+        Raises:
+            TypeError, RuntimeError: As for `take`.
+            KeyError: If the snapshot lacks one of the names. Nothing has changed.
+            CorruptFileError: If the bytes break the promises of the format.
+        """
+        _check(app_state)
+        rank, node = self._rank_node()
+        missing = [key for key in app_state if key not in node]
+        if missing:
+            raise UnknownPathError(
+                f'{self.path}: no state "{missing[0]}": expected one of {node.keys()}'
+            )
+        # Last, so that restoring others draws no number.
+        random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
+        for key in [key for key in app_state if key not in random] + random:
+            self._restore_one(node, rank, key, app_state[key], strict)
+
+    def read_object(
+        self, path: str, obj_out: Any = None, memory_budget_bytes: int | None = None
+    ) -> Any:
+        """Reads one entry.
+
+        Args:
+            path: As `get_manifest` lists it: ``"0/model/weight"``, the rank first.
+            obj_out: A tensor that is filled; None: a new one.
+            memory_budget_bytes: Most memory besides the tensor itself.
+
+        Returns:
+            `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
+
+        Raises:
+            KeyError: If the manifest has no such path; it is a RuntimeError, too.
+            ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
+        """
+        manifest = self._metadata()["manifest"]
+        if path not in manifest:
+            raise UnknownPathError(
+                f'{self.path}: no entry "{path}": expected a path that get_manifest() lists'
+            )
+        fields = manifest[path]
+        if fields["type"] in PRIMITIVES:
+            return primitive(fields)
+        rank, *pieces = path.split("/")
+        if not pieces:
+            return self._rank_state(rank)
+        _, node = self._rank_node(int(rank))
+        for piece in pieces[:-1]:
+            node = node.describe(_key_of(node, piece))[1]
+            if not hasattr(node, "keys"):  # a JSON value: what holds no tensor
+                return _within(node, pieces[pieces.index(piece) + 1 :])
+        key = _key_of(node, pieces[-1])
+        described = node.describe(key)
+        if described[0] != "tensor":
+            reader = StateReader(manifest)
+            value = reader.entry(node, key, path, obj_out)
+            reader.read()
+            return value
+        return _read_tensor(
+            node.item(key), path, described[1], described[2], obj_out, memory_budget_bytes
+        )
+
+    def get_manifest(self) -> dict[str, SnapshotEntry]:
+        """Path to entry, each with its ``type`` and the members that go with it."""
+        return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
+
+    def get_state_dict_for_key(self, key: str) -> Any:
+        """The state that `app_state` had under that key, in new tensors."""
+        rank, node = self._rank_node()
+        if text("snapshot: key", key) not in node:
+            raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')
+        return self._state(node, rank, key, None)
+
+    @property
+    def metadata(self) -> SnapshotMetadata:
+        """Version, world size and manifest."""
+        document = self._metadata()
+        return SnapshotMetadata(document["version"], document["world_size"], self.get_manifest())
+
+    # --- how ---
+
+    def _metadata(self) -> dict[str, Any]:
+        if self._document is None:
+            self._document = read_manifest(self.path)
+        return self._document
+
+    def _rank_node(self, rank: int | None = None) -> tuple[int, Any]:
+        """The rank that this process is, and the engine's node of what it sees."""
+        world_size = self._metadata()["world_size"]
+        if rank is None:
+            rank = _this_rank(self.pg)
+        node = _core.open(self.path, "r", "snapshot")
+        if world_size == 1 and rank == 0:
+            return rank, node
+        if rank >= world_size or str(rank) not in node:
+            raise UnsupportedError(
+                f"{self.path}: rank {rank}: expected one of the {world_size} that wrote the "
+                "snapshot, found another; read what it needs with read_object"
+            )
+        return rank, node.describe(str(rank))[1]
+
+    def _rank_state(self, rank: str) -> dict[str, Any]:
+        number, node = self._rank_node(int(rank))
+        keys: list[str] = node.keys()
+        return {key: self._state(node, number, key, None) for key in keys}
+
+    def _state(self, node: Any, rank: int, key: str, target: Any) -> Any:
+        reader = StateReader(self._metadata()["manifest"])
+        state = reader.entry(node, key, f"{rank}/{escape(key)}", target)
+        reader.read()
+        return state
+
+    def _restore_one(
+        self, node: Any, rank: int, key: str, stateful: Stateful, strict: bool
+    ) -> None:
+        current = stateful.state_dict()
+        state = self._state(node, rank, key, current)
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(stateful, torch.nn.Module):
+            stateful.load_state_dict(state, strict=strict)
+            return
+        # What tensordict keeps beside the entries, and needs to tell "a.b" from ("a", "b").
+        metadata = getattr(current, "_metadata", None)
+        if metadata is not None and type(state) is OrderedDict:
+            state._metadata = metadata  # type: ignore[attr-defined]
+        stateful.load_state_dict(state)
+
+
+@set_module("tenfold")
+class PendingSnapshot:
+    """A snapshot that is being written in the background."""
+
+    def __init__(self, path: str, work: Any) -> None:
+        self.path = path
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="tenfold-snapshot")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._work = None  # the copies are needed no more
+
+    def wait(self) -> Snapshot:
+        """Waits until it is written.
+
+        Raises:
+            Exception: What `Snapshot.take` would have raised; there is no new snapshot then.
+        """
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return Snapshot(self.path)
+
+    def done(self) -> bool:
+        """True when `wait` would not wait."""
+        return not self._thread.is_alive()
+
+
+def _local(path: PathLike) -> str:
+    text = os.fsdecode(path)
+    if text.startswith("fs://"):
+        return text[len("fs://") :]
+    if "://" in text:
+        raise UnsupportedError(
+            f"{text}: expected a folder of this machine, found an address of another storage"
+        )
+    return text
+
+
+def _globs(replicated: Sequence[str] | None) -> list[str]:
+    if replicated is None:
+        return []
+    if isinstance(replicated, str) or not all(isinstance(glob, str) for glob in replicated):
+        raise TypeError(f"replicated: expected a list of globs, found {replicated!r}")
+    return list(replicated)
+
+
+def _check(app_state: Any) -> None:
+    if not isinstance(app_state, dict):
+        raise TypeError(f"app_state: expected a dict, found {type(app_state).__name__}")
+    for key, value in app_state.items():
+        if not isinstance(key, str):
+            raise TypeError(f"app_state: expected names that are str, found {key!r}")
+        for method in ("state_dict", "load_state_dict"):
+            if not callable(getattr(value, method, None)):
+                raise TypeError(
+                    f"Expected Stateful in app_state for key {key}, got {type(value)}: it has no "
+                    f"{method}(); tenfold.StateDict holds loose values"
+                )
+    random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
+    if len(random) > 1:
+        raise RuntimeError(f"Multiple RNGState objects in app state: {random}")
+
+
+def _states(app_state: dict[str, Stateful], pg: Any) -> dict[str, Any]:
+    """The state of everything, torch's random numbers as they were before it was asked for."""
+    _check(app_state)
+    if _world_size(pg) > 1:
+        raise UnsupportedError(
+            "snapshot: expected one process to write it, found a process group of "
+            f"{_world_size(pg)}; let one rank take it, with pg=torch.distributed.new_group([0])"
+        )
+    random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
+    first = {key: value.state_dict() for key, value in random.items()}
+    states = {
+        key: first[key] if key in first else _plain(value.state_dict())
+        for key, value in app_state.items()
+    }
+    for key, value in random.items():
+        value.load_state_dict(first[key])
+    return states
+
+
+def _plain(state: Any) -> Any:
+    """The state with tensordict's member "__device" as text, from which it makes a device again."""
+    if type(state) not in (dict, OrderedDict):
+        return state
+    made = type(state)(
+        (key, str(value) if key == "__device" and value is not None else _plain(value))
+        for key, value in state.items()
+    )
+    if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
+        # The versions of a module's layers.
+        made._metadata = state._metadata  # type: ignore[attr-defined]
+    return made
+
+
+def _is_json(metadata: Any) -> bool:
+    """False for what tensordict attaches, which `restore` takes from the target."""
+    import json
+
+    try:
+        return metadata is not None and json.loads(json.dumps(metadata)) == metadata
+    except (TypeError, ValueError):
+        return False
+
+
+def _write(tree: Any, path: str, globs: list[str], durable: bool, progress: Progress) -> None:
+    from tenfold._progress import Shown
+
+    with Shown(progress) as callback:
+        _core.save_snapshot(tree, path, boolean("snapshot: durable", durable), globs, callback)
+
+
+def _copy(tensor: Any) -> Any:
+    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
+
+
+def _distributed() -> Any:
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return module
+
+
+def _world_size(pg: Any) -> int:
+    module = _distributed()
+    return 1 if module is None else module.get_world_size(pg)
+
+
+def _this_rank(pg: Any) -> int:
+    module = _distributed()
+    return 0 if module is None else module.get_rank(pg)
+
+
+def _refuse_options(storage_options: dict[str, Any] | None) -> None:
+    if storage_options:
+        raise UnsupportedError(
+            "snapshot: storage_options: expected none, as a folder has none, found "
+            f"{sorted(storage_options)}"
+        )
+
+
+def _key_of(node: Any, piece: str) -> str:
+    """The key of `node` that a path writes like this."""
+    keys: list[str] = node.keys()
+    for key in keys:
+        if escape(key) == piece:
+            return key
+    raise UnknownPathError(f'no entry "{piece}" below: expected one of {keys}')
+
+
+def _within(value: Any, pieces: list[str]) -> Any:
+    """What lies below a JSON value."""
+    for piece in pieces:
+        if isinstance(value, dict):
+            value = next(below for key, below in value.items() if escape(key) == piece)
+        else:
+            value = value[int(piece)]
+    return value
+
+
+def _read_tensor(
+    item: Any, path: str, dtype: str, shape: tuple[int, ...], obj_out: Any, budget: int | None
+) -> Any:
+    if not arrays.is_array(obj_out):
+        made = empty(dtype, shape)
+        fill([(item, made)])
+        return made
+    if tuple(obj_out.shape) != tuple(shape):
+        raise ValueError(
+            f'obj_out: entry "{path}": expected a tensor of shape {tuple(shape)}, found '
+            f"{tuple(obj_out.shape)}"
+        )
+    same_dtype = arrays.dtype_name(obj_out.dtype) == dtype
+    direct = _is_direct(path, obj_out)
+    if direct and same_dtype and _is_contiguous(obj_out):
+        fill([(item, obj_out)])
+    elif direct and budget is None:
+        fill([(item, obj_out)], cast=not same_dtype)
+    else:
+        fill_within(item, obj_out, dtype, (64 << 20) if budget is None else max(1, budget))
+    _note_writes({path: obj_out}, [path])
+    return obj_out
+
+
+def _is_contiguous(tensor: Any) -> bool:
+    if hasattr(tensor, "is_contiguous"):
+        return bool(tensor.is_contiguous())
+    return bool(tensor.flags.c_contiguous)
+
+
+# Host memory for tensors of another device at a time, unless a budget says less.
+_GROUP_BYTES = 64 << 20
+
+
+@set_module("tenfold")
+class SnapshotEntry(SimpleNamespace):
+    """One entry of the manifest: ``type`` and the members that go with it (``shape``, ...)."""
+
+    def get_value(self) -> Any:
+        """Of an entry of type int, str, bool, bytes or float: what it stands for."""
+        return primitive(vars(self))
+
+
+def entry_of(fields: dict[str, Any]) -> SnapshotEntry:
+    made = dict(fields)
+    for name in ("chunks", "shards"):
+        if name in made:
+            made[name] = [
+                SnapshotEntry(**{**piece, "tensor": SnapshotEntry(**piece["tensor"])})
+                for piece in made[name]
+            ]
+    return SnapshotEntry(**made)
+
+
+PRIMITIVES = ("int", "str", "bool", "bytes", "float")
+
+
+def primitive(fields: dict[str, Any]) -> Any:
+    """The value that an entry of a plain type holds in itself."""
+    kind, text = fields["type"], fields["serialized_value"]
+    if kind == "int":
+        return int(text)
+    if kind == "bool":
+        return text == "True"
+    if kind == "bytes":
+        return base64.b64decode(text, validate=True)
+    if kind == "float":
+        import struct
+
+        return struct.unpack("<d", base64.b64decode(text, validate=True))[0]
+    return text
+
+
+def escape(key: object) -> str:
+    """A key as a path of the manifest has it."""
+    return str(key).replace("%", "%25").replace("/", "%2F")
+
+
+class StateReader:
+    """Rebuilds the state below one node, reading into the tensors of `target` where they fit.
+
+    Tensors are only noted while the containers are built; `read` fills all of them at once.
+    """
+
+    def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
+        self._manifest = manifest
+        self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
+
+    def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
+        """What stands for an entry of `node`; `path` is its path in the manifest."""
+        try:
+            described = node.describe(key)
+        except UnsupportedError:
+            fields = self._manifest.get(path)
+            if fields is None or fields["type"] not in PRIMITIVES:
+                raise
+            return primitive(fields)
+        if described[0] == "value":
+            return described[1]
+        if described[0] == "tensor":
+            return self.tensor(node.item(key), described[1], described[2], target)
+        return self.container(described[1], path, target)
+
+    def container(self, node: Any, path: str, target: Any) -> Any:
+        kind, int_keys, *_ = node.info()
+        if kind in ("tensordict", "tensorclass", "lazy_stack"):
+            return _tensordict(node)
+        if kind == "sparse":
+            return _sparse(node)
+        if kind == "opaque":
+            return _meta_tensor(node, path)
+        made: list[tuple[Any, Any]] = []
+        for position, key in enumerate(node.keys()):
+            own: Any = position if kind in ("list", "tuple") else own_key(int_keys, key)
+            below = self.entry(node, key, f"{path}/{escape(key)}", _child(target, own))
+            made.append((own, below))
+        if kind == "list":
+            return [value for _, value in made]
+        if kind == "tuple":
+            return tuple(value for _, value in made)
+        return _ordered(made, node) if kind == "ordered_dict" else dict(made)
+
+    def tensor(self, item: Any, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
+        fits = (
+            arrays.is_array(target)
+            and tuple(target.shape) == tuple(shape)
+            and arrays.dtype_name(target.dtype) == dtype
+        )
+        into = target if fits else empty(dtype, shape)
+        self._jobs.append((item, into))
+        return into
+
+    def read(self) -> None:
+        """Fills the tensors that were noted, without a second copy of any in main memory."""
+        direct = [job for job in self._jobs if _is_direct("tensor", job[1])]
+        others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
+        fill(direct)
+        while others:
+            group: list[tuple[Any, Any]] = []
+            size = 0
+            while others and (not group or size + others[0][1].nbytes <= _GROUP_BYTES):
+                group.append(others.pop(0))
+                size += group[-1][1].nbytes
+            hosts = [(item, empty_like(tensor)) for item, tensor in group]
+            fill(hosts)
+            for (_, host), (_, tensor) in zip(hosts, group, strict=False):
+                tensor.detach().copy_(host)
+        _note_writes(
+            {str(i): tensor for i, (_, tensor) in enumerate(self._jobs)},
+            [str(i) for i in range(len(self._jobs))],
+        )
+        self._jobs.clear()
+
+
+def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
+    """Reads each of the engine's items into its tensor, on all threads."""
+    if jobs:
+        target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
+        _core.fill_tensors([item for item, _ in jobs], target, cast, None)
+
+
+def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
+    """The same for one tensor that cannot be read straight, with so much memory besides."""
+    _fill_tile(item, tensor.detach(), dtype, 0, budget_bytes)
+
+
+def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: int) -> int:
+    """Fills `tensor` with what lies at a byte of the item; returns where that ends."""
+    stored = empty(dtype, ()).element_size()
+    size = tensor.numel() * stored
+    if tensor.numel() == 0:
+        return offset
+    if tensor.dim() == 0 or size <= budget_bytes:
+        tile = empty(dtype, tuple(tensor.shape))
+        _core.read_bytes(item, offset, _core.tree({"0": tile}))
+        tensor.copy_(tile)
+        return int(offset + size)
+    rows = max(1, budget_bytes // (size // tensor.shape[0]))
+    for row in range(0, tensor.shape[0], rows):
+        part = tensor[row : row + rows]
+        part = part[0] if rows == 1 else part
+        offset = _fill_tile(item, part, dtype, offset, budget_bytes)
+    return offset
+
+
+def empty(dtype: str, shape: tuple[int, ...]) -> Any:
+    """A new tensor of torch, or of numpy where there is no torch."""
+    torch = arrays.torch_or_none()
+    if torch is not None:
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
+    numpy = numpy_module()
+
+    return numpy.empty(tuple(shape), dtype=arrays.numpy_dtype(dtype, "snapshot"))
+
+
+def empty_like(tensor: Any) -> Any:
+    torch = arrays.torch_or_none()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
+    """With the versions of a module's layers, which its ``load_state_dict`` looks for."""
+    state = OrderedDict(made)
+    *_, more = node.info()
+    if more is not None and more[3] is not None:
+        state._metadata = OrderedDict(json.loads(more[3]))  # type: ignore[attr-defined]
+    return state
+
+
+def _tensordict(node: Any) -> Any:
+    """The TensorDict or tensorclass of a node, in memory of its own."""
+    from tenfold.tensordict import TensorDict
+
+    made: Any = TensorDict._from_native(node, None)
+    made._replace_arrays(lambda tensor: tensor.clone())
+    return made
+
+
+def _sparse(node: Any) -> Any:
+    """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
+    made = _contained(node)
+    return made if isinstance(made, dict) else made.clone()
+
+
+def _contained(node: Any) -> Any:
+    return node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+
+
+def _meta_tensor(node: Any, path: str) -> Any:
+    """The only opaque node that can be made: the others are objects of unknown classes."""
+    made = _contained(node)
+    if isinstance(made, Opaque):
+        raise UnsupportedError(
+            f'snapshot: entry "{path}": it is no tensor, value or container of them: found an '
+            f'object of "{made.name}"; tenfold.load(path, allow_opaque=True) shows what it was '
+            "made of"
+        )
+    return made
+
+
+def _child(target: Any, key: Any) -> Any:
+    if isinstance(target, dict):
+        return target.get(key)
+    if isinstance(target, (list, tuple)) and isinstance(key, int) and key < len(target):
+        return target[key]
+    return None
+
+
+def read_manifest(path: Any) -> dict[str, Any]:
+    """``{"version", "world_size", "manifest": {path: fields}}``, checked."""
+    document: dict[str, Any] = json.loads(_core.snapshot_metadata(path))
+    return document
+
+
+@set_module("tenfold")
+class StateDict(UserDict):  # type: ignore[type-arg]
+    """A dict that is its own state, for loose values in an `app_state`.
+
+    Example:
+        >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
+        >>> tenfold.Snapshot.take("run/snapshot", {"progress": progress})
+        Snapshot('run/snapshot')
+    """
+
+    def state_dict(self) -> dict[Any, Any]:
+        """The dict itself, not a copy."""
+        return self.data
+
+    def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
+        """Takes over the entries of `state_dict`; others stay."""
+        self.data.update(state_dict)
+
+
+@set_module("tenfold")
+class RNGState:
+    """The state of torch's random numbers on the CPU.
+
+    In an `app_state` it is taken before and restored after everything else, so that drawing goes on
+    after a restore as it went on after the snapshot.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"rng_state": tensor}``, uint8 of one dimension."""
+        torch = need_torch("snapshot")
+
+        return {"rng_state": torch.get_rng_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Sets the state of torch's generator."""
+        torch = need_torch("snapshot")
+
+        torch.set_rng_state(state_dict["rng_state"])
+
+
+RngState = RNGState

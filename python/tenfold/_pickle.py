@@ -1,0 +1,190 @@
+"""What the pickles of this package call to make their objects again.
+
+A pickle names functions by module and name, and lives as long as somebody keeps it. So these stay
+where they are and keep their parameters, however the modules behind them change; everything else
+that a pickle of tenfold names is a public class (`tenfold._public.set_module`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Steps = tuple[tuple[str, Any], ...]
+    Maps = tuple[tuple[Callable[[Any], Any], bool], ...]
+
+# --- trees ---------------------------------------------------------------------------------------
+
+
+def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked: bool) -> Any:
+    """A TensorDict in memory.
+
+    Args:
+        cls: TensorDict or a subclass.
+        entries: By key.
+        info: The fields of the node that are no entries, as `NodeInfo` orders them.
+        locked: Whether it is locked.
+    """
+    from tenfold.tensordict._dense import rebuilt
+
+    return rebuilt(cls, entries, info, locked)
+
+
+def lazy_stack(members: list[Any], stack_dim: int, name: str | None, locked: bool) -> Any:
+    """A LazyStackedTensorDict of these members; `name` is that of its dimension."""
+    from tenfold.tensordict._lazy import rebuilt
+
+    return rebuilt(members, stack_dim, name, locked)
+
+
+def opened_tree(
+    path: str,
+    mode: str,
+    format: str,
+    keeps_parts: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
+) -> Any:
+    """The node at `keys` of an opened file.
+
+    Raises:
+        OSError: ESTALE, if the path holds another file than `identity` (device, inode).
+    """
+    from tenfold.tensordict._dense import reopen
+
+    return reopen(path, mode, format, keeps_parts, identity, keys)
+
+
+def memmap_tree(
+    path: str, mode: str, marked: bool, identity: tuple[int, int] | None, keys: tuple[str, ...]
+) -> Any:
+    """As `opened_tree`, of a tree that `memmap` or `load_memmap` gave; `marked`: `is_memmap`."""
+    from tenfold.tensordict._files.folder import reopened
+
+    return reopened(path, mode, marked, identity, keys)
+
+
+def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """`function(*arguments)`, a tree whose mapped tensors were pickled one by one."""
+    from tenfold.tensordict._files.folder import lock
+
+    made = function(*arguments)
+    lock(made)
+    return made
+
+
+def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
+    """A consolidated tree.
+
+    Args:
+        skeleton: The tree with places in `storage` for tensors: ``(dtype, shape, start, stop)``, or
+            three of these and the ragged dimension for a jagged tensor.
+        storage: One uint8 tensor of all bytes.
+        locked: Whether it is locked.
+    """
+    from tenfold.tensordict._files.consolidated import rebuilt
+
+    return rebuilt(skeleton, storage, locked)
+
+
+def non_tensor_stack(
+    values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
+) -> Any:
+    """A NonTensorStack whose row i is ``values[positions[i]]``; `stacked`: how it was built."""
+    from tenfold.tensordict._values import restored
+
+    return restored(values, positions, batch_size, stacked, device)
+
+
+# --- mapped tensors ------------------------------------------------------------------------------
+
+
+def mapped_tensor(
+    path: str, mode: str, identity: Any, offset: int, dtype: str, shape: Any, strides: Any
+) -> Any:
+    """A MemoryMappedTensor of a file, unless that has been replaced since."""
+    from tenfold.tensordict._files.mapped_tensor import rebuilt
+
+    return rebuilt(path, None, mode, identity, offset, dtype, shape, strides)
+
+
+def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides: Any) -> Any:
+    """A MemoryMappedTensor of memory without a name, which `handler` holds."""
+    from tenfold.tensordict._files.mapped_tensor import rebuilt
+
+    return rebuilt(handler.path, handler, "r+", None, offset, dtype, shape, strides)
+
+
+def anonymous_file(descriptor: Any) -> Any:
+    """Shared memory without a name; `descriptor` is what multiprocessing has sent."""
+    from tenfold.tensordict._files.anonymous_file import received
+
+    return received(descriptor)
+
+
+# --- data sets, matrices and mappers -------------------------------------------------------------
+
+
+def dataset(
+    path: str,
+    mode: Any,
+    identity: tuple[bytes, int, int, int] | None,
+    rows: int | None,
+    steps: Steps,
+    maps: Maps,
+) -> Any:
+    """A view of a data set.
+
+    Args:
+        path: Of its folder or file.
+        mode: As of `Dataset`.
+        identity: Host, device, inode and time of what was opened.
+        rows: That it had when the first view was made.
+        steps: Name and arguments of each view, in order.
+        maps: Function and `batched` of each `map`, in order.
+
+    Raises:
+        OSError: ESTALE, if something else is at the path now.
+    """
+    from tenfold.dataset._dataset import reopened
+
+    return reopened(path, mode, identity, rows, steps, maps)
+
+
+def joined_dataset(
+    datasets: Sequence[Any], weights: Sequence[float] | None, steps: Steps, maps: Maps
+) -> Any:
+    """A view of what `concat` made (`weights` is None) or `mix`; the rest as of `dataset`."""
+    from tenfold.dataset._dataset import rejoined
+
+    return rejoined(datasets, weights, steps, maps)
+
+
+def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
+    """The rows that functions of `Dataset.map` made, which a loader's worker sends."""
+    from tenfold.dataset._rows import Samples
+
+    return Samples(rows, ragged)
+
+
+def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
+    """A SparseMatrix in memory, of the arrays that its layout has."""
+    from tenfold.sparse._sparse_matrix import of_parts
+
+    return of_parts(layout, parts, shape)
+
+
+def opened_mapper(cls: type, path: str) -> Any:
+    """The state mapper at `path`, which is one of `cls`."""
+    from tenfold.mappers._saved import load_mapper
+
+    return load_mapper(path, cls, False)
+
+
+def mapper_of_tree(tree: dict[str, Any]) -> Any:
+    """The state mapper that is saved as `tree`."""
+    from tenfold.mappers._saved import mapper_of
+
+    return mapper_of(tree, "state mapper")

@@ -1,0 +1,27 @@
+"""The module that says where a public class or function is imported from."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Thing = TypeVar("Thing", bound=Callable[..., Any])
+
+
+def set_module(name: str) -> Callable[[Thing], Thing]:
+    """Decorates a class or function whose documented home is the module `name`.
+
+    Pickles, tracebacks and ``help()`` then name that module and not the private one that defines
+    it, which may move. ``inspect.getsource`` of the class (not of its methods) is the price: it
+    looks into the named module, as for the classes of numpy and pandas.
+    """
+
+    def decorate(thing: Thing) -> Thing:
+        thing.__module__ = name
+        if "__firstlineno__" in vars(thing):  # Python 3.13: a line of the file of `name`
+            del thing.__firstlineno__  # type: ignore[attr-defined]
+        return thing
+
+    return decorate

@@ -1,0 +1,1 @@
+"""Data sets of rows that other programs wrote."""

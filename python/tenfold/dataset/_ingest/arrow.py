@@ -1,0 +1,337 @@
+"""Sources that hand over Arrow's record batches, and files that pyarrow reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold.dataset._ingest.parquet import OpenedFile, ParquetFooter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, NamedTuple
+
+    from tenfold.dataset._ingest.way import Way
+
+    class Stream(NamedTuple):
+        """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
+
+        ``num_rows`` is exact, or 0 if it is not known before.
+        """
+
+        batches: Any
+        total_bytes: int
+        num_rows: int = 0
+
+else:
+    from collections import namedtuple
+
+    Stream = namedtuple("Stream", ["batches", "total_bytes", "num_rows"], defaults=[0])
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".npy": "npy",
+    ".npz": "npz",
+}
+# Rows and about how many bytes of a record batch, at most.
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 16 << 20
+
+
+def files_of(source: str | os.PathLike[str]) -> list[str]:
+    """The file of that name, or those that the glob matches, sorted.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
+    name = os.fspath(source)
+    if os.path.exists(name):
+        return [name]
+    import glob
+
+    files = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
+    if not files:
+        import errno
+
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return files
+
+
+def kind_of(file: str) -> str:
+    """``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``, by content, else by suffix.
+
+    Raises:
+        UnsupportedError: For any other file.
+    """
+    with open(file, "rb") as opened:
+        start = opened.read(8)
+    if start[:4] == b"PAR1":
+        return "parquet"
+    if start[:6] == b"ARROW1":
+        return "arrow"
+    if start[:6] == b"\x93NUMPY":
+        return "npy"
+    suffix = os.path.splitext(file)[1].lower()
+    if suffix not in _SUFFIXES:
+        raise UnsupportedError(
+            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file whose "
+            f'beginning and suffix {suffix!r} are none of them; format="jsonl", for instance, says '
+            "what it is"
+        )
+    return _SUFFIXES[suffix]
+
+
+def is_ingestible(file: str) -> bool:
+    """True for the suffixes of the files that are read here."""
+    return os.path.splitext(file)[1].lower() in _SUFFIXES
+
+
+def pyarrow(where: str) -> Any:
+    """The module pyarrow.
+
+    Raises:
+        UnsupportedError: If it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise UnsupportedError(
+            f"{where}: this source is read by pyarrow: expected it to be installed, found it is "
+            "not; pip install tenfold[arrow]"
+        ) from None
+    return pyarrow
+
+
+# --- objects ---
+
+
+def is_read_once(source: object) -> bool:
+    """True for readers of record batches, which are empty once they were read."""
+    return hasattr(source, "__arrow_c_stream__") and hasattr(source, "read_next_batch")
+
+
+def stream_of(source: Any, num_threads: int | None) -> Stream | None:
+    """The record batches of a table, frame, reader or data set; None if it has none."""
+    module = type(source).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(source, "columns"):
+        return _pandas_stream(source)
+    if module == "polars" and hasattr(source, "collect"):  # a LazyFrame
+        source = source.collect()
+    if module == "datasets":
+        return _hugging_face_stream(source)
+    if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "schema"):
+        if hasattr(source, "scanner"):  # a data set of files
+            return Stream(source.scanner().to_reader(), 0)
+        return Stream(source, getattr(source, "nbytes", 0), getattr(source, "num_rows", 0))
+    if hasattr(source, "__arrow_c_stream__"):
+        return Stream(source, 0, source.height if module == "polars" else 0)
+    return None
+
+
+def _pandas_stream(frame: Any) -> Stream:
+    pa = pyarrow("pandas.DataFrame")
+    named = [name is not None for name in frame.index.names]
+    if not all(named):
+        frame = frame.reset_index(
+            level=[i for i, has_name in enumerate(named) if not has_name], drop=True
+        )
+    if not all(isinstance(name, str) for name in frame.columns):
+        raise ValueError(
+            "DataFrame: expected names of columns that are str, found "
+            f"{next(name for name in frame.columns if not isinstance(name, str))!r}"
+        )
+    table = pa.Table.from_pandas(frame, preserve_index=any(named))
+    return Stream(table, table.nbytes, table.num_rows)
+
+
+def _hugging_face_stream(source: Any) -> Stream | None:
+    """A Dataset of the package datasets; None for other classes of it, which are iterables."""
+    if isinstance(source, dict):
+        raise ValueError(
+            f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
+            f"choose it: source[{next(iter(source), 'train')!r}]"
+        )
+    if not hasattr(source, "with_format") or not hasattr(source, "num_rows"):
+        return None
+    pa = pyarrow("datasets.Dataset")
+    if source.num_rows == 0:
+        return Stream(source.data.table.slice(0, 0), 0)
+    step = _batch_rows(source.data.nbytes, len(source.data))
+    tables = source.with_format("arrow").iter(batch_size=step)
+    first = next(tables)
+
+    def batches() -> Iterator[Any]:
+        yield from first.to_batches()
+        for table in tables:
+            yield from table.cast(first.schema).to_batches()
+
+    total = first.nbytes * source.num_rows // max(first.num_rows, 1)
+    return Stream(pa.RecordBatchReader.from_batches(first.schema, batches()), total)
+
+
+# --- files ---
+
+
+def streams_of_files(
+    files: list[str], kind: str, way: Way, num_threads: int | None
+) -> list[Stream]:
+    """The record batches of files of one kind, one file after the other.
+
+    Raises:
+        ValueError: For a file whose columns are others than those of the first.
+        CorruptFileError: For a file that pyarrow cannot read.
+    """
+    pa = pyarrow(files[0])
+    if kind == "arrow":
+        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file))]
+    # The footer of the first file is that of all groups.
+    first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
+
+    def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
+        def open_file(file: str) -> OpenedFile:
+            footer = first if file == files[0] else ParquetFooter(file)
+            return footer.open(names, num_threads)
+
+        return open_file
+
+    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(way)]
+
+
+def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
+    first = _guarded(pa, files[0], partial(open_file, files[0]))
+
+    def all_batches() -> Iterator[Any]:
+        yield from _guarded_batches(pa, files[0], first.batches)
+        for file in files[1:]:
+            opened = _guarded(pa, file, partial(open_file, file))
+            if opened.names != first.names:
+                raise ValueError(
+                    f"{file}: columns: expected {first.names} as in {files[0]}, found "
+                    f"{opened.names}"
+                )
+            for batch in _guarded_batches(pa, file, opened.batches):
+                if batch.schema.types == first.schema.types:
+                    yield batch
+                    continue
+                try:
+                    yield batch.cast(first.schema)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+                    raise ValueError(
+                        f"{file}: schema: expected the types of {files[0]}, found others: {error}"
+                    ) from None
+
+    reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
+    return Stream(reader, first.num_bytes * len(files))
+
+
+def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
+        raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
+    except pa.ArrowNotImplementedError as error:
+        raise _unread(file, error) from None
+
+
+def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from batches
+    except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError) as error:
+        raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
+    except pa.ArrowNotImplementedError as error:
+        raise _unread(file, error) from None
+
+
+def _unread(file: str, error: Exception) -> UnsupportedError:
+    return UnsupportedError(f"{file}: expected types that pyarrow reads, found another: {error}")
+
+
+def _open_arrow(pa: Any, file: str) -> OpenedFile:
+    from pyarrow import ipc
+
+    mapped = pa.memory_map(file)
+    with open(file, "rb") as opened:
+        is_file = opened.read(6) == b"ARROW1"
+    if not is_file:
+        stream = ipc.open_stream(mapped)
+        return OpenedFile(stream.schema.names, stream.schema, mapped.size(), iter(stream))
+    whole = ipc.open_file(mapped)
+    batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
+    return OpenedFile(whole.schema.names, whole.schema, mapped.size(), batches)
+
+
+def _batch_rows(num_bytes: int, num_rows: int) -> int:
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
+
+
+def run_files(files: list[str], kind: str, way: Way, num_threads: int | None) -> dict[str, Any]:
+    """Hands the record batches of files to the engine.
+
+    Which rows are left out is known when all streams were read, and then they are read again.
+    """
+    streams = streams_of_files(files, kind, way, num_threads)
+    again = []
+    if len(streams) > 1 and way.on_error != "raise":
+        again = streams_of_files(files, kind, way, num_threads)
+    return run(streams, way, again)
+
+
+def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[str, Any]:
+    """Hands the streams to the engine: row i of the data set is row i of each.
+
+    An exception of who makes the batches arrives unchanged.
+
+    Args:
+        streams: Of some columns each.
+        way: How.
+        again: The same once more, if rows may be left out of several.
+    """
+    raised: list[BaseException] = []
+    batches = [_watched(stream.batches, raised) for stream in streams]
+    once_more = [_watched(stream.batches, raised) for stream in again]
+    try:
+        report: dict[str, Any] = _core.ingest_arrow(
+            [stream.__arrow_c_stream__() for stream in batches],
+            [stream.__arrow_c_stream__() for stream in once_more],
+            way.path,
+            way.where,
+            way.schema,
+            way.columns,
+            way.on_error,
+            way.batch_rows,
+            way.overwrite,
+            way.durable,
+            sum(stream.total_bytes for stream in streams),
+            max((stream.num_rows for stream in streams), default=0),
+            way.progress,
+        )
+    except OSError:
+        if raised:
+            raise raised[0] from None
+        raise
+    return report
+
+
+def _watched(batches: Any, raised: list[BaseException]) -> Any:
+    """`batches`; an exception that its Python raises will lie in `raised`."""
+    pa = sys.modules.get("pyarrow")
+    if pa is None or not isinstance(batches, pa.RecordBatchReader):
+        return batches
+
+    def watched() -> Iterator[Any]:
+        try:
+            yield from batches
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(batches.schema, watched())

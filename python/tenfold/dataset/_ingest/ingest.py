@@ -1,0 +1,226 @@
+"""Data sets from what other programs wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import NamedTuple
+
+from tenfold import _core
+from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, text
+from tenfold._progress import Shown
+from tenfold._public import set_module
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ingest.text import TEXT_FORMATS, checked_format, text_files
+from tenfold.dataset._schema import Schema, as_schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from tenfold._io.files import PathLike, Progress
+    from tenfold.dataset._ingest.text import OnError
+
+_BAD_ROWS = "bad_rows.jsonl"
+FORMATS = (*TEXT_FORMATS, "parquet", "arrow", "npy", "npz")
+
+
+@set_module("tenfold")
+class Promotion(NamedTuple):
+    """A column that has a wider type than its first value.
+
+    Attributes:
+        column: Its dotted name.
+        from_: The type of the first value: ``"int64"``.
+        to: The type of the column: ``"float64"``.
+    """
+
+    column: str
+    from_: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.from_} -> {self.to}"
+
+
+@set_module("tenfold")
+class IngestReport(NamedTuple):
+    """What `ingest` did.
+
+    Attributes:
+        num_rows: Rows of the data set.
+        num_bad_rows: Rows that were left out.
+        promotions: Columns that needed a wider type than their first value has.
+        ignored: Names in the data that the schema does not have.
+    """
+
+    num_rows: int
+    num_bad_rows: int
+    promotions: list[Promotion]
+    ignored: list[str]
+
+
+@set_module("tenfold")
+def ingest(
+    source: Any,
+    path: PathLike,
+    *,
+    schema: Any = None,
+    columns: Iterable[str | tuple[str, ...]] | None = None,
+    format: str | None = None,
+    on_error: OnError = "raise",
+    batch_rows: int | None = None,
+    num_threads: int | None = None,
+    progress: Progress = None,
+    overwrite: bool = True,
+    durable: bool = True,
+) -> Dataset:
+    """Writes rows as a data set, in bounded memory: `path` holds the old one or the new, whole.
+
+    Types are inferred from the whole of the source: null, bool, int64, float64, string, the first
+    that takes all values of a column without loss; lists of one length are rows of a shape, others
+    ragged; nested objects are nested records; a value that is missing makes a column nullable.
+
+    Args:
+        source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
+            ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst`` or in
+            a ``.zip``; Parquet, Arrow and npy files. Or an iterable of dicts, a `Dataset` or a view
+            of one, a map-style data set of torch, a dict of columns, a TensorDict, a table of
+            pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
+            ``"<column>.valid"`` beside a column tells which of its values are nulls.
+        path: Where to: a folder. A data set that is there is replaced when the new one is whole.
+        schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict column
+            -> ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
+            Columns of the data that it does not have are left out and reported.
+        columns: Only these, in this order, by (dotted) names; a record's name means all it holds.
+        format: Of all files, whatever their names: ``"jsonl"``, ``"json"``, ``"csv"``, ``"tsv"``,
+            ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: as their names tell.
+        on_error: What becomes of rows that are malformed or do not fit: ``"raise"``; ``"skip"``,
+            with one warning; ``"collect"``, as ``ds.bad_rows``. Rows of Python that are skipped or
+            collected are judged by the rows before them.
+        batch_rows: Rows that each thread holds in memory at most. None: some MiB.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        progress: As in `tenfold.save`.
+        overwrite: If false, something at `path` is an error.
+        durable: Wait until every byte is on the device. If false, a power loss soon afterwards may
+            take the data set, and the one before it.
+
+    Returns:
+        Dataset: Of `path`, with `report` and `bad_rows`.
+
+    Raises:
+        CorruptFileError: For a malformed row; the message names file, line, row and column.
+        ValueError: For a value that does not fit, a header with twins, a column of the schema that
+            no row has, rows of which none has a key.
+        KeyError: For one of `columns` that the data does not have.
+        FileNotFoundError: For a source that is not there, or a glob without a match.
+        FileExistsError: If `path` holds something else than a data set, or `overwrite` is false.
+        UnsupportedError: For sources of another kind.
+
+    Example:
+        >>> ds = tenfold.ingest("flights-*.jsonl.gz", "flights")
+        >>> len(ds), ds.columns
+        (1000, ['price', 'origin'])
+    """
+    names = column_names("ingest: columns", columns)
+    wanted = None if schema is None else as_schema(schema)
+    if wanted is not None and not wanted:
+        raise ValueError("ingest: schema: expected a column or more, found none")
+    on_error = text("ingest: on_error", on_error)  # type: ignore[assignment]
+    rows_at_once = integer_or_zero("ingest: batch_rows", batch_rows)
+    threads = integer_or_zero("ingest: num_threads", num_threads, INT32_MAX)
+    overwrite = boolean("ingest: overwrite", overwrite)
+    durable = boolean("ingest: durable", durable)
+    format = checked_format("ingest: format", format, FORMATS)
+    files = text_files(source, format)
+    if files is None:
+        from tenfold.dataset._ingest.sources import ingest_source
+
+        return ingest_source(
+            source,
+            path,
+            format=format,
+            schema=wanted,
+            columns=names or None,
+            on_error=on_error,
+            batch_rows=batch_rows,
+            num_threads=num_threads,
+            progress=progress,
+            overwrite=overwrite,
+            durable=durable,
+        )
+    with Shown(progress) as callback:
+        report = _core.ingest_files(
+            files,
+            path,
+            None if wanted is None else wanted.to_json(),
+            names,
+            on_error,
+            rows_at_once,
+            threads,
+            overwrite,
+            durable,
+            callback,
+            format or "",
+        )
+    return opened(path, report, on_error)
+
+
+@set_module("tenfold")
+def infer_schema(
+    source: Any, *, format: str | None = None, num_threads: int | None = None
+) -> Schema:
+    """The schema that `ingest` would infer from the whole of `source`.
+
+    Args:
+        source: As `ingest` takes it; what can be read only once is refused.
+        format: As of `ingest`.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+
+    Raises:
+        ValueError: For an iterator.
+        FileNotFoundError: For a source that is not there.
+
+    Example:
+        >>> print(tenfold.infer_schema("flights.csv"))
+        price: float64
+        origin: string?
+    """
+    threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
+    format = checked_format("infer_schema: format", format, FORMATS)
+    files = text_files(source, format)
+    if files is None:
+        from tenfold.dataset._ingest.sources import infer_source_schema
+
+        return infer_source_schema(source, format=format, num_threads=num_threads)
+    return Schema.from_json(_core.infer_files(files, threads, format or ""))
+
+
+def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
+    """The data set that was written, with what is to be told of it."""
+    num_bad_rows = report["num_bad_rows"]
+    if num_bad_rows and on_error == "skip":
+        rows = "1 row" if num_bad_rows == 1 else f"{num_bad_rows} rows"
+        warnings.warn(
+            f'{os.fspath(path)}: {rows} left out: on_error="collect" tells which',
+            stacklevel=3,
+        )
+    dataset = Dataset(path)
+    dataset.report = IngestReport(
+        report["num_rows"],
+        num_bad_rows,
+        [Promotion(item["column"], item["from"], item["to"]) for item in report["promotions"]],
+        list(report["ignored"]),
+    )
+    return dataset
+
+
+def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
+    """What `bad_rows.jsonl` of a data set tells; nothing if there is none."""
+    file = os.path.join(path, _BAD_ROWS) if path else ""
+    if not os.path.isfile(file):
+        return []
+    with open(file, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]

@@ -1,0 +1,204 @@
+"""Parquet files, whose columns are decoded some after the others.
+
+A column that is decoded holds a page of it as it lies in the file, the same as values, and a
+dictionary: some MB each, however few rows are taken at a time. The columns of the data set are
+files of their own, so that those of a wide file need not be decoded together.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from tenfold.dataset._ingest.way import Way
+
+# What a column takes that is decoded, at most if its pages are of the usual size, and what all
+# columns that are decoded together may take.
+_COLUMN_BYTES = 3 << 20
+_GROUP_BYTES = 32 << 20
+# Through which they are read from the file: all of them, and each at least.
+_READ_BYTES = 4 << 20
+_LEAST_READ_BYTES = 64 << 10
+# Rows and about how many bytes of a record batch, at most.
+_BATCH_ROWS = 65_536
+_BATCH_BYTES = 4 << 20
+# Rows that tell how long texts of a dictionary are.
+_FIRST_ROWS = 64
+
+
+class OpenedFile(NamedTuple):
+    """A file of record batches.
+
+    Attributes:
+        names: Of all its columns.
+        schema: Of the columns in the batches.
+        num_bytes: About as many will the batches have.
+        batches: From the first to the last.
+    """
+
+    names: list[str]
+    schema: Any
+    num_bytes: int
+    batches: Iterator[Any]
+
+
+class _Size(NamedTuple):
+    """Of a column of a file.
+
+    Attributes:
+        stored: About how many bytes it has there, uncompressed.
+        decoding: About how many it takes while it is decoded.
+        is_shared: Texts of a dictionary, stored once however often they come.
+    """
+
+    stored: int = 0
+    decoding: int = 0
+    is_shared: bool = False
+
+
+class ParquetFooter:
+    """What a file says of its columns. That of a wide file is large, so all groups share one.
+
+    Raises:
+        ArrowInvalid: For a file that is no Parquet file.
+    """
+
+    def __init__(self, file: str) -> None:
+        from pyarrow import parquet
+
+        self._file = file
+        self._metadata = parquet.read_metadata(file)
+        self._schema = self._metadata.schema.to_arrow_schema()
+        self._sizes = _sizes(self._metadata)
+
+    def groups(self, way: Way) -> list[list[str] | None]:
+        """The columns that are decoded together, in the order of the file; None: all.
+
+        Those that are wanted share no group with those that are not, which are never decoded.
+        """
+        names = self._schema.names
+        # Names are paths to pyarrow.
+        has_paths = any("." in name for name in names) or len(set(names)) < len(names)
+        if has_paths or not names:
+            return [None]
+        wanted = _wanted(names, way)
+        groups: list[list[str] | None] = []
+        for some in (wanted, [name for name in names if name not in wanted]):
+            group: list[str] = []
+            group_bytes = 0
+            for name in some:
+                size = self._sizes.get(name, _Size())
+                if group and group_bytes + size.decoding > _GROUP_BYTES:
+                    groups.append(group)
+                    group, group_bytes = [], 0
+                group.append(name)
+                group_bytes += size.decoding
+            if group:
+                groups.append(group)
+        return groups
+
+    def open(self, names: list[str] | None, num_threads: int | None) -> OpenedFile:
+        """Those of the columns; None: all."""
+        import pyarrow as pa
+
+        all_names = self._schema.names
+        schema, sizes = self._schema, self._sizes
+        if names is not None:
+            schema = pa.schema([schema.field(name) for name in names if name in all_names])
+            sizes = {name: sizes[name] for name in names if name in sizes}
+        batches = self._batches(names, sizes, num_threads != 1)
+        if num_threads != 1:
+            batches = _ahead(batches)
+        num_bytes = sum(size.stored for size in sizes.values())
+        return OpenedFile(all_names, schema, num_bytes, batches)
+
+    def _batches(
+        self, names: list[str] | None, sizes: dict[str, _Size], use_threads: bool
+    ) -> Iterator[Any]:
+        from pyarrow import parquet
+
+        buffer_bytes = _READ_BYTES // max(len(sizes), 1)
+        opened = parquet.ParquetFile(
+            self._file,
+            metadata=self._metadata,
+            buffer_size=max(_LEAST_READ_BYTES, min(1 << 20, buffer_bytes)),
+            pre_buffer=False,
+        )
+        num_rows = self._metadata.num_rows
+        num_bytes = sum(size.stored for size in sizes.values())
+        shared = [name for name, size in sizes.items() if size.is_shared]
+        if shared:
+            first = next(opened.iter_batches(_FIRST_ROWS, row_groups=[0], columns=shared), None)
+            if first is not None and first.num_rows > 0:
+                num_bytes += first.nbytes * num_rows // first.num_rows
+        rows = min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1))
+        read = partial(opened.iter_batches, max(rows, 1), columns=names, use_threads=use_threads)
+        types = [field.type for field in self._schema if names is None or field.name in names]
+        if not any(map(_has_categories, types)):
+            yield from read()
+            return
+        # Each row group has a dictionary of its own, and pyarrow joins none in lists and structs.
+        for group in range(self._metadata.num_row_groups):
+            yield from read(row_groups=[group])
+
+
+def _wanted(names: list[str], way: Way) -> list[str]:
+    """Those that `columns` or the schema name, or that hold a record of which they name a part."""
+    if way.columns:
+        return [
+            name for name in names if any(f"{one}.".startswith(f"{name}.") for one in way.columns)
+        ]
+    if way.schema is not None:
+        asked = json.loads(way.schema)["columns"]
+        return [name for name in names if name in asked]
+    return names
+
+
+def _has_categories(kind: Any, is_nested: bool = False) -> bool:
+    """True for a type with a dictionary in a list or struct."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return is_nested
+    return any(_has_categories(kind.field(i).type, True) for i in range(kind.num_fields))
+
+
+def _sizes(metadata: Any) -> dict[str, _Size]:
+    """Of each column, by the name of the field of the schema that it belongs to."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if not groups:
+        return {}
+    # To look at the columns of all row groups would take long in large files.
+    largest = max(groups, key=lambda group: group.total_byte_size)
+    share = sum(group.total_byte_size for group in groups) / max(largest.total_byte_size, 1)
+    sizes: dict[str, _Size] = {}
+    for i in range(largest.num_columns):
+        column = largest.column(i)
+        name = column.path_in_schema.partition(".")[0]
+        before = sizes.get(name, _Size())
+        size = column.total_uncompressed_size
+        is_shared = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
+        sizes[name] = _Size(
+            before.stored + int(size * share),
+            # The page as it lies there, and as values.
+            before.decoding + min(2 * size, _COLUMN_BYTES),
+            before.is_shared or is_shared,
+        )
+    return sizes
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same: one is decoded while the engine writes the one before."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "tenfold-decode") as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch

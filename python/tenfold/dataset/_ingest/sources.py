@@ -1,0 +1,192 @@
+"""Everything `tenfold.ingest` takes besides text files.
+
+A source ends on one of two ways into the engine: as a stream of Arrow's record batches
+(`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). Files of Parquet and
+of Arrow are read by pyarrow, which is imported for them alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+
+from tenfold._errors import UnsupportedError
+from tenfold._options import column_names
+from tenfold._progress import Shown
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ingest import arrow, tables, values
+from tenfold.dataset._ingest.way import Way, is_path
+from tenfold.dataset._schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from tenfold._progress import Callback
+
+
+def ingest_source(
+    source: Any,
+    path: str | os.PathLike[str],
+    *,
+    schema: Any = None,
+    columns: Iterable[str | tuple[str, ...]] | None = None,
+    format: str | None = None,
+    on_error: str = "raise",
+    batch_rows: int | None = None,
+    num_threads: int | None = None,
+    progress: Callback | bool | None = None,
+    overwrite: bool = True,
+    durable: bool = True,
+) -> Dataset:
+    """Writes the rows of `source` as a data set at `path`, at once or not at all.
+
+    Args:
+        source: An iterable of dicts; a dict of columns of equal length; a TensorDict; a table,
+            record batch reader or data set with ``__arrow_c_stream__`` (pyarrow, polars, pandas,
+            DuckDB, Hugging Face); Parquet, Arrow, npy or npz files (a path, a glob, a list).
+        path: Of the folder. What was there is replaced if tenfold wrote it.
+        schema: A `Schema`: the columns that are wanted, and their types. None: inferred.
+        columns: Names of columns or records; only these.
+        format: Of files, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: they tell.
+        on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
+        batch_rows: Rows held in memory together.
+        num_threads: Of pyarrow's decoding; None: its own choice.
+        progress: As in `tenfold.save`.
+        overwrite: False: FileExistsError if something is at `path`.
+        durable: Wait until every byte is on the device.
+
+    Returns:
+        The data set, opened; its `report` tells what was promoted, ignored and left out.
+
+    Raises:
+        ValueError: For a row that does not fit, columns of unequal length, and the like.
+        CorruptFileError: For damaged files.
+        UnsupportedError: For a source, or a type in it, that no column holds.
+        KeyError: For one of `columns` that the source does not have.
+        FileNotFoundError: For a path that is not there.
+    """
+    from tenfold.dataset._ingest.ingest import opened
+
+    target = os.path.abspath(os.fspath(path))
+    with Shown(progress) as callback:
+        way = _way(
+            source,
+            target,
+            schema,
+            columns,
+            on_error,
+            batch_rows or 0,
+            overwrite,
+            durable,
+            callback,
+        )
+        report = _run(source, way, num_threads, format)
+    return opened(target, report, on_error)
+
+
+def infer_source_schema(
+    source: Any, *, format: str | None = None, num_threads: int | None = None
+) -> Schema:
+    """The schema that `ingest_source` would find: the source is looked at to its end.
+
+    Raises:
+        ValueError: For an iterator, a generator or a reader, which could be read only once.
+    """
+    if isinstance(source, Iterator) or arrow.is_read_once(source):
+        raise ValueError(
+            f"infer_schema: expected a source that can be read twice, found a "
+            f"{type(source).__name__}; ingest it, and see the schema of the data set"
+        )
+    way = _way(source, None, None, None, "raise", 0, True, True, None)
+    return Schema.from_json(_run(source, way, num_threads, format)["schema"])
+
+
+def _way(
+    source: Any,
+    path: str | None,
+    schema: Any,
+    columns: Iterable[str | tuple[str, ...]] | None,
+    on_error: str,
+    batch_rows: int,
+    overwrite: bool,
+    durable: bool,
+    callback: Callback | None,
+) -> Way:
+    names = column_names("ingest: columns", columns)
+    document = None if schema is None else schema.to_json()
+    where = _where(source)
+    return Way(path, where, document, names, on_error, batch_rows, overwrite, durable, callback)
+
+
+def _where(source: Any) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    if isinstance(source, (list, tuple)) and source and is_path(source[0]):
+        return os.fspath(source[0])
+    return type(source).__name__
+
+
+# --- which source it is ---
+
+
+def _run(
+    source: Any, way: Way, num_threads: int | None, format: str | None = None
+) -> dict[str, Any]:
+    if is_path(source):
+        return _run_files(arrow.files_of(source), way, num_threads, format)
+    is_list = isinstance(source, (list, tuple))
+    if is_list and source and all(is_path(item) for item in source):
+        files = [file for item in source for file in arrow.files_of(item)]
+        return _run_files(files, way, num_threads, format)
+    if format is not None:
+        raise ValueError(
+            f"ingest: format: expected it with files only, found a {type(source).__name__}"
+        )
+    if isinstance(source, Dataset):
+        return tables.run_dataset(source, way)
+    stream = arrow.stream_of(source, num_threads)
+    if stream is not None:
+        return arrow.run([stream], way)
+    if values.is_tensordict(source):
+        return tables.run_columns(*tables.columns_of_tensordict(source), way)
+    if isinstance(source, Mapping):
+        return tables.run_mapping(source, way)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.ndarray):
+        if source.dtype.names is None:
+            raise ValueError(
+                "array: expected a structured dtype, whose fields are columns, found "
+                f"{source.dtype}; name it: {{'x': array}}"
+            )
+        return tables.run_columns(tables.fields_of(source), None, way)
+    is_iterable = hasattr(type(source), "__iter__") or hasattr(type(source), "__getitem__")
+    if not is_iterable or isinstance(source, (bytes, bytearray, memoryview)):
+        raise _refusal(source)
+    return tables.run_rows(source, way)
+
+
+def _refusal(source: object) -> UnsupportedError:
+    cls = type(source)
+    return UnsupportedError(
+        "ingest: expected files, an iterable of dicts, a dict of columns, a TensorDict, an array "
+        "of a structured dtype or an object with __arrow_c_stream__, found "
+        f"{cls.__module__}.{cls.__qualname__}"
+    )
+
+
+def _run_files(
+    files: list[str], way: Way, num_threads: int | None, format: str | None
+) -> dict[str, Any]:
+    kinds = {format or arrow.kind_of(file) for file in files}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{files[0]}: expected files of one kind, found {' and '.join(sorted(kinds))} files"
+        )
+    (kind,) = kinds
+    way = way._replace(where=files[0])
+    if kind in ("npy", "npz"):
+        return tables.run_arrays(files, kind, way)
+    return arrow.run_files(files, kind, way, num_threads)

@@ -1,0 +1,346 @@
+"""Rows and columns of Python on their way into the engine: dicts, lists, tensors, arrays, npy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop.arrays import (
+    bytes_of,
+    has_mask,
+    numpy_module,
+    unmasked_rows,
+    without_elements,
+)
+from tenfold.dataset._dataset import _leaves
+from tenfold.dataset._ingest import arrow
+from tenfold.dataset._ingest import values as row_values
+from tenfold.dataset._ingest.way import Way, is_path
+from tenfold.dataset._schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Rows of a table of columns that are handed over together, at most; and about how many bytes.
+_PIECE_ROWS = 65_536
+_PIECE_BYTES = 16 << 20
+# Rows of a list that tell how large its rows are.
+_SAMPLE_ROWS = 256
+
+
+def _rows_ingest(way: Way) -> Any:
+    return _core.RowIngest(
+        way.path,
+        way.where,
+        way.schema,
+        way.columns,
+        way.on_error,
+        way.batch_rows,
+        way.overwrite,
+        way.durable,
+        way.progress,
+    )
+
+
+def run_rows(rows: Any, way: Way) -> dict[str, Any]:
+    """Rows one by one: of an iterable, or of a data set of torch's."""
+    ingest = _rows_ingest(way)
+    try:
+        total = len(rows)
+    except TypeError:
+        total = 0
+    # torch's map-style data sets need not raise IndexError at their end.
+    if total and not hasattr(type(rows), "__iter__"):
+        ingest.add_rows((rows[i] for i in range(total)), total)
+    else:
+        ingest.add_rows(rows, total)
+    report: dict[str, Any] = ingest.finish()
+    return report
+
+
+def run_dataset(source: Any, way: Way) -> dict[str, Any]:
+    """The rows of a `Dataset`; its columns stay what they are, unless functions change them."""
+    if source._maps:
+        return run_rows(source, way)
+    leaves = dict(_leaves(source.schema, ""))
+    # NaN does not tell a value from none.
+    flags = [
+        f"{name}.valid"
+        for name, column in leaves.items()
+        if column.nullable and not column.ragged and column.dtype.startswith(("float", "bfloat"))
+    ]
+    names = [*leaves, *(flag for flag in flags if flag not in leaves)]
+    if way.schema is None:
+        way = way._replace(schema=source.schema.to_json())
+    return run_rows(source.select(names), way)
+
+
+def run_mapping(source: Mapping[Any, Any], way: Way) -> dict[str, Any]:
+    """A dict: of columns, or of npy files."""
+    if source and all(is_path(value) for value in source.values()):
+        arrays = {}
+        for name, value in source.items():
+            (file,) = arrow.files_of(value)
+            arrays[name] = _open_npy(file)
+        return run_columns(arrays, None, way)
+    return run_columns(dict(source), None, way)
+
+
+def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict[str, Any]:
+    """Columns of equal length; `num_rows` where the source says it itself."""
+    flat: dict[tuple[str, ...], Any] = {}
+    _flatten(columns, (), flat)
+    _take_validity(flat, way)
+    for keys, values in flat.items():
+        length = len(values)
+        if num_rows is None:
+            num_rows, first = length, keys
+        elif length != num_rows:
+            expected = f"{num_rows} rows" + (f" as {'.'.join(first)!r}" if first else "")
+            raise ValueError(
+                f"{way.where}: column {'.'.join(keys)!r}: all columns of a table have as many "
+                f"rows: expected {expected}, found {length}"
+            )
+    count = num_rows or 0
+    has_lists = any(not _is_array(values) for values in flat.values())
+    # Rows that do not fit are left out one by one.
+    if has_lists and way.on_error != "raise":
+        return run_rows(_Rows(flat, count), way)
+    ingest = _rows_ingest(way)
+    step = _piece_rows(flat.values(), count)
+    if way.batch_rows:
+        step = min(step, way.batch_rows)
+    for begin in range(0, count, step) or [0]:
+        end = min(begin + step, count)
+        piece = {
+            keys: values[begin:end] if _is_array(values) else values
+            for keys, values in flat.items()
+        }
+        if not ingest.add_columns(piece, begin, end, count):
+            del ingest  # and what it wrote
+            return run_rows(_Rows(flat, count), way)
+    report: dict[str, Any] = ingest.finish()
+    return report
+
+
+def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, Any]) -> None:
+    for name, values in columns.items():
+        if not isinstance(name, str):
+            raise ValueError(f"table: expected names of columns that are str, found {name!r}")
+        if isinstance(values, Mapping):
+            _flatten(values, (*keys, name), flat)
+        elif row_values.is_tensordict(values):
+            nested, _ = columns_of_tensordict(values)
+            _flatten(nested, (*keys, name), flat)
+        else:
+            path = (*keys, name)
+            flat[path] = _column(values, ".".join(path))
+
+
+class _Nullable:
+    """A column whose values are None where its validity is false."""
+
+    def __init__(self, values: Any, valid: Any) -> None:
+        self._values = values
+        self._valid = valid
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[index, ...] if self._valid[index] else None
+
+
+def _take_validity(flat: dict[tuple[str, ...], Any], way: Way) -> None:
+    """Columns called ``"<column>.valid"`` become the nulls of those, as in batches of data sets."""
+    names = None
+    if way.schema is not None:
+        names = frozenset(name for name, _ in _leaves(Schema.from_json(way.schema), ""))
+    for keys in list(flat):
+        *record, name = keys
+        base = (*record, name.removesuffix(".valid"))
+        prefix = "".join(f"{key}." for key in record)
+        known = (name.removesuffix(".valid"),) if base in flat else ()
+        if not row_values.is_validity(name, known, flat[keys], names, prefix, 1):
+            continue
+        values, valid = flat[base], flat.pop(keys)
+        if len(valid) != len(values) or bool(valid.all()):
+            continue
+        flat[base] = _Nullable(values, valid) if _is_array(values) else _listed(values, valid)
+
+
+def _listed(values: Any, valid: Any) -> list[Any]:
+    return [value if flag else None for value, flag in zip(values, valid.tolist(), strict=True)]
+
+
+def _column(values: Any, name: str) -> Any:
+    """A list or tuple, or an array that can be cut into pieces."""
+    if isinstance(values, (list, tuple)):
+        return values
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        if refused := without_elements(values):
+            raise UnsupportedError(f"column {name!r}: expected a dense tensor, found {refused}")
+        values = values.detach()
+        if values.is_nested:
+            return list(values.unbind())
+        shape: Any = values.shape
+    else:
+        numpy = sys.modules.get("numpy")
+        if hasattr(values, "to_numpy"):  # a Series
+            values = values.to_numpy()
+            numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(values, numpy.ndarray):
+            if has_mask(values) and values.ndim > 0:
+                return unmasked_rows(values)
+            if isinstance(values, numpy.ma.MaskedArray):
+                values = values.data
+            if values.dtype.kind in "OUSTMmV":
+                return values.tolist()
+            if not values.dtype.isnative:
+                values = values.astype(values.dtype.newbyteorder("="))
+        elif not hasattr(values, "__dlpack__"):
+            if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+                return list(values)
+            raise ValueError(
+                f"column {name!r}: expected a list, tensor or array with a row an element, found "
+                f"{type(values).__name__}"
+            )
+        shape = values.shape
+    if len(shape) == 0:
+        raise ValueError(f"column {name!r}: expected at least one dimension, found shape []")
+    return values
+
+
+def _is_array(values: Any) -> bool:
+    return not isinstance(values, (list, tuple, _Nullable))
+
+
+def _piece_rows(columns: Iterable[Any], count: int) -> int:
+    row_bytes = 1
+    for values in columns:
+        if _is_array(values):
+            row_bytes += getattr(values, "nbytes", 0) // max(count, 1)
+        elif count > 0:
+            sample = range(0, count, max(1, count // _SAMPLE_ROWS))
+            row_bytes += sum(bytes_of(values[i]) for i in sample) // len(sample)
+    return max(1, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes))
+
+
+class _Rows:
+    """The rows of a table of columns, as dicts."""
+
+    def __init__(self, flat: dict[tuple[str, ...], Any], count: int) -> None:
+        self._flat = flat
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for i in range(self._count):
+            row: dict[str, Any] = {}
+            for keys, values in self._flat.items():
+                record = row
+                for key in keys[:-1]:
+                    record = record.setdefault(key, {})
+                record[keys[-1]] = values[i]
+            yield row
+
+
+def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
+    """Its entries and its rows; what is no tensor is the same in every row, or a stack of rows."""
+    batch_size = tuple(source.batch_size)
+    if not batch_size:
+        raise ValueError(
+            "TensorDict: batch_size: a data set has a row for each index of its first batch "
+            "dimension: expected [N], found []"
+        )
+    columns: dict[str, Any] = {}
+    for key in source.keys():  # noqa: SIM118
+        value = source.get(key)
+        if hasattr(value, "batch_size") and not row_values.is_tensor_node(value):
+            items = value.tolist() if len(value.batch_size) else value.data
+            same = not isinstance(items, list) or len(items) != batch_size[0]
+            value = [items] * batch_size[0] if same else items
+        columns[key] = value
+    return columns, batch_size[0]
+
+
+# --- arrays in files ---
+
+
+def _open_npy(file: str) -> Any:
+    np = numpy_module()
+
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise _refused_array(file, error) from None
+
+
+def _refused_array(file: str, error: Exception) -> Exception:
+    if "bject" in str(error) or "pickle" in str(error):
+        return UnsupportedError(
+            f"{file}: dtype: expected numbers or text, found objects, which numpy pickles"
+        )
+    return CorruptFileError(f"{file}: it cannot be read: {error}")
+
+
+def run_arrays(files: list[str], kind: str, way: Way) -> dict[str, Any]:
+    """An npz or a structured dtype is a table; npy files are the rows of one column."""
+    import zipfile
+
+    np = numpy_module()
+
+    if kind == "npz":
+        if len(files) > 1:
+            raise ValueError(f"{files[1]}: expected one npz file, found {len(files)}")
+        try:
+            with np.load(files[0], allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+            raise _refused_array(files[0], error) from None
+        return run_columns(arrays, None, way)
+    parts = [_open_npy(file) for file in files]
+    if parts[0].dtype.names is not None:
+        if len(files) > 1:
+            raise ValueError(f"{files[1]}: expected one file of a structured dtype, found several")
+        return run_columns(fields_of(parts[0]), None, way)
+    name = os.path.splitext(os.path.basename(files[0]))[0]
+    if len(files) == 1:
+        return run_columns({name: parts[0]}, None, way)
+    for file, array in zip(files, parts, strict=True):
+        if array.ndim == 0 or array.shape[1:] != parts[0].shape[1:]:
+            raise ValueError(
+                f"{file}: shape of a row: expected {list(parts[0].shape[1:])} as in {files[0]}, "
+                f"found {list(array.shape[1:])}"
+            )
+        if array.dtype != parts[0].dtype:
+            raise ValueError(
+                f"{file}: dtype: expected {parts[0].dtype} as in {files[0]}, found {array.dtype}"
+            )
+    ingest = _rows_ingest(way)
+    total = sum(len(array) for array in parts)
+    for array in parts:
+        step = _piece_rows([array], len(array))
+        values = _column(array, name)
+        for begin in range(0, len(values), step):
+            end = min(begin + step, len(values))
+            piece = values[begin:end]
+            ingest.add_columns({(name,): piece}, 0, end - begin, total)
+    report: dict[str, Any] = ingest.finish()
+    return report
+
+
+def fields_of(array: Any) -> dict[str, Any]:
+    """The fields of an array of a structured dtype."""
+    fields = {}
+    for name in array.dtype.names:
+        values = array[name]
+        fields[name] = values if values.dtype.names is None else fields_of(values)
+    return fields

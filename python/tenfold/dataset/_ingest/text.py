@@ -1,0 +1,152 @@
+"""Rows of JSON lines and CSV files, straight from the text."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import warnings
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError
+from tenfold.dataset._permutation import permutation
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._rows import samples_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Literal
+
+    from tenfold._io.files import PathLike
+    from tenfold.dataset._schema import Schema
+
+    OnError = Literal["raise", "skip", "collect"]
+
+# Rows that are made at a time: enough that a call of torch for each column costs little.
+_CHUNK_ROWS = 256
+_PACKED = (".gz", ".zst", ".zip")
+TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
+
+
+def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
+    """The paths, if there are text files among them, which the engine reads; else None.
+
+    Args:
+        source: Anything.
+        format: Of all files, one of `TEXT_FORMATS`, whatever their names; None: their names tell.
+    """
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, (list, tuple)) or not files:
+        return None
+    if not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return None
+    if format is not None:
+        return list(files) if format in TEXT_FORMATS else None
+    return list(files) if any(_is_text(file) for file in files) else None
+
+
+def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | None:
+    """A format that is known, or None.
+
+    Raises:
+        ValueError: For another.
+    """
+    if format is None or (isinstance(format, str) and format in known):
+        return format
+    names = ", ".join(map(repr, known[:-1]))
+    raise ValueError(f"{where}: expected {names} or {known[-1]!r}, found {format!r}")
+
+
+def _is_text(file: PathLike) -> bool:
+    name = os.fspath(file)
+    if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
+        return True
+    # Of "logs/a.*" only the files tell what they are.
+    is_pattern = glob.has_magic(name) and not os.path.exists(name)
+    return is_pattern and any(_is_text(match) for match in glob.glob(name, recursive=True))
+
+
+class TextStream:
+    """The rows of text files, numbered through all of them.
+
+    Attributes:
+        num_records: Of all files, once a pass has come to their end; until then None.
+        bad_rows: With ``on_error="collect"``: what was wrong with which record.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[PathLike],
+        schema: Schema,
+        on_error: OnError,
+        format: str | None = None,
+    ) -> None:
+        self._files = list(files)
+        self._schema = schema.to_json()
+        self._on_error = on_error
+        self._format = format or ""
+        self.num_records: int | None = None
+        self.bad_rows: list[dict[str, Any]] = []
+
+    def state(self) -> dict[str, Any]:
+        """What another process makes the same of."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> TextStream:
+        """The other way."""
+        made = cls.__new__(cls)
+        made.__dict__.update(state)
+        return made
+
+    def rows(
+        self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
+    ) -> Iterator[tuple[int, Any]]:
+        """The records of those rising numbers, as ``(place, row)``.
+
+        The place counts the numbers that were asked for, from 1: bad rows take one, too.
+        """
+        order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
+        files = [self._files[i] for i in order]
+        stream = _core.TextStream(files, self._schema, self._format)
+        is_shuffled = buffer > 1
+        begin, place, skipped = 0, 1, 0
+        wanted = next(numbers)
+        for piece in itertools.count():
+            size = stream.hold(buffer if is_shuffled else None)
+            if size == 0:
+                self.num_records = begin
+                break
+            mine = []
+            while wanted < begin + size:
+                mine.append(wanted - begin)
+                wanted = next(numbers)
+            begin += size
+            if is_shuffled:
+                mixed = piece_order(size, piece, seed, epoch)
+                mine = [mixed[index] for index in mine]
+            for first in range(0, len(mine), _CHUNK_ROWS):
+                chunk = mine[first : first + _CHUNK_ROWS]
+                batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
+                made = samples_of(batch, len(kept))
+                yield from zip([place + index for index in kept], made, strict=True)
+                # What came before a bad row is handed out before it is told of.
+                self._refuse(bad)
+                skipped += len(bad)
+                place += len(chunk)
+        if skipped and self._on_error == "skip":
+            rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"
+            warnings.warn(f"iterable dataset: {rows} skipped", stacklevel=2)
+
+    def _refuse(self, bad: list[tuple[int, bool, dict[str, Any]]]) -> None:
+        for _, is_malformed, row in bad:
+            if self._on_error == "raise":
+                raise (CorruptFileError if is_malformed else ValueError)(row["error"])
+            if self._on_error == "collect":
+                self.bad_rows.append(row)
+
+
+def piece_order(size: int, piece: int, seed: int, epoch: int) -> permutation:
+    """The order of the rows of one piece of a stream that is shuffled through a buffer."""
+    return permutation(size, seed, epoch ^ (piece + 1) << 32)

@@ -1,0 +1,204 @@
+"""Says in plain types what the engine's reader of rows (python/src/row_reader.cpp) does not know.
+
+The reader walks dicts, lists, numbers, text, bytes and arrays of numbers by itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import sys
+from collections.abc import Mapping
+
+from tenfold._interop.arrays import has_mask, numpy_module, unmasked_row, without_elements
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def simple(value: object) -> object:
+    """A list, dict, str, ... that stands for `value`; `value` itself if there is none.
+
+    Raises:
+        ValueError: For a tensor without elements of its own.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        if has_mask(value):
+            return unmasked_row(value)
+        if isinstance(value, numpy.ma.MaskedArray):
+            return value.data
+        if value.dtype.kind in "OUST":  # objects and text
+            return value.tolist() if value.ndim else value.item()
+        if value.dtype.kind in "mM" and value.ndim:
+            return list(value)
+        if value.dtype.kind == "b" or not value.dtype.isnative:
+            return value.astype(value.dtype.newbyteorder("="))
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        if refused := without_elements(value):
+            raise ValueError(f"expected a dense tensor, found {refused}")
+        if value.is_nested:
+            return value
+        plain = value.detach()
+        is_plain = not (plain.is_conj() or plain.is_neg()) and plain.device.type == "cpu"
+        if is_plain and type(value) is torch.Tensor:
+            return value
+        plain = plain.cpu().resolve_conj().resolve_neg()
+        return plain.as_subclass(torch.Tensor) if type(plain) is not torch.Tensor else plain
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    return row_of(value)
+
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
+# What numpy counts in as it is, and what it is stored in.
+_NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+_LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+
+
+def time_count(value: Any) -> tuple[int | None, str, bool]:
+    """A moment or a span of time as a count, its unit, and whether the count is that of UTC.
+
+    Moments count from 1970-01-01, times of day from midnight. Python's are in microseconds, its
+    dates in days, pandas' in nanoseconds; numpy's in their own unit, or the next smaller one of
+    days, s, ms, us, ns. No count: "not a time".
+
+    Raises:
+        ValueError: For what has no count.
+    """
+    if type(value).__module__ == "numpy":
+        return _numpy_count(value)
+    if type(value).__name__ == "NaTType":
+        return None, "", False
+    if hasattr(value, "asm8"):  # pandas
+        is_utc = getattr(value, "tzinfo", None) is not None
+        # Before pandas 2 all are in nanoseconds.
+        precise = value.as_unit("ns") if hasattr(value, "as_unit") else value
+        count, unit, _ = _numpy_count(precise.asm8)
+        return count, unit, is_utc
+    if isinstance(value, datetime.datetime):
+        offset = value.utcoffset()
+        moment = value.replace(tzinfo=None) - (offset or datetime.timedelta())
+        return (moment - datetime.datetime(1970, 1, 1)) // _MICROSECOND, "us", offset is not None
+    if isinstance(value, datetime.date):
+        return (value - datetime.date(1970, 1, 1)).days, "days", False
+    if isinstance(value, datetime.timedelta):
+        return value // _MICROSECOND, "us", False
+    if value.tzinfo is not None:
+        raise ValueError(f"expected a time of day without a time zone, found {value!r}")
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond, "us", False
+
+
+def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
+    np = numpy_module()
+
+    if np.isnat(value):
+        return None, "", False
+    unit, step = np.datetime_data(value.dtype)
+    target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
+    if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
+        raise ValueError(f"expected a time in weeks to nanoseconds, found {value!r}")
+    if unit != target or step != 1:
+        value = value.astype(f"{value.dtype.kind}8[{target}]")
+    return int(value.view("i8")), _NUMPY_UNITS[target], False
+
+
+def row_of(value: Any) -> object:
+    """The dict that a mapping or a TensorDict is; `value` itself if it is none."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_tensordict(value):
+        return {key: _entry(value.get(key)) for key in value.keys()}  # noqa: SIM118
+    return value
+
+
+def _entry(value: Any) -> Any:
+    if hasattr(value, "tolist") and hasattr(value, "batch_size"):  # NonTensorData and stacks of it
+        return value.tolist() if len(value.batch_size) else value.data
+    return value
+
+
+def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
+    """A row with None where ``"<column>.valid"`` is false, as rows of data sets have it.
+
+    Args:
+        row: As it came; it is kept.
+        names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
+            bool tensors and arrays count, as a bool of Python's may be data.
+        prefix: Of the names in `row`.
+
+    Returns:
+        dict: without the keys that were looked at; `row` itself if there is none.
+    """
+    made = row
+    for key, value in row.items():
+        if isinstance(value, dict):
+            record = with_nulls(value, names, f"{prefix}{key}.")
+            if record is not value:
+                made = dict(row) if made is row else made
+                made[key] = record
+        elif isinstance(key, str) and is_validity(key, row, value, names, prefix, 0):
+            made = dict(row) if made is row else made
+            del made[key]
+            if not value:
+                made[key.removesuffix(".valid")] = None
+    return made
+
+
+def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
+    """True if a value tells where the column beside it has values; arguments as `with_nulls`."""
+    base = key.removesuffix(".valid")
+    if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
+        return False
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return (dtype == "bool" and value.ndim == ndim) or (
+        names is not None and isinstance(value, bool)
+    )
+
+
+def is_tensordict(value: object) -> bool:
+    """True for nodes of ours and of tensordict's, tensorclasses included."""
+    cls = type(value)
+    return bool(getattr(cls, "_is_tensorclass", False)) or any(
+        base.__name__ == "TensorDictBase"
+        and base.__module__.partition(".")[0] in ("tenfold", "tensordict")
+        for base in cls.__mro__
+    )
+
+
+def is_tensor_node(value: object) -> bool:
+    """The same, but for values in the guise of nodes: NonTensorData and stacks of it."""
+    names = {base.__name__ for base in type(value).__mro__}
+    return is_tensordict(value) and not names & {
+        "NonTensorData",
+        "NonTensorDataBase",
+        "NonTensorStack",
+    }
+
+
+def json_text(value: object) -> str:
+    """`value` as ``json.dumps`` writes it; arrays as lists.
+
+    Raises:
+        TypeError: For what JSON lacks.
+    """
+    return json.dumps(value, default=_json_value)
+
+
+def _json_value(value: Any) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"JSON lacks {type(value).__name__}")
+
+
+def row_text(row: object, max_characters: int) -> str:
+    """A row that is left out, for ``bad_rows.jsonl``."""
+    text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
+    return text if len(text) <= max_characters else text[:max_characters] + "..."

@@ -1,0 +1,474 @@
+"""Batches of a data set, epoch after epoch."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+import weakref
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import torch_or_none
+from tenfold._options import UINT64_MAX, boolean, integer
+from tenfold._public import set_module
+from tenfold.dataset._dataset import Dataset, _leaves
+from tenfold.dataset._ragged import Offsets, Padding, is_jagged, jagged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from tenfold.dataset._ragged import Pad
+
+
+@set_module("tenfold")
+class BatchLoader:
+    """Batches of a data set as dicts of tensors, filled by one native call each.
+
+    There are no worker processes: some batches are made ahead by threads that hold no GIL, into
+    memory that is used again once the batch's tensors are gone. The order depends on seed and epoch
+    alone, not on threads, ranks, or where training was resumed.
+
+    >>> loader = tenfold.BatchLoader(ds, batch_size=256, shuffle=True, seed=7)
+    >>> for epoch in range(10):
+    ...     for batch in loader:               # {"x": float32 [256, 84], ...}
+    ...         train(batch)
+    >>> state = loader.state_dict()            # {"seed": 7, "epoch": 3, "position": 51200}
+
+    An epoch that was iterated to its end advances the epoch, so that the next is shuffled anew.
+
+    Threads may share one iterator: each batch goes to one of them, and all of them end.
+
+    Args:
+        dataset: A `Dataset` (or a path or TensorDict to make one of).
+        batch_size: Rows a batch, of all ranks together: for a size per rank write
+            ``n * world_size``.
+        shuffle: In an order that costs no memory, whatever the number of rows.
+        seed: Of the shuffle; 0 to 2**64 - 1.
+        drop_last: Leave out an epoch's last batch if it is not full.
+        rank: Rank r gets rows ``[b * r // world_size, b * (r + 1) // world_size)`` of each batch of
+            b rows; all ranks make the same number of steps.
+        world_size: Number of ranks.
+        columns: Names of some columns; None: all.
+        transform: Called with each batch, in the caller's thread; what it gives is the batch.
+        prefetch: Batches made ahead.
+        num_threads: None: up to 8, shared by the processes of this machine; 1: none but the
+            caller's.
+        pad: For columns of rows of unequal length. None: jagged ``torch.nested`` tensors. A number:
+            ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
+            ``"offsets"``: ``{"values", "offsets"}``. A dict sets it by column. Functions of rows
+            (`Dataset.map`) get rows as they are, and what they make is padded.
+        shuffle_block: Shuffle blocks of so many rows, and rows within windows of 64 blocks: for
+            data much larger than memory whose rows are much smaller than a page.
+        as_tensordict: Batches are TensorDicts.
+        device: Where batches go, after `transform`. To a CUDA device the next one is copied beside
+            what is computed on the present one; for that the memory must be pinned.
+        pin_memory: Batches are made in pinned memory, and what maps and `transform` made anew is
+            copied there; a warning and nothing else without CUDA.
+
+    Raises:
+        TypeError: For an argument of another type.
+        ValueError: For an argument out of range, or a device that is not here.
+        KeyError: For a column that is not there.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | Any,
+        batch_size: int = 1,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        columns: Iterable[str | tuple[str, ...]] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        prefetch: int = 2,
+        num_threads: int | None = None,
+        pad: Pad = None,
+        shuffle_block: int | None = None,
+        as_tensordict: bool = False,
+        device: Any = None,
+        pin_memory: bool = False,
+    ) -> None:
+        if not isinstance(dataset, Dataset):
+            dataset = Dataset(dataset)
+        if columns is not None:
+            dataset = dataset.select(columns)
+        self.dataset = dataset
+        self._transform = transform
+        self._as_tensordict = as_tensordict
+        self._device = None if device is None else checked_device(device)
+        self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
+        self._on_device: Standing | None = None
+        self._transform_seconds = self._last_transform_seconds = 0.0
+        self._padding = Padding(
+            pad,
+            any(not step.batched for step in dataset._maps),
+            None if dataset._maps else [name for name, _ in _leaves(dataset.schema, "")],
+        )
+        threads = 0 if num_threads is None else num_threads
+        block = 0 if shuffle_block is None else shuffle_block
+        self._options = {
+            "batch_size": integer("batch loader: batch_size", batch_size),
+            "shuffle": boolean("batch loader: shuffle", shuffle),
+            "seed": integer("batch loader: seed", seed, 0, UINT64_MAX),
+            "drop_last": boolean("batch loader: drop_last", drop_last),
+            "rank": integer("batch loader: rank", rank),
+            "world_size": integer("batch loader: world_size", world_size),
+            "prefetch": integer("batch loader: prefetch", prefetch),
+            "num_threads": integer("batch loader: num_threads", threads, 0, 2**31 - 1),
+            "shuffle_block": integer("batch loader: shuffle_block", block),
+            "pad": self._padding.of_engine,
+        }
+        self._native = _core.BatchLoader(
+            dataset._native,
+            {**self._options, "use_supplied_memory": self._pin},
+            self._padding.ragged,
+        )
+        self._pinned = PinnedMemory(self._native) if self._pin else None
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self._native)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._on_device is not None and not self._on_device.is_at_end:
+            # It took a batch more than it handed out, perhaps the epoch's last.
+            self._native.set_epoch(self.epoch)
+        self._on_device = None
+        self._transform_seconds = self._last_transform_seconds = 0.0
+        stream: Any = self._native.start()
+        is_changed = bool(self.dataset._maps or self._transform or self._as_tensordict)
+        if not (is_changed or self._pin or self._padding.is_after or self._device is not None):
+            return stream  # type: ignore[no-any-return]
+        batches = self._transformed(stream)
+        if self._device is None:
+            return _OneByOne(batches)
+        self._on_device = Standing(self._native.state)
+        return _OneByOne(DeviceBatches(batches, self._device, self._on_device))
+
+    def _transformed(self, stream: Any) -> Iterator[Any]:
+        for batch in stream:
+            begin = time.perf_counter()
+            rows = stream.num_rows()
+            if self._pinned is not None:
+                batch = self._pinned.bound(batch)
+            if self.dataset._maps:
+                batch = self.dataset._mapped(batch, rows)
+            batch = self._padding.after(batch)
+            if self._transform is not None:
+                batch = self._transform(batch)
+            if self._as_tensordict:
+                from tenfold.tensordict import TensorDict
+
+                batch = TensorDict(_for_tensordict(batch), batch_size=[rows])
+            if self._pin:
+                batch = pinned(batch)
+            self._last_transform_seconds = time.perf_counter() - begin
+            self._transform_seconds += self._last_transform_seconds
+            yield batch
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration makes, or the present one makes."""
+        return int(self._state()["epoch"])
+
+    def _state(self) -> dict[str, int]:
+        if self._on_device is not None and not self._on_device.is_at_end:
+            return json.loads(self._on_device.state)  # type: ignore[no-any-return]
+        return json.loads(self._native.state())  # type: ignore[no-any-return]
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration makes this epoch, from its first row.
+
+        Raises:
+            TypeError: If it is no int.
+            ValueError: If it is out of range.
+        """
+        self._native.set_epoch(integer("batch loader: epoch", epoch))
+        self._on_device = None
+
+    def state_dict(self) -> dict[str, int]:
+        """``{"seed", "epoch", "position"}``: where the newest iteration stands.
+
+        The position counts rows of all ranks.
+
+        Batches that were made ahead and not handed out do not count.
+        """
+        return self._state()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """The next iteration goes on there, at any batch_size, world_size and number of threads.
+
+        Raises:
+            ValueError: If it is no such state, or lies beyond the rows.
+        """
+        self._native.load_state(json.dumps(state))
+        self._on_device = None
+
+    def stats(self) -> dict[str, Any]:
+        """What the newest iteration has cost, and what limits it.
+
+        Returns:
+            dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
+            batches), ``transform_seconds`` (in maps and `transform`), ``limit`` (the longer of the
+            two: "storage" or "memory", or "transform"; "consumer" if both were little),
+            ``residency`` (how pages get into memory: "resident" if they are there, as far as was
+            looked; "willneed" if the kernel is advised to read those of coming batches, "pread" if
+            threads read them, as from network file systems; "none"; the environment variable
+            ``TENFOLD_RESIDENCY`` chooses one of the last three) and, if shuffled in blocks,
+            ``shuffle_quality`` (the rows of a window).
+        """
+        stats = self._native.stats()
+        # The engine's clock stands still since it gave the last batch.
+        elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
+        stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
+        stats["transform_seconds"] = self._transform_seconds
+        if max(stats["wait_seconds"], self._transform_seconds) <= 0.1 * elapsed:
+            stats["limit"] = "consumer"
+        elif self._transform_seconds > stats["wait_seconds"]:
+            stats["limit"] = "transform"
+        else:
+            stats["limit"] = "memory" if stats["residency"] == "resident" else "storage"
+        if not stats["shuffle_quality"]:
+            del stats["shuffle_quality"]
+        return stats
+
+    def __repr__(self) -> str:
+        shown = {key: value for key, value in self._options.items() if value and key != "pad"}
+        if residency := self._native.stats()["residency"]:
+            shown["residency"] = residency
+        options = ", ".join(f"{key}={value}" for key, value in shown.items())
+        return f"BatchLoader({len(self.dataset):,} rows, {options})"
+
+
+class _OneByOne:
+    """An iterator that threads may share: each item goes to one of them, and all find the end."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        # A transform that asks for another item gets Python's own error, not a deadlock.
+        self._lock = threading.RLock()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            return next(self._items)
+
+
+def _for_tensordict(batch: Any) -> Any:
+    """The batch with values and offsets as what has no batch dimension."""
+    from tenfold.tensordict import UnbatchedTensor
+
+    if not isinstance(batch, dict):
+        return batch
+    is_pair = isinstance(batch, Offsets)
+    return {
+        key: UnbatchedTensor(value) if is_pair else _for_tensordict(value)
+        for key, value in batch.items()
+    }
+
+
+def checked_device(device: Any) -> Any:
+    """The torch device that `device` names.
+
+    Raises:
+        UnsupportedError: If this torch cannot use it here, or there is no torch.
+        ValueError: If it names none.
+    """
+    torch = torch_or_none()
+    if torch is None:
+        raise UnsupportedError(
+            f"batch loader: device: expected torch to be installed, found none for {device!r}"
+        )
+    try:
+        made = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"batch loader: device: expected one of torch, found {error}") from None
+    if made.type == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            f'batch loader: device: expected one that is here, found "{made}" and '
+            "torch.cuda.is_available() false; leave device out, or install a torch with CUDA"
+        )
+    return made
+
+
+def may_pin() -> bool:
+    """Whether memory can be pinned here; a warning if not, as torch's ``DataLoader`` gives it."""
+    torch = torch_or_none()
+    if torch is not None and torch.cuda.is_available():
+        return True
+    warnings.warn(
+        "batch loader: pin_memory: expected a CUDA device, found none; batches are not pinned",
+        stacklevel=3,
+    )
+    return False
+
+
+def pinned_block(size_bytes: int) -> Any:
+    """So much pinned memory, as a uint8 tensor."""
+    torch = torch_or_none()
+    return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+
+
+def is_pinned(tensor: Any) -> bool:
+    """Whether the memory of a torch tensor is pinned."""
+    return bool(tensor.is_pinned())
+
+
+def pinned(batch: Any) -> Any:
+    """The batch with those of its tensors copied into pinned memory that are not there."""
+    return _with_tensors(batch, lambda tensor: tensor if is_pinned(tensor) else tensor.pin_memory())
+
+
+class PinnedMemory:
+    """Pinned blocks that the engine makes batches in, without a copy.
+
+    torch lends them, and lends a block again when its last tensor is gone and every copy from it
+    has ended that torch was asked for: it knows them by the storage of the tensor. So each block is
+    used for one batch, and the tensors of batches are made anew over its storage.
+
+    Args:
+        native: The engine's loader, of the option ``use_supplied_memory``.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        # By address. The engine holds those that wait, then the batch's tensors do.
+        self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def bound(self, batch: Any) -> Any:
+        """The batch, its tensors over the storages of their blocks; supplies blocks for others.
+
+        Tensors that the engine found no block for stay as they are.
+        """
+        made = _with_tensors(batch, self._bound) if self._blocks else batch
+        for size_bytes in self._native.sizes_taken():
+            block = pinned_block(1 << max(size_bytes - 1, 4095).bit_length())
+            self._blocks[block.data_ptr()] = block
+            self._native.supply(block.data_ptr(), block.nbytes, block)
+        return made
+
+    def _bound(self, tensor: Any) -> Any:
+        torch = torch_or_none()
+        if is_jagged(tensor):
+            return jagged(self._bound(tensor.values()), self._bound(tensor.offsets()))
+        address = tensor.data_ptr()
+        for begin, block in self._blocks.items():
+            if begin <= address < begin + block.nbytes:
+                return torch.empty(0, dtype=tensor.dtype).set_(
+                    block.untyped_storage(),
+                    (address - begin) // tensor.itemsize,
+                    tensor.shape,
+                    tensor.stride(),
+                )
+        return tensor
+
+
+class Standing:
+    """How far `DeviceBatches` have come.
+
+    Attributes:
+        state: What `state_of` gave when the batch was taken that was handed out last.
+        is_at_end: All batches were handed out.
+    """
+
+    def __init__(self, state_of: Callable[[], Any]) -> None:
+        self.state_of = state_of
+        self.state = state_of()
+        self.is_at_end = False
+
+
+class DeviceBatches:
+    """Batches on `device`, one of them copied ahead.
+
+    On CUDA devices the copies go through a stream of their own, beside what the caller's stream
+    computes. From pinned memory the processor does not wait for them either; torch keeps that
+    memory until they have ended.
+    """
+
+    def __init__(self, batches: Iterator[Any], device: Any, standing: Standing) -> None:
+        self._batches = batches
+        self._device = device
+        self._cuda = streams_of(device)
+        self._stream = None if self._cuda is None else self._cuda.Stream(device)
+        self._standing = standing
+        self._ahead: tuple[Any, Any] | None = None
+        self._failure: BaseException | None = None
+        self._began = False
+
+    def __iter__(self) -> DeviceBatches:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._began:
+            self._began = True
+            self._take()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._ahead is None:
+            self._standing.is_at_end = True
+            raise StopIteration
+        batch, copied = self._ahead
+        self._standing.state = self._standing.state_of()
+        self._take()
+        if self._cuda is not None:
+            current = self._cuda.current_stream(self._device)
+            current.wait_event(copied)
+            # Its memory is not used again before what the caller's stream does with it.
+            _with_tensors(batch, lambda tensor: tensor.record_stream(current))
+        return batch
+
+    def _take(self) -> None:
+        self._ahead = None
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            return
+        except Exception as error:
+            # It belongs to the call that asks for that batch.
+            self._failure = error
+            return
+        if self._cuda is None:
+            self._ahead = moved(batch, self._device), None
+            return
+        with self._cuda.stream(self._stream):
+            copy = moved(batch, self._device)
+            copied = self._cuda.Event()
+            copied.record(self._stream)
+        self._ahead = copy, copied
+
+
+def streams_of(device: Any) -> Any:
+    """``torch.cuda`` for its devices, None for those whose copies are waited for."""
+    torch = torch_or_none()
+    return torch.cuda if device.type == "cuda" else None
+
+
+def moved(batch: Any, device: Any) -> Any:
+    """The batch with its tensors on `device`."""
+    if hasattr(batch, "batch_size"):
+        return batch.to(device, non_blocking=True)  # a TensorDict
+    return _with_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def _with_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        made = {key: _with_tensors(item, function) for key, item in value.items()}
+        return Offsets(made) if isinstance(value, Offsets) else made
+    if isinstance(value, tuple):
+        items = [_with_tensors(item, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, list):
+        return [_with_tensors(item, function) for item in value]
+    if hasattr(value, "batch_size"):
+        return value.apply(function)  # a TensorDict
+    return function(value) if hasattr(value, "to") else value

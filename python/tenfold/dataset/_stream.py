@@ -1,0 +1,721 @@
+"""Rows of a data set, or of text files, as a stream."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+from itertools import count, islice
+from typing import NamedTuple
+
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._interop.arrays import need_torch, torch_or_none
+from tenfold._options import UINT64_MAX, boolean, column_names, integer
+from tenfold._public import set_module
+from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ingest.text import (
+    TEXT_FORMATS,
+    TextStream,
+    checked_format,
+    piece_order,
+    text_files,
+)
+from tenfold.dataset._permutation import permutation
+from tenfold.dataset._ragged import jagged
+from tenfold.dataset._schema import Schema, as_schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from tenfold.dataset._ingest.text import OnError
+
+
+if (_torch := torch_or_none()) is not None:
+    _Base: Any = _torch.utils.data.IterableDataset
+else:
+    _Base = object
+
+# Rows of a data set that are gathered at a time.
+_CHUNK_ROWS = 256
+# Of text files that are to be shuffled.
+_DEFAULT_BUFFER = 1024
+# As the engine has it.
+_LAST_EPOCH = 2**62
+
+
+@set_module("tenfold")
+class IterableDataset(_Base):  # type: ignore[misc]
+    """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
+
+    Ranks and the workers of a ``DataLoader`` each get rows of their own: together all of them, each
+    once. The order depends on seed and epoch alone.
+
+    >>> rows = tenfold.IterableDataset("flights", shuffle=True, seed=7)
+    >>> for batch in DataLoader(rows, batch_size=256, num_workers=4):
+    ...     train(batch["price"])
+    >>> rows = tenfold.IterableDataset("logs/*.jsonl.gz", shuffle_buffer=10_000)
+
+    **Epochs.** An epoch that was iterated to its end in this process advances the epoch. Workers
+    cannot tell this process, so before each pass through a ``DataLoader`` with workers call
+    ``set_epoch(e)``; without, the next pass has the same order.
+
+    **Resuming.** `state_dict` says what was handed out; after `load_state_dict` the next iteration
+    hands out the rest, each row once, on any number of ranks and workers, and on the same number in
+    the order of an iteration that never stopped. With workers, it counts the batches that the
+    ``DataLoader`` has given, so it needs the loader's iterator: ask while the loop runs, and not
+    after a ``break``. All ranks must have made the same number of steps.
+
+    Args:
+        source: A `Dataset`, or a path or TensorDict to make one of; or text files as `ingest` takes
+            them: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
+            ``.zip``, globs, or a list of them.
+        columns: Names of some columns; None: all.
+        shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
+            shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` says
+            another.
+        shuffle_buffer: Rows are read that many at a time, shuffled, and handed out.
+        seed: Of the shuffle.
+        rank: Of this process; None: of ``torch.distributed``, if it is initialised.
+        world_size: Number of ranks; None: the same.
+        schema: Of text files, as of `ingest`; None: what `infer_schema` finds in all of them, which
+            reads them once before the first row.
+        format: Of text files, as of `ingest`.
+        transform: Called with each row; what it gives is handed out.
+        on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
+            ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
+
+    Raises:
+        FileNotFoundError: For a file that is not there, or a glob that matches nothing.
+        KeyError: For a column that is not there.
+        ValueError: For an argument out of range.
+        UnsupportedError: For a file of another kind among text files.
+        CorruptFileError: While iterating, for text that is no record, naming file, line and row.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        columns: Iterable[str | tuple[str, ...]] | None = None,
+        shuffle: bool = False,
+        shuffle_buffer: int = 0,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        schema: Any = None,
+        format: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        shuffle = boolean("iterable dataset: shuffle", shuffle)
+        shuffle_buffer = integer("iterable dataset: shuffle_buffer", shuffle_buffer, 0)
+        seed = integer("iterable dataset: seed", seed, 0, UINT64_MAX)
+        if on_error not in ("raise", "skip", "collect"):
+            raise ValueError(
+                'iterable dataset: on_error: expected "raise", "skip" or "collect", found '
+                f"{on_error!r}"
+            )
+        if (rank is None) != (world_size is None):
+            raise ValueError(
+                "iterable dataset: expected rank and world_size, or neither, found "
+                f"rank={rank} and world_size={world_size}"
+            )
+        if rank is not None and world_size is not None:
+            world_size = integer("iterable dataset: world_size", world_size, 1)
+            rank = integer("iterable dataset: rank", rank, 0, world_size - 1)
+        self._shuffle = shuffle
+        self._buffer = shuffle_buffer
+        self._rank, self._world_size = rank, world_size
+        self._transform = transform
+        self._source: Dataset | TextStream
+        format = checked_format("iterable dataset: format", format, TEXT_FORMATS)
+        files = text_files(source, format)
+        if files is not None:
+            files = _core.find_text_files(files, format or "")
+            self._schema = _chosen(
+                Schema.from_json(_core.infer_files(files, 0, format or ""))
+                if schema is None
+                else as_schema(schema),
+                columns,
+            )
+            self._source = TextStream(files, self._schema, on_error, format)
+            if shuffle and not shuffle_buffer:
+                self._buffer = _DEFAULT_BUFFER
+        else:
+            _check_source(source, format)
+            if schema is not None:
+                raise ValueError(
+                    "iterable dataset: schema: expected None for a data set, which has its own, "
+                    "found another one; a schema says how text files are read"
+                )
+            dataset = source if isinstance(source, Dataset) else Dataset(source)
+            self._source = dataset if columns is None else dataset.select(columns)
+            self._schema = self._source.schema
+        self._seed = seed
+        self._epoch = 0
+        self._deal = Deal.fresh(1, 1)
+        self._resumes = False
+        # Of the newest iteration in this process: how many rows it was given, from `_deal` on.
+        self._newest: object = None
+        self._handed_out = 0
+        # Counted, so that workers see what has changed since they were started.
+        self._generation = 0
+        self._loads = 0
+        self._workers = Workers()
+        self._begin_generation()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the rows, before `transform`."""
+        return self._schema
+
+    @property
+    def bad_rows(self) -> list[dict[str, Any]]:
+        """With ``on_error="collect"``: ``{"path", "line", "row", "column", "error", "text"}``.
+
+        Of the rows that were read in this process: not of those that workers read.
+        """
+        return self._source.bad_rows if isinstance(self._source, TextStream) else []
+
+    # --- iteration ---
+
+    def __iter__(self) -> Iterator[Any]:
+        torch = torch_or_none()
+        worker = None if torch is None else torch.utils.data.get_worker_info()
+        rank, world_size = self._ranks()
+        if worker is not None:
+            return self._in_worker(worker.id, worker.num_workers, rank, world_size)
+        self._deal = self._deal if self._resumes else Deal.fresh(world_size, 1)
+        self._deal = self._deal.dealt_to(world_size, 1)
+        self._resumes = False
+        self._handed_out = 0
+        self._newest = token = object()
+        return self._in_this_process(token, self._rows(self._deal, self._epoch, rank, 0))
+
+    def _in_this_process(self, token: object, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+        for place, row in rows:
+            if self._newest is token:
+                self._handed_out = place
+            yield row
+        if self._newest is token:
+            self.set_epoch(_after(self._epoch))
+
+    def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
+        generation, loads, epoch, is_first = self._workers.begin(worker)
+        if loads != self._loads:
+            # Raised for the first batch, because a DataLoader tells of errors in batches only.
+            return iter(_refuse, None)
+        resumes = self._resumes and is_first and generation == self._generation
+        deal = self._deal if resumes else Deal.fresh(world_size, workers)
+        deal = deal.dealt_to(world_size, workers)
+        return self._counted(worker, self._rows(deal, epoch, rank, worker))
+
+    def _counted(self, worker: int, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+        size = 0
+        for _, row in rows:
+            size += 1
+            yield row
+        source = self._source
+        num_records = None if isinstance(source, Dataset) else source.num_records
+        self._workers.end(worker, size, num_records)
+
+    def _ranks(self) -> tuple[int, int]:
+        if self._rank is not None and self._world_size is not None:
+            return self._rank, self._world_size
+        torch = torch_or_none()
+        if torch is None or not torch.distributed.is_available():
+            return 0, 1
+        if not torch.distributed.is_initialized():
+            return 0, 1
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+    def _rows(self, deal: Deal, epoch: int, rank: int, worker: int) -> Iterator[tuple[int, Any]]:
+        """Places, counted from 1 in what this worker is dealt, and rows."""
+        numbers = deal.numbers(rank, worker)
+        if isinstance(self._source, TextStream):
+            rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
+        else:
+            rows = _rows_of(self._source, self._order(epoch), numbers)
+        if self._transform is None:
+            return rows
+        transform = self._transform
+        return ((place, transform(row)) for place, row in rows)
+
+    def _order(self, epoch: int) -> Callable[[int], int]:
+        """The position of the row that comes as the n-th."""
+        size = len(self._source) if isinstance(self._source, Dataset) else 0
+        if self._shuffle:
+            return permutation(size, self._seed, epoch).__getitem__
+        if self._buffer < 2:
+            return int
+        buffer, seed = self._buffer, self._seed
+
+        @functools.lru_cache(maxsize=2)
+        def order_of(piece: int) -> permutation:
+            return piece_order(min(buffer, size - piece * buffer), piece, seed, epoch)
+
+        return lambda n: n - n % buffer + order_of(n // buffer)[n % buffer]
+
+    # --- where it stands ---
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration makes this epoch, from its first row.
+
+        Raises:
+            ValueError: For a negative one.
+        """
+        self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
+        self._deal = Deal.fresh(1, 1)
+        self._resumes = False
+        self._handed_out = 0
+        self._newest = None
+        self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        self._generation += 1
+        self._workers.publish(self._generation, self._loads, self._epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"seed", "epoch", "position"}``: which rows of all ranks were handed out.
+
+        While workers are at different batches, more members say which rows beyond the position
+        were. Rows that were made ahead and not handed out do not count; nor do bad rows that
+        workers skipped, for which as many rows come again.
+
+        Raises:
+            UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
+                and its iterator is gone, or it was made with ``in_order=False``.
+        """
+        epoch, deal = self._epoch, self._deal
+        if self._newest is not None:
+            deal = deal.advanced([self._handed_out])
+        elif self._workers.has_begun(self._generation):
+            made = self._workers.newest_pass(self, self._generation)
+            if made is None:
+                raise UnsupportedError(
+                    "iterable dataset: a DataLoader with workers has left the epoch in the middle, "
+                    "and how many batches it gave is not known any more: expected state_dict() "
+                    "while its iterator lives, found it gone; call it within the loop"
+                )
+            _, world_size = self._ranks()
+            size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
+            if made.is_done:
+                epoch, deal = _after(epoch), Deal.fresh(1, 1)
+            else:
+                deal = Deal.fresh(world_size, len(made.rows)) if made.is_fresh else deal
+                deal = deal.dealt_to(world_size, len(made.rows))
+                deal = deal.advanced(made.rows, made.batches, size, made.dropped)
+        return {"seed": self._seed, "epoch": epoch, **deal.to_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration hands out what was not; seed and epoch become the state's.
+
+        Raises:
+            ValueError: If it is no such state, or lies beyond the rows of a data set.
+        """
+        seed, epoch, deal = member(state, "seed"), member(state, "epoch"), Deal.from_state(state)
+        seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
+        if isinstance(self._source, Dataset) and deal.position > len(self._source):
+            raise ValueError(
+                f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
+                f"of the data set, found {deal.position}"
+            )
+        self._loads += 1
+        self.set_epoch(epoch)
+        self._seed = seed
+        self._deal = deal
+        self._resumes = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The ranks are those of the process that sends it: a worker has no process group.
+        rank, world_size = self._ranks()
+        state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+        # Without their classes, which pickles do not name.
+        source = self._source
+        state["_source"] = source.state() if isinstance(source, TextStream) else source
+        state["_deal"] = tuple(self._deal)
+        state["_workers"] = self._workers.state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        source = state["_source"]
+        self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
+        self._deal = Deal(*state["_deal"])
+        self._workers = Workers.from_state(state["_workers"])
+
+    def __repr__(self) -> str:
+        return f"IterableDataset({', '.join(self._schema)})"
+
+
+def _after(epoch: int) -> int:
+    """The next epoch; after the last one the first, so that every state can be loaded."""
+    return 0 if epoch == _LAST_EPOCH else epoch + 1
+
+
+def _check_source(source: Any, format: str | None) -> None:
+    """Raises for what is neither a data set nor text files."""
+    if format is not None:
+        raise ValueError(
+            f"iterable dataset: format: expected it with text files only, found a "
+            f"{type(source).__name__}"
+        )
+    if isinstance(source, (list, tuple)) and not any(isinstance(item, str) for item in source):
+        of = f" of {type(source[0]).__name__}" if source else ""
+        raise UnsupportedError(
+            "iterable dataset: source: expected a Dataset, a TensorDict, or paths, found a "
+            f"{type(source).__name__}{of}; a DataLoader takes rows in memory as they are, and "
+            "tenfold.ingest() makes a data set of them"
+        )
+
+
+def _refuse() -> object:
+    raise UnsupportedError(
+        "iterable dataset: load_state_dict was called after the workers were started: expected it "
+        "before, found persistent workers; make a new DataLoader"
+    )
+
+
+def _rows_of(
+    dataset: Dataset, order: Callable[[int], int], numbers: Iterator[int]
+) -> Iterator[tuple[int, Any]]:
+    size = len(dataset)
+    mine = itertools.takewhile(lambda number: number < size, numbers)
+    place = 0
+    while chunk := [order(number) for number in itertools.islice(mine, _CHUNK_ROWS)]:
+        for row in dataset._samples(dataset._native.rows(chunk, {}, jagged), len(chunk)):
+            place += 1
+            yield place, row
+
+
+def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> Schema:
+    """Some of the columns of text files, in this order."""
+    if columns is None:
+        return schema
+    chosen: dict[str, Any] = {}
+    for name in column_names("iterable dataset: columns", columns):
+        _choose(schema, (name,) if name in schema else tuple(name.split(".")), chosen)
+    return _schema_of(chosen)
+
+
+def _choose(schema: Any, keys: tuple[str, ...], into: dict[str, Any]) -> None:
+    if not isinstance(schema, Schema) or keys[0] not in schema:
+        raise KeyNotFoundError(f"iterable dataset: no column {'.'.join(keys)!r}")
+    if len(keys) == 1:
+        into[keys[0]] = schema[keys[0]]
+    else:
+        _choose(schema[keys[0]], keys[1:], into.setdefault(keys[0], {}))
+
+
+def _schema_of(columns: dict[str, Any]) -> Schema:
+    return Schema(
+        {
+            name: _schema_of(column) if isinstance(column, dict) else column
+            for name, column in columns.items()
+        }
+    )
+
+
+class Deal(NamedTuple):
+    """The rows of an epoch, numbered in its order, dealt in turn to the workers of all ranks.
+
+    Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
+    world_size``) gets the numbers ``position + s + k * S``. Workers run ahead of each other by
+    whole batches, so that what was handed out is a prefix and some rows beyond it.
+
+    Attributes:
+        position: All rows before were handed out.
+        world_size: Number of ranks.
+        workers: Of each rank, at least 1.
+        taken: Of each shard, how many of its numbers from `position` on were handed out.
+        next_worker: Whose batch would have come next. That one's shard goes to the first worker of
+            the next iteration, so that its batches come as if there had been no stop.
+        holes: Single numbers, handed out by a deal to other shards.
+    """
+
+    position: int
+    world_size: int
+    workers: int
+    taken: tuple[int, ...]
+    next_worker: int = 0
+    holes: frozenset[int] = frozenset()
+
+    @classmethod
+    def fresh(cls, world_size: int, workers: int, position: int = 0) -> Deal:
+        """Nothing was handed out from `position` on."""
+        return cls(position, world_size, workers, (0,) * (world_size * workers))
+
+    def numbers(self, rank: int, worker: int) -> Iterator[int]:
+        """Those that a worker has yet to hand out, rising, without end."""
+        return (number for number in self._shard(self._shard_of(rank, worker)))
+
+    def _shard_of(self, rank: int, worker: int) -> int:
+        return (worker + self.next_worker) % self.workers * self.world_size + rank
+
+    def _shard(self, shard: int) -> Iterator[int]:
+        shards = len(self.taken)
+        rising = count(self.position + shard + self.taken[shard] * shards, shards)
+        return filter(lambda number: number not in self.holes, rising) if self.holes else rising
+
+    def advanced(
+        self,
+        rows: Sequence[int],
+        batches: int = 0,
+        num_records: int | None = None,
+        dropped: int = 1,
+    ) -> Deal:
+        """After the workers of every rank have handed out so many rows each, or all they had.
+
+        Args:
+            rows: One number for each worker.
+            batches: Handed out by all workers of a rank in turn.
+            num_records: Of the epoch; None: more than were handed out.
+            dropped: Of the last rows of a worker, as many as fill no batch of this size were not
+                handed out.
+        """
+        shards = len(self.taken)
+        taken = list(self.taken)
+        for rank in range(self.world_size):
+            for worker, wanted in enumerate(rows):
+                shard = self._shard_of(rank, worker)
+                if num_records is not None:
+                    left = self._left(shard, num_records)
+                    wanted = min(wanted, left - left % dropped)
+                if self.holes and wanted > 0:
+                    last = next(islice(self._shard(shard), wanted - 1, None))
+                    taken[shard] = (last - self.position - shard) // shards + 1
+                else:
+                    taken[shard] += wanted
+        return self._replace(
+            taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
+        )._settled()
+
+    def _left(self, shard: int, num_records: int) -> int:
+        """How many rows a shard has yet to hand out."""
+        shards = len(self.taken)
+        first = self.position + shard + self.taken[shard] * shards
+        numbers = range(first, num_records, shards)
+        return len(numbers) - sum(hole in numbers for hole in self.holes)
+
+    def _settled(self) -> Deal:
+        """The same with the longest prefix."""
+        shards = len(self.taken)
+        whole = min(self.taken)
+        position = self.position + whole * shards
+        taken = tuple(number - whole for number in self.taken)
+        settled = self._replace(position=position, taken=taken)
+        return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
+
+    def _has(self, number: int) -> bool:
+        """Whether it was handed out by this deal itself."""
+        if number < self.position:
+            return True
+        index, shard = divmod(number - self.position, len(self.taken))
+        return index < self.taken[shard]
+
+    def dealt_to(self, world_size: int, workers: int) -> Deal:
+        """The rest, for another number of ranks or workers."""
+        if (world_size, workers) == (self.world_size, self.workers):
+            return self
+        ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
+        holes = {*self.holes, *(number for number in ahead if self._has(number))}
+        position = self.position
+        while position in holes:
+            holes.remove(position)
+            position += 1
+        fresh = self.fresh(world_size, workers, position)
+        return fresh._replace(holes=frozenset(holes))
+
+    # --- as JSON ---
+
+    def to_state(self) -> dict[str, Any]:
+        """``{"position": n}``, and more only where rows beyond the prefix were handed out."""
+        state: dict[str, Any] = {"position": self.position}
+        if any(self.taken) or self.next_worker:
+            state["world_size"] = self.world_size
+            state["workers"] = self.workers
+            state["taken"] = list(self.taken)
+            state["next_worker"] = self.next_worker
+        if self.holes:
+            state["holes"] = sorted(self.holes)
+        return state
+
+    @classmethod
+    def from_state(cls, state: Any) -> Deal:
+        """The other way. Raises ValueError for what is no such state."""
+        position = member(state, "position")
+        if "taken" in state:
+            world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)
+            taken = _numbers(state, "taken")
+            if len(taken) != world_size * workers:
+                raise ValueError(
+                    f'iterable dataset: state: member "taken": expected {world_size * workers} '
+                    f"numbers, one for each worker of each rank, found {len(taken)}"
+                )
+            deal = cls(position, world_size, workers, taken, member(state, "next_worker") % workers)
+        else:
+            deal = cls.fresh(1, 1, position)
+        return deal._replace(holes=frozenset(_numbers(state, "holes") if "holes" in state else ()))
+
+
+def member(state: Any, key: str, at_least: int = 0) -> int:
+    """An int of a state. Raises ValueError naming what is wrong with it."""
+    value: Any = state.get(key) if isinstance(state, dict) else None
+    if not _is_number(value) or value < at_least:
+        raise ValueError(
+            f'iterable dataset: state: member "{key}": expected an int of {at_least} or more, '
+            f"found {value!r}"
+        )
+    return int(value)
+
+
+def _numbers(state: Any, key: str) -> tuple[int, ...]:
+    values = state[key]
+    if not isinstance(values, list) or not all(_is_number(v) and v >= 0 for v in values):
+        raise ValueError(
+            f'iterable dataset: state: member "{key}": expected a list of ints of 0 or more, '
+            f"found {values!r}"
+        )
+    return tuple(values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_MAX_WORKERS = 1024
+_RUNNING = -1
+
+
+class Pass(NamedTuple):
+    """One iteration of a ``DataLoader`` with workers.
+
+    Attributes:
+        is_fresh: It began with the epoch's first row, not where a state said.
+        is_done: The last batch was given.
+        rows: Of each worker, in the batches that were given: as many as full batches have, which
+            may be more than the worker had.
+        batches: Given, of all workers.
+        num_records: Of all files, if a worker has come to their end.
+        dropped: The size of a batch that workers leave out unless it is full; else 1.
+    """
+
+    is_fresh: bool
+    is_done: bool
+    rows: list[int]
+    batches: int
+    num_records: int | None = None
+    dropped: int = 1
+
+
+class Workers:
+    """Memory that all processes share: the epoch, and how far each worker has come.
+
+    The process of the loader publishes; a worker begins and ends a pass. A generation is the time
+    from one ``set_epoch`` or ``load_state_dict`` to the next.
+    """
+
+    def __init__(self) -> None:
+        torch = torch_or_none()
+        self._header: Any = None
+        # Of each worker: the generation it has begun, whether at the epoch's first row, how many
+        # rows it had when it came to its end, and how many records there were.
+        self._cells: Any = None
+        if torch is not None:
+            self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
+            self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
+
+    def state(self) -> tuple[Any, Any]:
+        """What another process makes the same of: the memory, which stays shared."""
+        return self._header, self._cells
+
+    @classmethod
+    def from_state(cls, state: tuple[Any, Any]) -> Workers:
+        """The other way."""
+        made = cls.__new__(cls)
+        made._header, made._cells = state
+        return made
+
+    # --- the loader's process ---
+
+    def publish(self, generation: int, loads: int, epoch: int) -> None:
+        """What workers find that begin a pass from now on."""
+        if self._header is not None:
+            self._header[0], self._header[1], self._header[2] = generation, loads, epoch
+
+    def has_begun(self, generation: int) -> bool:
+        """Whether a worker has begun a pass of this generation."""
+        return self._cells is not None and bool((self._cells[:, 0] == generation).any())
+
+    def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
+        """What the loader's iterator says; None if it is gone and its workers were not done.
+
+        Raises:
+            UnsupportedError: If the loader takes batches as they come.
+        """
+        loader = _loader_iterator(dataset)
+        is_fresh = bool(self._cells[0, 1])
+        ends = self._cells[self._cells[:, 0] == generation, 2].tolist()
+        if loader is None:
+            done = all(rows != _RUNNING for rows in ends)
+            return Pass(is_fresh, True, [], 0) if done else None
+        if not getattr(loader, "_in_order", True):
+            raise UnsupportedError(
+                "iterable dataset: state_dict: expected a DataLoader whose workers take turns, "
+                "found one with in_order=False"
+            )
+        size = getattr(loader._index_sampler, "batch_size", 1)
+        batches, workers = loader._num_yielded, loader._num_workers
+        ends = self._cells[:workers, 2].tolist()
+        if loader._drop_last:
+            ends = [end if end == _RUNNING else end - end % size for end in ends]
+        rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+        done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
+        num_records = int(self._cells[:workers, 3].max())
+        return Pass(
+            is_fresh,
+            batches > 0 and done,
+            rows,
+            batches,
+            None if num_records == _RUNNING else num_records,
+            size if loader._drop_last else 1,
+        )
+
+    # --- a worker's process ---
+
+    def begin(self, worker: int) -> tuple[int, int, int, bool]:
+        """Generation, loads and epoch of the pass, and whether it is the generation's first."""
+        if worker >= _MAX_WORKERS:
+            raise ValueError(
+                f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
+            )
+        generation, loads, epoch = self._header.tolist()
+        is_first = int(self._cells[worker, 0]) != generation
+        self._cells[worker, 2] = self._cells[worker, 3] = _RUNNING
+        self._cells[worker, 1] = not is_first
+        self._cells[worker, 0] = generation
+        return generation, loads, epoch, is_first
+
+    def end(self, worker: int, rows: int, num_records: int | None) -> None:
+        """The worker has handed all its rows to the loader, and knows the number of records."""
+        self._cells[worker, 3] = _RUNNING if num_records is None else num_records
+        self._cells[worker, 2] = rows
+
+
+def _loader_iterator(dataset: Any) -> Any:
+    """The iterator of the ``DataLoader`` that goes through `dataset`, or None.
+
+    Nothing else knows how many of the batches that workers made ahead were given to the caller.
+    """
+    kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
+
+    found = [
+        item
+        for item in gc.get_objects()
+        if issubclass(type(item), kind) and getattr(item, "_dataset", None) is dataset
+    ]
+    alive = [item for item in found if not item._shutdown]
+    return (alive or found or [None])[-1]

@@ -1,0 +1,505 @@
+"""`TensorDict`: a dict of entries, or a node on disk whose entries are fetched when asked for."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+from tenfold import _core, _pickle
+from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
+from tenfold.tensordict import _registry
+from tenfold.tensordict._base import TensorDictBase
+from tenfold.tensordict._entries import (
+    KINDS,
+    LEAF,
+    TENSORCLASS,
+    TENSORS,
+    VALUE,
+    WRAPPED,
+    batch_size_of,
+    node_of,
+    read_entry,
+    rewrapped,
+)
+from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, Opened, own_key
+from tenfold.tensordict._protocol import register_classes, stacked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from tenfold.tensordict._node import Opened
+    from tenfold.tensordict._protocol import Key
+
+
+def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
+    """True for the parts of a sparse or jagged tensor, which are handed out as the tensor.
+
+    `open` leaves sparse ones as they are: their indices would all have to be read.
+    """
+    if type(node) is not TensorDict or node._kind.name != "sparse":
+        return False
+    return opened is None or not opened.keeps_parts or node._kind.more[0] == "jagged"
+
+
+@set_module("tenfold")
+class TensorDict(TensorDictBase):
+    """A node of a tree: ordered keys, each naming a tensor, a value or another node.
+
+    All tensors of a node, and of the nodes below, begin with the dimensions `batch_size`; indexing
+    with anything but keys indexes those dimensions of every tensor.
+
+    Args:
+        source: The entries; nested dicts become nodes.
+        batch_size: Leading dimensions that all tensors share. Default: none.
+        device: Where tensors are moved to; None leaves them where they are.
+        names: A name, or None, for each batch dimension.
+        non_blocking: Accepted; copies between devices wait.
+        lock: Lock it when it is filled.
+        **kwargs: The entries, in the place of `source`.
+
+    Raises:
+        RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+        ValueError: If `source` is neither a mapping nor a TensorDict, or given beside keywords.
+
+    Example:
+        >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
+        >>> td["next", "obs"].shape, td[1:3].batch_size
+        (torch.Size([4, 3]), torch.Size([2]))
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_batch_size",
+        "_consolidated",
+        "_device",
+        "_disk",
+        "_items",
+        "_kind",
+        "_locked",
+        "_names",
+        "_undo",
+    )
+
+    def __init__(
+        self,
+        source: Mapping[str, Any] | TensorDictBase | None = None,
+        batch_size: Any = None,
+        device: Any = None,
+        names: Any = None,
+        non_blocking: bool | None = None,
+        lock: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if source is not None and kwargs:
+            raise ValueError(
+                f"TensorDict: expected a source or keywords, found both: {sorted(kwargs)}"
+            )
+        source = kwargs if source is None else source
+        self._reset(batch_size_of(batch_size), None if device is None else str(device))
+        if names is not None:
+            self.names = names
+        if not isinstance(source, Mapping) and node_of(source) is None:
+            raise ValueError(
+                "source: expected a dict or a TensorDict, found " + type(source).__name__
+            )
+        for key, value in source.items():
+            self.set(key, value)
+        if lock:
+            self.lock_()
+
+    def _reset(self, batch_size: tuple[int, ...], device: Any = None) -> None:
+        self._batch_size = batch_size
+        self._device = device
+        self._disk: Disk | None = None
+        self._items: dict[str, Any] = {}
+        self._kind: NodeKind = PLAIN
+        self._locked = False
+        self._names: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
+        """A node in memory of entries that fit; `items` becomes its own."""
+        self = cls.__new__(cls)
+        self._batch_size = batch_size
+        self._device = device
+        self._disk = None
+        self._items = items
+        self._kind = PLAIN
+        self._locked = False
+        self._names = None
+        return self
+
+    @classmethod
+    def _from_native(
+        cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
+    ) -> Any:
+        """A node of the engine, whose entries are fetched when they are asked for."""
+        info = NodeInfo._make(native.info())
+        if info.kind == "lazy_stack":
+            return stacked()._from_disk(native, info, opened, keys_above)
+        self = cls.__new__(cls)
+        self._use_info(info)
+        self._disk = Disk(native, opened, keys_above)
+        self._items = {}
+        self._locked = False
+        return _registry.opened(self) if info.kind == "tensorclass" else self
+
+    def _use_info(self, info: Any) -> None:
+        self._batch_size = tuple(info.batch_size)
+        self._names = tuple(info.names) or None
+        self._device = info.device or None
+        self._kind = NodeKind(
+            info.kind,
+            info.int_keys,
+            info.class_name,
+            info.schema,
+            info.metadata,
+            info.more,
+        )
+
+    def _info(self) -> Any:
+        kind = self._kind
+        return NodeInfo(
+            kind.name,
+            kind.int_keys,
+            tuple(self._batch_size),
+            list(self._names or ()),
+            kind.class_name,
+            0,
+            None,
+            str(self._device or ""),
+            kind.schema,
+            kind.metadata,
+            kind.more,
+        )
+
+    def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
+        """A node in memory with other entries that is otherwise as this one, less its names."""
+        made = self._made(items, batch_size, self._device)
+        if self._kind is not PLAIN:
+            made._kind = self._kind._replace(schema=None, metadata={})
+        return made
+
+    def _with_entries(self, items: dict[str, Any]) -> TensorDict:
+        made = self._like(items, self._batch_size)
+        made._names = self._names
+        return made
+
+    # --- entries on disk -------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Opened | None:
+        return None if self._disk is None else self._disk.opened
+
+    def _child(self, key: str, native: Any) -> TensorDict:
+        disk = self._disk
+        assert disk is not None
+        child: TensorDict = TensorDict._from_native(native, disk.opened, (*disk.keys_above, key))
+        if self._locked:
+            child._lock(self)
+        return child
+
+    def _adopted(self, key: str, value: Any, mark: Any) -> Any:
+        """The entry for what the engine gave."""
+        if isinstance(value, _core.Node):
+            child = self._child(key, value)
+            return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
+        return read_entry(value, mark, self)
+
+    def _tensor_of(self, native: Any, child: TensorDict) -> Any:
+        """The tensor of these parts, which the engine checks; the node without torch."""
+        disk = self._disk
+        assert disk is not None
+        made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
+        return child if isinstance(made, dict) else made
+
+    def _fetch(self, key: str) -> Any:
+        """Reads one entry of the engine's node."""
+        disk = self._disk
+        if disk is None or (disk.whole and key not in self._items):
+            keys = ", ".join(repr(known) for known in self._items)
+            raise KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
+        value, mark = disk.node.get(key, disk.mode, disk.tied())
+        value = self._items[key] = self._adopted(key, value, mark)
+        return value
+
+    def _entries(self) -> dict[str, Any]:
+        disk = self._disk
+        return self._items if disk is None else self._fill(disk)
+
+    def _fill(self, disk: Disk) -> dict[str, Any]:
+        """All entries, those still on disk by one call of the engine."""
+        kept = self._items
+        if disk.whole and not any(value is ON_DISK for value in kept.values()):
+            return kept
+        fetched, marks = disk.node.fill(disk.mode, disk.tied())
+        if disk.whole:
+            for key, value in kept.items():
+                if value is ON_DISK:
+                    kept[key] = self._adopted(key, fetched[key], marks.get(key))
+            return kept
+        for key, value in fetched.items():
+            fetched[key] = kept[key] if key in kept else self._adopted(key, value, marks.get(key))
+        self._items = fetched
+        disk.whole = True
+        return self._items
+
+    def _own(self) -> dict[str, Any]:
+        """The dict of entries, about to be changed."""
+        if self._locked:
+            self._check_unlocked()
+        disk = self._disk
+        if disk is not None:
+            if not disk.whole:
+                keys, fetched = disk.node.keys(), self._items
+                self._items = {key: fetched.get(key, ON_DISK) for key in keys}
+                disk.whole = True
+            disk.changed = True
+            if disk.opened is not None:
+                disk.opened.changed = True
+        return self._items
+
+    def __getitem__(self, key: Any) -> Any:
+        # What is in memory, without a call for each key of a path; the rest as any other index.
+        if type(key) is str:
+            value = self._items.get(key, ON_DISK)
+            if value is ON_DISK:
+                value = self._fetch(key)
+            return value._unwrapped() if type(value) in WRAPPED else value
+        if type(key) is tuple and key:
+            value = self
+            for part in key:
+                if type(part) is not str or type(value) is not TensorDict:
+                    break
+                value = value._items.get(part, ON_DISK)
+            else:
+                if value is not ON_DISK:
+                    return value._unwrapped() if type(value) in WRAPPED else value
+        return super().__getitem__(key)
+
+    def set(self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> Any:
+        """Adds an entry, or replaces it; see `MappingMethods.set`. Returns this TensorDict."""
+        # The common cases first: a tensor that fits, and a path through nodes in memory.
+        if type(item) in TENSORS and type(key) is str and not inplace:
+            batch_size = self._batch_size
+            if not (self._locked or self._disk or self._device) and (
+                not batch_size or _begins_with(item, batch_size)
+            ):
+                self._items[key] = item
+                return self
+        elif type(key) is tuple and len(key) > 1 and type(key[0]) is str:
+            child = self._items.get(key[0])
+            if type(child) is TensorDict:
+                below = key[1] if len(key) == 2 else key[1:]
+                child.set(below, item, inplace, non_blocking=non_blocking)
+                return self
+        return super().set(key, item, inplace, non_blocking=non_blocking)
+
+    # --- primitives ------------------------------------------------------------------------------
+
+    def _entry(self, key: str) -> Any:
+        value = self._items.get(key, ON_DISK)
+        return self._fetch(key) if value is ON_DISK else value
+
+    def _put(self, key: str, entry: Any) -> None:
+        self._own()[key] = entry
+
+    def _put_anyway(self, key: str, entry: Any) -> None:
+        if self._locked and self._is_written(key, entry):
+            self._items[key] = entry
+            return
+        locked, self._locked = self._locked, False
+        try:
+            self._own()[key] = entry
+        finally:
+            self._locked = locked
+
+    def _remove(self, key: str) -> None:
+        del self._own()[key]
+
+    def _held(self) -> Any:
+        return [entry for entry in self._items.values() if entry is not ON_DISK]
+
+    def _has(self, key: str) -> bool:
+        disk = self._disk
+        return key in self._items or (disk is not None and not disk.whole and key in disk.node)
+
+    def _key_list(self) -> list[str]:
+        disk = self._disk
+        return list(self._items) if disk is None or disk.whole else list(disk.node.keys())
+
+    def _kinds(self) -> Iterator[tuple[str, str, Any]]:
+        disk = self._disk
+        described = {} if disk is None else dict(disk.node.describe_all())
+        for key in self._key_list():
+            value = self._items.get(key, ON_DISK)
+            if value is ON_DISK:
+                kind, *rest = described[key]
+                if kind == "node":
+                    value = self._items[key] = self._adopted(key, rest[0], None)
+                    node = node_of(value)
+                    yield key, "tensor" if node is None else "node", node
+                else:
+                    yield key, str(kind), tuple(rest)
+            elif KINDS[type(value)] == LEAF:
+                yield key, "tensor", None
+            elif KINDS[type(value)] == VALUE:
+                is_value = getattr(value, "_is_non_tensor", False)
+                yield key, "value" if is_value else "tensor", None
+            else:
+                yield key, "node", node_of(value)
+
+    def _each(
+        self,
+        change: Callable[[Any], Any],
+        batch_size: tuple[int, ...],
+        names: tuple[str | None, ...] | None = None,
+    ) -> TensorDict:
+        items = {
+            key: value._through(change, batch_size) if type(value) in WRAPPED else change(value)
+            for key, value in self._entries().items()
+        }
+        made = self._like(items, batch_size)
+        made._names = names
+        return made
+
+    def _valued(self, change: Callable[[Any], Any]) -> TensorDict:
+        items: dict[str, Any] = {}
+        for key, value in self._entries().items():
+            kind = KINDS[type(value)]
+            if kind == LEAF:
+                items[key] = change(value)
+            elif kind == TENSORCLASS:
+                items[key] = rewrapped(value, value._tensordict._valued(change))
+            else:
+                items[key] = value._valued(change)
+        return self._with_entries(items)
+
+    def _in_place(self, change: Callable[[Any], Any]) -> TensorDict:
+        for value in self._entries().values():
+            kind = KINDS[type(value)]
+            if kind == LEAF:
+                change(value)
+            elif kind == VALUE:
+                value._valued(change)
+            else:
+                node_of(value)._in_place(change)
+        return self
+
+    def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
+        """Puts `replace(tensor)` in the place of every tensor."""
+        items = self._entries()
+        for key, value in items.items():
+            node = node_of(value)
+            if node is not None:
+                node._replace_arrays(replace)
+            elif KINDS[type(value)] == LEAF:
+                items[key] = replace(value)
+
+    def _as_container(self, entries: dict[Any, Any]) -> Any:
+        kind = self._kind
+        if kind is PLAIN or kind.name == "tensordict":
+            return entries
+        if kind.name == "list":
+            return list(entries.values())
+        if kind.name == "tuple":
+            return tuple(entries.values())
+        if kind.name in ("sparse", "opaque"):
+            from tenfold._interop import objects
+
+            if kind.name == "opaque":
+                return objects.opaque(kind.class_name, entries)
+            layout, shape, is_coalesced = kind.more[:3]
+            return objects.sparse(layout, shape, is_coalesced, entries)
+        if kind.int_keys:
+            entries = {own_key(kind.int_keys, key): value for key, value in entries.items()}
+        if kind.name == "ordered_dict":
+            from collections import OrderedDict
+
+            made = OrderedDict(entries)
+            if kind.more is not None and kind.more[3] is not None:
+                import json
+
+                made._metadata = OrderedDict(json.loads(kind.more[3]))  # type: ignore[attr-defined]
+            return made
+        return entries
+
+    # --- copies and files ------------------------------------------------------------------------
+
+    def _simplified(self) -> tuple[Any, ...]:
+        disk = self._disk
+        if disk is not None and not disk.changed:
+            # What Python holds of it already may have been written into.
+            held = self._items.items()
+            return (
+                "native",
+                disk.node,
+                {key: value for key, value in held if value is not ON_DISK},
+            )
+        keys = self._key_list()
+        values = [
+            disk.node.item(key) if disk is not None and value is ON_DISK else value
+            for key, value in self._items.items()
+        ]
+        return ("node", self._info(), keys, values)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        disk = self._disk
+        opened = None if disk is None else disk.opened
+        if disk is not None and opened is not None and not opened.changed:
+            return _pickle.opened_tree, (*opened.place(), disk.keys_above)
+        if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
+            from tenfold.tensordict._files import consolidated
+
+            return consolidated.reduced(self)
+        state = (type(self), dict(self._entries()), tuple(self._info()))
+        return _pickle.tensordict, (*state, bool(self._locked))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TensorDict:
+        from copy import deepcopy
+
+        return rebuilt(type(self), deepcopy(dict(self._entries()), memo), tuple(self._info()))
+
+
+def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
+    try:
+        return bool(tensor.shape[: len(batch_size)] == batch_size)
+    except RuntimeError:
+        return False  # a nested tensor has no shape
+
+
+def rebuilt(
+    cls: type[TensorDict], items: dict[str, Any], info: tuple[Any, ...], locked: bool = False
+) -> TensorDict:
+    """A node in memory that was pickled or copied."""
+    made = cls._made(items, (), None)
+    made._use_info(NodeInfo._make(info))
+    if locked:
+        made._lock(None)
+    return made
+
+
+def reopen(
+    path: str,
+    mode: str,
+    format: str,
+    keeps_parts: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
+) -> Any:
+    """Opens what was pickled, unless something else is there now."""
+    opened = Opened(path, mode, format, keeps_parts)
+    if opened.identity is not None and opened.identity != identity:
+        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+    node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)
+    for key in keys:
+        node = node_of(node)
+        members = getattr(node, "tensordicts", None)
+        node = node._entry(key) if members is None else members[int(key)]
+    return node_of(node)  # a tensorclass is made by what it was pickled as
+
+
+register_classes(dense=TensorDict)

@@ -1,0 +1,217 @@
+"""What a value becomes when it is put into a TensorDict, and what kinds of entries there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenfold import _core
+from tenfold._interop import arrays
+from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Kinds of entries, by their class: a tensor or array; an object of a class in `WRAPPED`; a
+#: TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the
+#: tensordict package, which becomes one of ours.
+LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
+
+#: Classes of entries that stand for what ``td[key]`` gives: their ``_unwrapped()``.
+WRAPPED = frozenset([NonTensorData, NonTensorStack, UnbatchedTensor])
+
+
+#: Classes of plain tensors, which fit wherever their shape does; filled when one is first seen.
+TENSORS: set[type] = set()
+
+
+class _Kinds(dict):  # type: ignore[type-arg]
+    def __missing__(self, cls: type) -> int:
+        if cls in WRAPPED:
+            kind = VALUE
+        elif issubclass(cls, Primitives):
+            kind = NODE
+        elif _is_foreign(cls):
+            kind = FOREIGN
+        elif getattr(cls, "_is_tensorclass", False):
+            kind = TENSORCLASS
+        else:
+            kind = LEAF
+        self[cls] = kind
+        return kind
+
+
+def _is_foreign(cls: type) -> bool:
+    """True for the trees of the tensordict package; its tensors are tensors."""
+    if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
+        return False
+    if getattr(cls, "_is_tensorclass", False) and not hasattr(cls, "_simplified"):
+        return True  # a class of the user's that tensordict made a tensorclass of its own
+    return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
+
+
+#: The kind of each class of entries.
+KINDS: dict[type, int] = _Kinds({ValueRows: VALUE})
+class_kind = KINDS.__getitem__
+
+
+def node_of(entry: Any) -> Any:
+    """The TensorDict that an entry is or wraps; None for tensors and values."""
+    kind = KINDS[type(entry)]
+    if kind == NODE:
+        return entry
+    return entry._tensordict if kind == TENSORCLASS else None
+
+
+def tree_or(value: Any) -> Any:
+    """The TensorDict that a value is or wraps, else the value: never asks for its truth."""
+    node = node_of(value)
+    return value if node is None else node
+
+
+def rewrapped(entry: Any, node: Any) -> Any:
+    """`node` as `entry` had it: itself, or in a tensorclass of the same class."""
+    if KINDS[type(entry)] == TENSORCLASS:
+        return type(entry)._from_tensordict(node, dict(entry._non_tensordict))
+    return node
+
+
+def unwrapped(entry: Any) -> Any:
+    """What ``td[key]`` gives for an entry."""
+    return entry._unwrapped() if type(entry) in WRAPPED else entry
+
+
+def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
+    """An entry with `change(tensor)` in the place of each tensor in it; shapes stay batched."""
+    kind = KINDS[type(entry)]
+    if kind == LEAF:
+        return change(entry)
+    if kind == TENSORCLASS:
+        return rewrapped(entry, entry._tensordict._valued(change))
+    return entry._valued(change)
+
+
+def batch_size_of(batch_size: Any) -> tuple[int, ...]:
+    """A batch size given as None, an int or a sequence. Raises ValueError for a str."""
+    if batch_size is None:
+        return ()
+    if isinstance(batch_size, int):
+        return (batch_size,)
+    if isinstance(batch_size, str):
+        raise ValueError(f"batch_size: expected a sequence of int, found {batch_size!r}")
+    return tuple(int(length) for length in batch_size)
+
+
+def read_entry(value: Any, mark: Any, node: Any) -> Any:
+    """The entry of `node` for what the engine read and its mark (python/src/tree_out.hpp)."""
+    if mark is None and arrays.is_array(value):
+        return value
+    if mark == "unbatched":
+        return UnbatchedTensor(value)
+    if mark is None:
+        return NonTensorData(value, node._batch_size, node.device)
+    return NonTensorStack._stored(value, node._batch_size, node.device)
+
+
+def as_entry(key: str, value: Any, node: Any) -> Any:
+    """The entry for `value` under `key` in `node`.
+
+    Raises RuntimeError, as tensordict does, if the shape does not begin with the batch size.
+    """
+    kind = KINDS[type(value)]
+    batch_size, device = node._batch_size, node._device
+    if kind == VALUE:
+        if type(value) is UnbatchedTensor:
+            return value
+        return _non_tensor_entry(key, value, node)
+    if kind == FOREIGN:
+        made = dense()._from_native(_core.tree({key: value}), None)
+        return as_entry(key, made._entry(key), node)
+    if kind != LEAF:
+        return _node_entry(key, value, node)
+    if isinstance(value, Mapping):
+        return dense()(value, batch_size, device, names=node._names)
+    if value is None or isinstance(value, str):
+        return NonTensorData(value, batch_size, node.device)
+    if isinstance(value, list) and value and _holds_text(value):
+        return _non_tensor_entry(key, NonTensorStack.from_list(value), node)
+    array = _array(value)
+    if array is None:
+        return NonTensorData(value, batch_size, node.device)
+    can_move = device is not None and arrays.torch_or_none() is not None
+    if can_move and str(array.device) != str(device):
+        array = array.to(device)
+    _check(key, _shape_of(array), batch_size)
+    return array
+
+
+def _node_entry(key: str, value: Any, node: Any) -> Any:
+    """A node that becomes a child: its batch size, device and names follow its parent's."""
+    child = node_of(value)
+    batch_size = node._batch_size
+    if child._batch_size[: len(batch_size)] != batch_size:
+        if len(child._batch_size) >= len(batch_size) and any(True for _ in child._tensors()):
+            _check(key, child._batch_size, batch_size)
+        value = value.clone(False)
+        child = node_of(value)
+        child.batch_size = batch_size
+    if node._device is not None and str(child._device) != str(node._device):
+        value = value.to(node.device)
+        child = node_of(value)
+    if node._names is not None and child._names is None:
+        child._names = (*node._names, *[None] * (len(child._batch_size) - len(batch_size)))
+    return value
+
+
+def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
+    batch_size = tuple(node._batch_size)
+    if node._device is not None and str(value.device) != str(node._device):
+        value = value._on(node.device)
+    if type(value) is NonTensorData:
+        if value._batch_size == batch_size:
+            return value
+        return NonTensorData(value.data, batch_size, value.device)
+    _check(key, value._batch_size, batch_size)
+    return value
+
+
+def _holds_text(values: list[Any]) -> bool:
+    return any(
+        isinstance(item, str) or (isinstance(item, list) and _holds_text(item)) for item in values
+    )
+
+
+def _array(value: Any) -> Any:
+    """A tensor of `value`, or None if it is to stay a plain value."""
+    torch = arrays.torch_or_none()
+    if torch is not None and isinstance(value, torch.Tensor):
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            TENSORS.add(type(value))
+        return value
+    if torch is None and arrays.is_array(value):
+        return value
+    is_numbers = isinstance(value, (bool, int, float, list, tuple))
+    if not (is_numbers or arrays.is_array(value) or hasattr(value, "__dlpack__")):
+        return None
+    try:
+        return arrays.make_array(value)
+    except (TypeError, ValueError):
+        if is_numbers:
+            return None
+        raise
+
+
+def _shape_of(array: Any) -> tuple[int, ...]:
+    if getattr(array, "is_nested", False):
+        return (array.size(0),)
+    return tuple(array.shape)
+
+
+def _check(key: str, shape: tuple[int, ...], batch_size: tuple[int, ...]) -> None:
+    if tuple(shape[: len(batch_size)]) != tuple(batch_size):
+        raise RuntimeError(
+            f'batch dimension mismatch for key "{key}": expected a shape that begins with '
+            f"{list(batch_size)}, found {list(shape)}"
+        )

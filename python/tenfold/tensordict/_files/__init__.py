@@ -1,0 +1,1 @@
+"""TensorDicts in files: memory-mapped folders, archives, consolidated files."""

@@ -1,0 +1,233 @@
+"""Archives (`.tdz`): a memory-mapped folder in one zip file."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._progress import Shown
+from tenfold._public import set_module
+from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._node import Opened
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from tenfold._io.files import Progress
+
+    PathLike = str | os.PathLike[str]
+
+SUFFIX = ".tdz"
+#: The engine's name of the format.
+FORMAT = "tdz"
+
+
+@set_module("tenfold")
+def is_memmap_archive(path: PathLike) -> bool:
+    """True for a file that is a zip archive with a ``meta.json`` at its top.
+
+    Args:
+        path: Anything; nothing there is False.
+
+    Example:
+        >>> td.save("run/ckpt.tdz")
+        >>> tenfold.is_memmap_archive("run/ckpt.tdz")
+        True
+    """
+    return bool(_core.is_memmap_archive(os.fspath(path)))
+
+
+@set_module("tenfold")
+def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
+    """Makes the checksums of an archive right that a program has written through or edited.
+
+    tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
+    with mode ``"r+"`` is gone; tensordict does not, and neither does a program that was killed. If
+    the archive has the checksum of its structure as its comment, that is computed again, too.
+
+    Args:
+        path: The archive, which is changed in place.
+        progress: As for `tenfold.save`.
+
+    Returns:
+        Path: `path`.
+
+    Raises:
+        ValueError: If it is no archive.
+        OSError: If it cannot be written.
+
+    Example:
+        >>> tenfold.refresh_archive_checksums("run/ckpt.tdz")
+        PosixPath('run/ckpt.tdz')
+    """
+    from pathlib import Path
+
+    _require_archive(os.fsdecode(path))
+    with Shown(progress) as callback:
+        _core.refresh_archive_checksums(path, callback)
+    return Path(os.fsdecode(path))
+
+
+@set_module("tenfold")
+def pack_memmap(
+    prefix: PathLike,
+    archive_path: PathLike,
+    *,
+    compression: str | int | None = None,
+    compresslevel: int | None = None,
+    progress: Progress = None,
+) -> Path:
+    """Packs the folder of a memory-mapped tree into one archive, its files as they are.
+
+    Args:
+        prefix: The folder.
+        archive_path: The archive, outside the folder; what is there is replaced in one step.
+        compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
+            ``"deflate"`` (or zipfile's constant): they are deflated where that makes them smaller,
+            and inflated when they are asked for.
+        compresslevel: 1 (fastest) to 12; None: 6.
+        progress: As for `tenfold.save`.
+
+    Returns:
+        Path: `archive_path`.
+
+    Raises:
+        ValueError: If the folder has no ``meta.json``, if the archive would lie in it, or if the
+            compression is unknown.
+        UnsupportedError: If the compression is bzip2 or lzma; if the folder holds links.
+
+    Example:
+        >>> tenfold.pack_memmap("run/ckpt", "run/ckpt.tdz")
+        PosixPath('run/ckpt.tdz')
+    """
+    from pathlib import Path
+
+    level = deflate_level(compression, compresslevel)
+    with Shown(progress) as callback:
+        _core.pack_memmap(os.fspath(prefix), os.fspath(archive_path), level, callback)
+    return Path(os.fsdecode(archive_path))
+
+
+@set_module("tenfold")
+def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progress = None) -> Path:
+    """Unpacks an archive into a folder, which appears whole, or not at all.
+
+    Args:
+        archive_path: The archive; every CRC-32 is compared.
+        prefix: The folder. A memory-mapped tree that is there is replaced.
+        progress: As for `tenfold.save`.
+
+    Returns:
+        Path: `prefix`.
+
+    Raises:
+        ValueError: If it is no archive, or if files of somebody else lie in the folder.
+        CorruptFileError: If a CRC-32 is wrong.
+
+    Example:
+        >>> tenfold.unpack_memmap("run/ckpt.tdz", "run/ckpt")
+        PosixPath('run/ckpt')
+    """
+    from pathlib import Path
+
+    _require_archive(os.fsdecode(archive_path))
+    with Shown(progress) as callback:
+        _core.unpack_memmap(archive_path, os.fspath(prefix), callback)
+    return Path(os.fsdecode(prefix))
+
+
+def deflate_level(compression: str | int | None, level: int | None = None) -> int:
+    """The engine's level for what tensordict and zipfile call a compression; 0: stored."""
+    name = compression.lower() if isinstance(compression, str) else compression
+    if name in (None, "stored", 0):
+        return 0
+    if name in ("deflate", "deflated", 8):
+        if level is not None and not 1 <= level <= 12:
+            raise ValueError(f"compresslevel: expected 1 to 12, found {level}")
+        return 6 if level is None else level
+    if name in ("bzip2", "lzma", 12, 14):
+        raise UnsupportedError(
+            f"compression: expected None or 'deflate', found {compression!r}, which this version "
+            "can neither write nor read"
+        )
+    raise ValueError(f"compression: expected None or 'deflate', found {compression!r}")
+
+
+def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
+    """The engine's root node, and what its nodes share."""
+    if not path.endswith(SUFFIX):
+        _require_archive(path)
+    return _core.open(path, mode, FORMAT), Opened(path, mode, FORMAT)
+
+
+def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> bool:
+    """What `archive=` and the suffix of `prefix` say; checks what does not go together."""
+    wanted = archive
+    if wanted is None:
+        wanted = prefix is not None and os.fsdecode(prefix).endswith(SUFFIX)
+    if not wanted:
+        if compression is not None:
+            raise ValueError(
+                f"compression: expected None for a folder, found {compression!r}; only archives "
+                "are compressed"
+            )
+        return False
+    if prefix is None:
+        raise ValueError("archive: expected a prefix, which is the name of the file, found None")
+    return True
+
+
+def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_threads: int) -> Any:
+    """`save` into an archive whose tensors are deflated; the archive, opened."""
+    path = os.path.abspath(os.fsdecode(prefix))
+    _core.write_memmap_archive(
+        _core.tree(tree, path),
+        path,
+        num_threads=num_threads,
+        durable=durable,
+        robust_names=True,
+        zeros=False,
+        deflate_level=level,
+        all_notes=True,
+    )
+    from tenfold._io import files
+
+    return files.open(path)
+
+
+def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
+    """`memmap` and `memmap_like` into an archive; the archive, opened."""
+    path = os.path.abspath(os.fsdecode(prefix))
+    if os.path.isdir(path):
+        raise ValueError(
+            f"{path}: cannot write an archive: expected a file or nothing, found a folder"
+        )
+    if not options.existsok and os.path.exists(path):
+        raise RuntimeError(f"{path}: the file already exists: expected none; pass existsok=True")
+    _core.write_memmap_archive(
+        _core.tree(tree, path),
+        path,
+        num_threads=options.num_threads,
+        durable=options.durable,
+        robust_names=options.robust_key is not False,
+        zeros=options.zeros,
+        deflate_level=deflate_level(compression),
+        all_notes=False,
+    )
+    native, opened = open_archive(path, "r+" if options.zeros else "r")
+    made = folders.node_from(native, opened, ())
+    folders.map_now(made)
+    return made
+
+
+def _require_archive(path: str) -> None:
+    if not _core.is_memmap_archive(os.fspath(path)):
+        if not os.path.exists(path):
+            raise FileNotFoundError(2, "No such file", path)
+        raise ValueError(
+            f"{path}: it is a file but not a memory-mapped tensordict archive: expected a folder "
+            "or a .tdz; tenfold.load reads other formats"
+        )

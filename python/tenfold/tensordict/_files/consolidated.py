@@ -1,0 +1,547 @@
+"""`consolidate` and `from_consolidated`: all tensors in one block of memory, or in one file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import namedtuple
+
+from tenfold import _core, _pickle
+from tenfold._interop.arrays import need_torch
+from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of
+from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._values import UnbatchedTensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    PathLike = str | os.PathLike[str]
+    from collections.abc import Iterator
+
+
+class ConsolidatedMethods(Primitives):
+    """`consolidate`, `from_consolidated`, `is_consolidated`."""
+
+    __slots__ = ()
+
+    def consolidate(
+        self,
+        filename: PathLike | None = None,
+        *,
+        num_threads: int | None = 0,
+        device: Any = None,
+        non_blocking: bool = False,
+        inplace: bool = False,
+        return_early: bool = False,
+        use_buffer: bool = False,
+        share_memory: bool = False,
+        pin_memory: bool = False,
+        metadata: bool = False,
+    ) -> Any:
+        """Copies all tensors into one block of memory, of which those of the result are views.
+
+        Such a tree is pickled, sent and moved to another device as one block. It is locked:
+        unlocking it ends that. A tree that is consolidated already is returned as it is.
+
+        Args:
+            filename: A file to have the block in, the same that tensordict writes; it appears whole
+                or not at all. Writing into the tensors of the result writes into the file.
+            num_threads: That copy; 0: this one.
+            device: Of the block, where it is in memory. None: that of the tree, else the CPU.
+            non_blocking: As for `Tensor.to`.
+            inplace: Put the views into this TensorDict, and return it.
+            return_early: With `num_threads` above 1: return a future at once, whose ``result()`` is
+                what this would have returned.
+            use_buffer: With `filename`: the block is in memory; writing into the result does not
+                reach the file.
+            share_memory: Have the block in memory that processes share.
+            pin_memory: Have it in pinned memory.
+            metadata: Accepted; what the tree is, is always kept with the block.
+
+        Returns:
+            TensorDict: A new one, unless `inplace`.
+
+        Raises:
+            RuntimeError: If `filename` comes with a `device` other than the CPU.
+            NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
+                `return_early` is asked for with `use_buffer` or `non_blocking`.
+            UnsupportedError: If `filename` is given and tensordict could not read the tree back; it
+                names the key. Nothing has been written.
+
+        Example:
+            >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
+            >>> one = td.consolidate("one.bin")
+            >>> one["a"].untyped_storage().data_ptr() == one["b", "c"].untyped_storage().data_ptr()
+            True
+            >>> TensorDict.from_consolidated("one.bin")["b", "c"]
+            tensor([1., 1., 1.])
+        """
+        if self.is_consolidated() and not must_pin(
+            self, pin_memory, filename, inplace, device, return_early, num_threads
+        ):
+            return again(self, filename, device, share_memory)
+        options = Options(
+            filename=None if filename is None else os.path.abspath(os.fsdecode(filename)),
+            num_threads=num_threads or 0,
+            device=device,
+            non_blocking=non_blocking,
+            inplace=inplace,
+            return_early=return_early,
+            use_buffer=use_buffer,
+            share_memory=share_memory,
+            pin_memory=pin_memory,
+        )
+        return consolidate(self, options)
+
+    @classmethod
+    def from_consolidated(cls, filename: PathLike) -> Any:
+        """The tree in a file that `consolidate`, or tensordict's, wrote.
+
+        Its tensors are private views of the file: writing into them changes no file. It is locked
+        if the one that was written was.
+
+        Args:
+            filename: The file.
+
+        Raises:
+            FileNotFoundError: If there is nothing.
+            CorruptFileError: If it is damaged, or something else.
+
+        Example:
+            >>> _ = TensorDict({"a": torch.zeros(3)}, [3]).consolidate("one.bin")
+            >>> TensorDict.from_consolidated("one.bin").is_consolidated()
+            True
+        """
+        from tenfold import _core
+        from tenfold.tensordict._node import Opened
+
+        native, was_locked = _core.open_consolidated(filename)
+        opened = Opened(os.fsdecode(filename), "c", "consolidated", keeps_parts=True)
+        made: Any = dense()._from_native(native, opened)
+        if was_locked:
+            made.lock_()
+        return made
+
+    def is_consolidated(self) -> bool:
+        """True if the tensors are views of the one block that `consolidate` made.
+
+        No longer true once it was unlocked, or an entry or value was replaced. Writing into its
+        tensors in place changes nothing of that.
+        """
+        state = getattr(self, "_consolidated", None)
+        if state is not None:
+            return bool(state.holds(self))
+        opened = self._opened
+        return opened is not None and opened.format == "consolidated" and not opened.changed
+
+
+def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
+    """As tensordict warns of a file that is not written."""
+    reason = (
+        "only the file it was consolidated into is rewritten"
+        if has_file
+        else "it has no file of its own to rewrite"
+    )
+    warnings.warn(
+        f"consolidate(filename={os.fsdecode(filename)!r}) writes nothing: the tensordict is "
+        f"already consolidated, and {reason}. Call td.contiguous().consolidate(filename=...) to "
+        "write a new file.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+Options = namedtuple(
+    "Options",
+    "filename num_threads device non_blocking inplace return_early use_buffer share_memory "
+    "pin_memory",
+)
+
+#: Where a tensor lies in the block. In a pickle it stands for the tensor.
+Place = namedtuple("Place", "dtype shape start stop")
+
+#: The same for a jagged tensor, by its parts; `lengths` may be None.
+JaggedPlace = namedtuple("JaggedPlace", "values lengths offsets ragged_idx")
+
+
+class Block:
+    """What a consolidated tree knows of its block.
+
+    Attributes:
+        storage: uint8 of one dimension, all tensors end to end.
+        file: The path of the file that it is mapped from, and what that was; None in memory.
+        entries: All tensors and values, to tell whether one was replaced since.
+        shape: Batch sizes and names of all nodes, when the file was written.
+    """
+
+    __slots__ = ("entries", "file", "shape", "storage")
+
+    def __init__(self, storage: Any, tree: Any, file: Any = None) -> None:
+        self.storage = storage
+        self.file = file
+        self.entries = list(entries_of(tree))
+        self.shape = shape_of(tree) if file is not None else None
+
+    def holds(self, tree: Any) -> bool:
+        now = list(entries_of(tree))
+        return len(now) == len(self.entries) and all(
+            one is other for one, other in zip(now, self.entries, strict=True)
+        )
+
+
+def entries_of(tree: Any) -> Iterator[Any]:
+    """Every tensor, and what every value is of, in order."""
+    members = getattr(tree, "tensordicts", None)
+    entries = tree._entries().values() if members is None else members
+    for entry in entries:
+        node = node_of(entry)
+        if node is not None:
+            yield from entries_of(node)
+        elif class_kind(type(entry)) == VALUE and type(entry) is not UnbatchedTensor:
+            yield getattr(entry, "_values", None) or entry.data
+        else:
+            yield entry
+
+
+def shape_of(tree: Any) -> list[Any]:
+    """Batch size and names of every node, in order."""
+    members = getattr(tree, "tensordicts", None)
+    found = [(tuple(tree._batch_size), tree._names)]
+    for entry in tree._entries().values() if members is None else members:
+        node = node_of(entry)
+        if node is not None:
+            found += shape_of(node)
+    return found
+
+
+def file_id(path: str) -> tuple[int, int, int] | None:
+    """Tells whether a path still names the same file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size
+
+
+# --- a tree that is consolidated already ----------------------------------------------------------
+
+
+def must_pin(
+    tree: Any,
+    pin_memory: bool,
+    filename: Any,
+    inplace: bool,
+    device: Any,
+    return_early: bool,
+    num_threads: int | None,
+) -> bool:
+    """True if a block that is not pinned is to be copied into one that is."""
+    state = getattr(tree, "_consolidated", None)
+    if not pin_memory or filename is not None or inplace or state is None:
+        return False
+    if return_early and (num_threads or 0) > 1:
+        return False
+    torch = need_torch("consolidate")
+    if device is not None and torch.device(device).type != "cpu":
+        return False
+    storage = state.storage
+    return bool(
+        storage.device.type == "cpu"
+        and torch.accelerator.is_available()
+        and not storage.is_pinned()
+    )
+
+
+def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
+    """What `consolidate` does with a tree that is consolidated: nothing, but for its own file."""
+    state = getattr(tree, "_consolidated", None)
+    if filename is not None:
+        path = os.path.realpath(os.fsdecode(filename))
+        own = None if state is None else state.file
+        if own is None or own != (path, file_id(path)):
+            warn_written_elsewhere(filename, own is not None)
+        elif state is not None and state.shape != shape_of(tree):
+            _write_again(tree, path)
+    if state is None:
+        return tree
+    torch = need_torch("consolidate")
+    ignored = []
+    if device is not None and torch.device(device).type != state.storage.device.type:
+        ignored.append(f"device={str(device)!r}")
+    on_cpu = state.storage.device.type == "cpu"
+    if share_memory and filename is None and on_cpu and not state.storage.is_shared():
+        ignored.append("share_memory=True")
+    if ignored:
+        warnings.warn(
+            f"consolidate() ignores {' and '.join(ignored)} on a tensordict that is already "
+            "consolidated, and returns it as is. Call td.contiguous().consolidate(...) to get "
+            "that result.",
+            FutureWarning,
+            stacklevel=3,
+        )
+    return tree
+
+
+def _write_again(tree: Any, path: str) -> None:
+    """Replaces the tree's own file, whole, and maps the new one: its document is another one."""
+    torch = need_torch("consolidate")
+    _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
+    _, places, size = planned(tree)
+    storage = mapped(torch, path, size)
+    views = iter([view_of(torch, storage, place) for place in places])
+    tree._replace_arrays(lambda _: next(views))
+    tree._consolidated = Block(storage, tree, (path, file_id(path)))
+
+
+# --- a tree that is not ---------------------------------------------------------------------------
+
+
+def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
+    """The tensors of a tree in order, their places, and the size of the block."""
+    check(tree, ())
+    tensors: list[Any] = []
+    places: list[Any] = []
+    end = 0
+
+    def place(tensor: Any, dtype: Any, shape: Any) -> Place:
+        nonlocal end
+        # As tensordict has it, but that complex128 begins where it can be looked at.
+        align = max(8, tensor.element_size())
+        start = -(-end // align) * align
+        size = tensor.element_size() * tensor.numel()
+        end = start + -(-size // 8) * 8
+        tensors.append(tensor)
+        return Place(dtype, shape, start, start + size)
+
+    def visit(tensor: Any) -> Any:
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+        if not tensor.is_nested:
+            places.append(place(tensor, tensor.dtype, tuple(tensor.shape)))
+            return tensor
+        parts = [tensor._values, tensor._lengths, tensor._offsets]
+        found = [None if one is None else place(one, one.dtype, tuple(one.shape)) for one in parts]
+        places.append(JaggedPlace(found[0], found[1], found[2], tensor._ragged_idx))
+        return tensor
+
+    tree._valued(visit)
+    return tensors, places, end
+
+
+def check(tree: Any, path: tuple[str, ...]) -> None:
+    """Raises NotImplementedError for what cannot be part of a block, naming its key."""
+    members = getattr(tree, "tensordicts", None)
+    entries = tree._entries() if members is None else {str(i): one for i, one in enumerate(members)}
+    for key, entry in entries.items():
+        node = node_of(entry)
+        where = ".".join((*path, key))
+        if node is not None:
+            check(node, (*path, key))
+        elif type(entry) is UnbatchedTensor:
+            raise NotImplementedError(
+                f"consolidate: key {where!r}: expected batched tensors, found an UnbatchedTensor"
+            )
+        elif class_kind(type(entry)) == LEAF and getattr(entry, "is_nested", False):
+            torch = need_torch("consolidate")
+            if entry.layout is not torch.jagged:
+                raise NotImplementedError(
+                    f"consolidate: key {where!r}: expected dense or jagged tensors, found a "
+                    f"nested one of layout {entry.layout}"
+                )
+
+
+def view_of(torch: Any, storage: Any, place: Any) -> Any:
+    """The tensor that lies at a place of a block."""
+    if isinstance(place, JaggedPlace):
+        parts = [
+            None if part is None else view_of(torch, storage, part)
+            for part in (place.values, place.offsets, place.lengths)
+        ]
+        return torch.nested.nested_tensor_from_jagged(*parts, jagged_dim=place.ragged_idx)
+    return storage[place.start : place.stop].view(place.dtype).view(place.shape)
+
+
+def _flat(places: list[Any]) -> list[Place]:
+    """The places of single tensors, in the order of `planned`."""
+    found = []
+    for place in places:
+        if isinstance(place, JaggedPlace):
+            found += [one for one in place[:3] if one is not None]
+        else:
+            found.append(place)
+    return found
+
+
+def consolidate(tree: Any, options: Options) -> Any:
+    """What `ConsolidatedMethods.consolidate` does."""
+    torch = need_torch("consolidate")
+    device = None if options.device is None else torch.device(options.device)
+    if options.filename is not None and device is not None and device.type != "cpu":
+        raise RuntimeError(
+            "consolidate: device and filename are mutually exclusive: expected one, found "
+            f"{options.device} and {options.filename!r}"
+        )
+    early = options.return_early and options.num_threads > 1
+    if early and (options.use_buffer or options.non_blocking):
+        raise NotImplementedError(
+            "consolidate: expected return_early without use_buffer and non_blocking, found both"
+        )
+    if not early:
+        return _consolidated(torch, tree, device, options)
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="tenfold-consolidate")
+    future = pool.submit(_consolidated, torch, tree, device, options)
+    pool.shutdown(wait=False)
+    return future
+
+
+def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
+    tensors, places, size = planned(tree)
+    in_file = options.filename is not None and not options.use_buffer
+    if options.filename is not None:
+        native = _core.tree(tree, options.filename)
+        _core.consolidate(native, options.filename, options.num_threads, bool(tree._locked))
+    if in_file:
+        storage = mapped(torch, options.filename, size)
+    else:
+        storage = _filled(torch, tree, tensors, places, size, device, options)
+    views = iter([view_of(torch, storage, place) for place in places])
+    if options.inplace:
+        tree._replace_arrays(lambda _: next(views))
+        made = tree
+    else:
+        made = tree._valued(lambda _: next(views))
+    _set_device(made, device, options)
+    made.lock_()
+    made._undo = None
+    file = None
+    if in_file:
+        path = os.path.realpath(options.filename)
+        file = (path, file_id(path))
+    made._consolidated = Block(storage, made, file)
+    return made
+
+
+def _set_device(made: Any, device: Any, options: Options) -> None:
+    """A file is on the CPU, whatever the tree was; in place only where it was elsewhere."""
+    was = None if made._device is None else str(made._device)
+    if options.filename is not None:
+        if not options.inplace or (was is not None and was != "cpu"):
+            made._set_device("cpu")
+    elif device is not None and was is not None and str(device) != was:
+        made._set_device(str(device))
+
+
+def mapped(torch: Any, path: str, size: int) -> Any:
+    """The tensors' bytes of a file, written through."""
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
+
+
+def _filled(
+    torch: Any,
+    tree: Any,
+    tensors: list[Any],
+    places: list[Any],
+    size: int,
+    device: Any,
+    options: Options,
+) -> Any:
+    """A new block in memory, with copies of the tensors."""
+    where = device if device is not None else tree.device
+    on_cuda = where is not None and torch.device(where).type == "cuda"
+    storage = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=options.pin_memory)
+    if options.share_memory and not on_cuda:
+        storage.share_memory_()
+    pairs = list(zip(tensors, _flat(places), strict=True))
+
+    def copy(part: list[Any]) -> None:
+        for tensor, place in part:
+            target = view_of(torch, storage, place)
+            target.copy_(tensor.as_subclass(torch.Tensor), non_blocking=options.non_blocking)
+
+    _zero_gaps(storage, _flat(places), size)
+    parts = _parts(pairs, size, options.num_threads)
+    if len(parts) < 2:
+        copy(pairs)
+    else:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(options.num_threads) as pool:
+            for done in [pool.submit(copy, part) for part in parts]:
+                done.result()
+    if options.non_blocking and not on_cuda and torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return storage
+
+
+def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
+    ends = [place.stop for place in places]
+    starts = [*[place.start for place in places[1:]], size]
+    for end, start in zip(ends, starts, strict=False):
+        if start > end:
+            storage[end:start].zero_()
+
+
+def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
+    """Consecutive pairs of about equal bytes, one part a thread."""
+    if num_threads < 2:
+        return [pairs]
+    parts: list[list[Any]] = [[]]
+    share = -(-size // num_threads)
+    for pair in pairs:
+        if parts[-1] and pair[1].stop - parts[-1][0][1].start > share:
+            parts.append([])
+        parts[-1].append(pair)
+    return parts
+
+
+# --- pickles, and other devices -------------------------------------------------------------------
+
+
+def reduced(tree: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A pickle of one block, and of the tree with places for tensors."""
+    _, places, _ = planned(tree)
+    left = iter(places)
+    skeleton = tree._valued(lambda _: _as_tuple(next(left)))
+    return _pickle.consolidated, (skeleton, tree._consolidated.storage, bool(tree._locked))
+
+
+def _as_tuple(place: Any) -> tuple[Any, ...]:
+    """A place without its class, which pickles do not name."""
+    return tuple(tuple(part) if isinstance(part, Place) else part for part in place)
+
+
+def _as_place(found: tuple[Any, ...]) -> Any:
+    values, lengths, offsets, ragged_idx = found
+    if not isinstance(values, tuple):
+        return Place(*found)
+    parts = [None if part is None else Place(*part) for part in (values, lengths, offsets)]
+    return JaggedPlace(parts[0], parts[1], parts[2], ragged_idx)
+
+
+def rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
+    """A consolidated tree that was pickled."""
+    torch = need_torch("consolidate")
+    made = skeleton._valued(lambda found: view_of(torch, storage, _as_place(found)))
+    if locked:
+        made.lock_()
+        made._undo = None
+    made._consolidated = Block(storage, made)
+    return made
+
+
+def moved(tree: Any, device: Any, non_blocking: bool) -> Any:
+    """The tree on another device, moved as one block."""
+    torch = need_torch("to")
+    _, places, _ = planned(tree)
+    storage = tree._consolidated.storage.to(device, non_blocking=non_blocking)
+    views = iter([view_of(torch, storage, place) for place in places])
+    made = tree._valued(lambda _: next(views))
+    made._set_device(str(device))
+    made.lock_()
+    made._undo = None
+    made._consolidated = Block(storage, made)
+    return made

@@ -1,0 +1,207 @@
+"""The folder of a memory-mapped tree: opening it, and putting it under a tree in memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._interop import arrays
+from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
+from tenfold.tensordict._protocol import Primitives, dense
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+#: Tensors beyond these are mapped when they are asked for: a process may have some 65,000 maps.
+MAX_MAPPED_AT_ONCE = 4096
+
+#: What ``_locked`` is for a tree that `memmap*` made: locked, and `is_memmap` until it is unlocked.
+MAPPED = 2
+
+
+class MemmapFolder(Opened):
+    """A folder whose tensors are MemoryMappedTensors."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, mode: str) -> None:
+        super().__init__(path, mode, "memmap")
+        self.tied = _core.Tied(mapped_class(), None)
+
+
+def mapped_class() -> Any:
+    """MemoryMappedTensor, or None without torch: numpy arrays over the mapping serve then."""
+    if arrays.torch_or_none() is None:
+        return None
+    from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
+
+    return MemoryMappedTensor
+
+
+def mapped_class_if_imported() -> Any:
+    """MemoryMappedTensor if anything can be one yet, else None."""
+    module = sys.modules.get("tenfold.tensordict._files.mapped_tensor")
+    return None if module is None else module.MemoryMappedTensor
+
+
+# --- nodes in memory -----------------------------------------------------------------------------
+
+
+def node_of(entry: Any) -> Any:
+    """The node that an entry is, or wraps (a tensorclass); None for tensors and values."""
+    if isinstance(entry, Primitives):
+        return entry
+    return entry._tensordict if getattr(type(entry), "_is_tensorclass", False) else None
+
+
+def is_stack(node: Any) -> bool:
+    return hasattr(type(node), "tensordicts")
+
+
+def held(node: Any) -> dict[str, Any]:
+    """The entries that are in Python's memory; of a stack: its members, "0", "1", ..."""
+    if is_stack(node):
+        return {str(number): member for number, member in enumerate(node.tensordicts)}
+    items: dict[str, Any] = node._items
+    return {key: entry for key, entry in items.items() if entry is not ON_DISK}
+
+
+def nodes_of(tree: Any) -> Iterator[Any]:
+    """The node of a tree and all below, as far as they are in Python's memory."""
+    node = node_of(tree)
+    yield node
+    for entry in held(node).values():
+        if node_of(entry) is not None:
+            yield from nodes_of(entry)
+
+
+def lock(tree: Any) -> None:
+    """Marks a tree as mapped; what is read of it later is locked by its parents."""
+    for node in nodes_of(tree):
+        node._locked = MAPPED
+
+
+def is_marked(node: Any) -> bool:
+    """True if `lock` marked the node, or a parent that locked it when it was read."""
+    locked = node._locked
+    if isinstance(locked, tuple):
+        return any(ref() is not None and is_marked(ref()) for ref in locked)
+    return bool(locked == MAPPED and locked is not True)
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+def disk_of(node: Any) -> Any:
+    """The `Disk` of a node that is one of an opened file or folder; else None."""
+    disk = getattr(node, "_disk", None)
+    return None if disk is None or disk.opened is None else disk
+
+
+def folder_of(node: Any) -> str | None:
+    """The folder that holds a node's own tensors; None for one that is in no folder."""
+    disk = disk_of(node)
+    if disk is None or not isinstance(disk.opened, MemmapFolder):
+        return None
+    where = str(disk.node.where())
+    return os.path.join(where, "_tensordict") if disk.node.info()[0] == "tensorclass" else where
+
+
+def prefix_of(tree: Any) -> str | None:
+    """Where a tree writes through to: what `memmap` without a prefix means."""
+    disk = disk_of(node_of(tree))
+    if disk is None or not isinstance(disk.opened, MemmapFolder) or disk.mode != "r+":
+        return None
+    return str(disk.node.where())
+
+
+def open_folder(path: str, mode: str) -> Any:
+    """The tree in a folder, its tensors mapped when they are asked for."""
+    return node_from(_core.open_memmap(path, mode), MemmapFolder(path, mode), ())
+
+
+def node_from(native: Any, opened: Any, keys_above: tuple[str, ...]) -> Any:
+    """A node of Python's over one of the engine."""
+    return dense()._from_native(native, opened, keys_above)
+
+
+def adopt(
+    tree: Any,
+    native: Any,
+    opened: Any,
+    keys_above: tuple[str, ...] = (),
+    kept: dict[int, dict[str, Any]] | None = None,
+) -> None:
+    """Puts the engine's node of the same keys under a node of Python's, which stays itself.
+
+    Nodes below that Python has stay themselves, too. With `kept` (id of a node -> key -> tensor) it
+    is the node that was just written: the tensors in `kept` stay, and so do values that are no
+    tensors. The rest is read from the folder when it is asked for.
+    """
+    node = node_of(tree)
+    stay = {} if kept is None else kept.get(id(node), {})
+    items: dict[str, Any] = {}
+    before = held(node)
+    for key in list(native.keys()):
+        entry = before.get(key)
+        if node_of(entry) is not None:
+            below, _ = native.get(key, opened.mode, opened.tied)
+            if isinstance(below, _core.Node):
+                adopt(entry, below, opened, (*keys_above, key), kept)
+                items[key] = entry
+        elif key in stay:
+            items[key] = stay[key]
+        elif kept is not None and getattr(entry, "_is_non_tensor", False):
+            items[key] = entry
+    node._disk = Disk(native, opened, keys_above)
+    if is_stack(node):
+        return
+    node._items = items
+    if kept is not None:
+        node._device = native.info()[7] or None
+
+
+def map_now(tree: Any, budget: int = MAX_MAPPED_AT_ONCE) -> int:
+    """Maps the tensors of a tree, the first `budget` at least; returns what is left of that.
+
+    The folder may then be replaced, or removed as temporary ones are, while the tree is in use.
+    What cannot be read is an error for whoever asks for it.
+    """
+    node = node_of(tree)
+    if budget <= 0:
+        return 0
+    if not is_stack(node):
+        try:
+            node._entries()
+        except (CorruptFileError, UnsupportedError, OSError):
+            return budget
+    for entry in held(node).values():
+        budget = budget - 1 if node_of(entry) is None else map_now(entry, budget)
+    return budget
+
+
+def reopened(
+    path: str,
+    mode: str,
+    marked: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
+) -> Any:
+    """Opens a tree that was pickled, unless something else is there now."""
+    found = identity_of(path)
+    if found is not None and found != identity:
+        import errno
+
+        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+    made = open_folder(path, mode)
+    for key in keys:
+        node = node_of(made)
+        made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
+    map_now(made)
+    if marked:
+        lock(made)
+    return node_of(made)  # a tensorclass is made by what it was pickled as

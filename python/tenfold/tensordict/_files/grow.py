@@ -1,0 +1,234 @@
+"""Adds tensors to a memory-mapped tree, and rows to a saved one."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _core
+from tenfold._interop import arrays
+from tenfold._public import set_module
+from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._files.load import check_pickle
+from tenfold.tensordict._node import ON_DISK, identity_of
+from tenfold.tensordict._protocol import dense
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    PathLike = str | os.PathLike[str]
+
+
+def make_from_shape(tree: Any, key: Any, shape: Any, dtype: Any, robust_key: Any) -> Any:
+    """`TensorDict.make_memmap`."""
+    torch = arrays.torch_or_none()
+    node, name = _place(tree, key, shape, robust_key)
+    if dtype is None:
+        dtype = torch.get_default_dtype()
+    return _added(node, name, shape, dtype, robust_key, existsok=False)
+
+
+def make_from_tensor(
+    tree: Any, key: Any, tensor: Any, copy_data: bool, existsok: bool, robust_key: Any
+) -> Any:
+    """`TensorDict.make_memmap_from_tensor`."""
+    shape = tensor._nested_tensor_size() if tensor.is_nested else tensor.shape
+    node, name = _place(tree, key, shape, robust_key)
+    folder = folders.folder_of(node)
+    mapped = folders.mapped_class()
+    if folder is None:
+        made = mapped.from_tensor(tensor.detach(), copy_data=copy_data)
+        node._items[name] = made
+        return made
+    made = _added(node, name, shape, tensor.dtype, robust_key, existsok)
+    if copy_data:
+        made._copy(tensor.detach())
+    return made
+
+
+def make_from_storage(
+    tree: Any, key: Any, storage: Any, shape: Any, dtype: Any, robust_key: Any
+) -> Any:
+    """`TensorDict.make_memmap_from_storage`."""
+    torch = arrays.torch_or_none()
+    node, name = _place(tree, key, shape, robust_key)
+    if dtype is None:
+        dtype = torch.get_default_dtype()
+    folder = folders.folder_of(node)
+    mapped = folders.mapped_class()
+    if folder is None:
+        made = mapped.from_storage(storage, shape=shape, dtype=dtype)
+        node._items[name] = made
+        return made
+    path = os.path.join(folder, _core.encode_key(name) + ".memmap")
+    known = getattr(storage, "filename", None)
+    if known is None:
+        raise RuntimeError(
+            f'{path}: key "{name}": the storage has no file: expected one mapped from this file, '
+            "found memory; use make_memmap_from_tensor"
+        )
+    if os.path.abspath(known) != path:
+        raise RuntimeError(
+            f'{path}: key "{name}": Providing a storage with an associated filename that differs '
+            f"from the entry's is not permitted: expected this file, found {known}"
+        )
+    _added(node, name, shape, dtype, robust_key, existsok=True)
+    made = mapped.from_storage(storage, shape=shape, dtype=dtype)
+    node._items[name] = made
+    return made
+
+
+def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
+    """The node that the new entry goes to, made if it is missing, and its key there."""
+    if not tree.is_memmap():
+        raise RuntimeError(
+            "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
+            "of memmap, memmap_ or memmap_like"
+        )
+    if arrays.torch_or_none() is None:
+        raise ImportError("make_memmap needs torch, which cannot be imported")
+    if folders.is_stack(tree):
+        raise RuntimeError(
+            "make_memmap: Making a memory-mapped tensor after instantiation isn't allowed "
+            "for a stack: expected one of its TensorDicts"
+        )
+    path = (key,) if isinstance(key, str) else tuple(_flat(key))
+    node = folders.node_of(tree)
+    missing: list[str] = []
+    for name in path[:-1]:
+        if missing or not node._has(name):
+            missing.append(name)
+            continue
+        node = folders.node_of(node._entry(name))
+        if node is None:
+            raise KeyError(f'key "{name}": expected a node, found a tensor or value')
+    if not missing and node._has(path[-1]):
+        raise RuntimeError(
+            f'key "{path[-1]}": The key {path[-1]} already exists within the target tensordict: '
+            "expected a new key; delete that entry before overwriting it"
+        )
+    _check_shape(path[-1], shape, tuple(node._batch_size))
+    for name in missing:
+        node = _added_node(node, name, robust_key)
+    return node, path[-1]
+
+
+def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
+    """Before a file is made."""
+    torch = arrays.torch_or_none()
+    if isinstance(shape, torch.Tensor) and shape.ndim == 2:
+        lengths: tuple[int, ...] = (len(shape),)
+        batch_size = batch_size[:1]
+    else:
+        lengths = tuple(torch.Size(shape))
+    if lengths[: len(batch_size)] != batch_size:
+        raise RuntimeError(
+            f'batch dimension mismatch for key "{key}": expected a shape that begins with '
+            f"{list(batch_size)}, found {list(lengths)}"
+        )
+
+
+def _flat(key: Any) -> list[str]:
+    return [key] if isinstance(key, str) else [part for inner in key for part in _flat(inner)]
+
+
+def _added_node(node: Any, name: str, robust_key: Any) -> Any:
+    folder = folders.folder_of(node)
+    if folder is None:
+        made = dense()._made({}, node._batch_size, "cpu")
+        made._locked = folders.MAPPED
+        node._items[name] = made
+        return made
+    _core.add_memmap_node(folder, name, tuple(node._batch_size), robust_key is not False)
+    _refresh(node)
+    made = node._entry(name)
+    folders.lock(made)
+    return made
+
+
+def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, existsok: bool) -> Any:
+    folder = folders.folder_of(node)
+    mapped = folders.mapped_class()
+    torch = arrays.torch_or_none()
+    is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
+    if folder is None:
+        made = mapped.empty(shape=shape, dtype=dtype)
+        node._items[name] = made
+        return made
+    sizes = shape.to(torch.int64) if is_nested else None
+    lengths = tuple(shape.shape) if is_nested else tuple(torch.Size(shape))
+    try:
+        path = _core.add_memmap_leaf(
+            folder,
+            name,
+            arrays.dtype_name(dtype),
+            lengths,
+            sizes,
+            existsok,
+            robust_key is not False,
+        )
+    except FileExistsError as error:
+        raise RuntimeError(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+    made = mapped.from_filename(path, dtype, shape, mode="r+")
+    _refresh(node)
+    node._items[name] = made
+    return made
+
+
+def _refresh(node: Any) -> None:
+    """Reads a node's metadata again, which has got an entry."""
+    disk = node._disk
+    opened = disk.opened
+    native: Any = _core.open_memmap(opened.path, opened.mode)
+    for key in disk.keys_above:
+        native, _ = native.get(key, opened.mode, opened.tied)
+    disk.node = native
+    if disk.whole:
+        # What is not in the dict would be taken for missing.
+        for key in list(native.keys()):
+            node._items.setdefault(key, ON_DISK)
+    opened.identity = identity_of(opened.path)
+
+
+@set_module("tenfold")
+def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
+    """Adds rows at the end of every tensor of a saved folder.
+
+    Tensors grow first, then each meta.json is replaced, so that a reader who opens the folder
+    meanwhile sees whole rows. Trees that are open already keep their length until they are
+    refreshed. One writer at a time.
+
+    Args:
+        prefix: The folder.
+        rows: A TensorDict of the same keys, dtypes and shapes but for the first dimension.
+        allow_pickle: None or False; nothing is ever unpickled.
+
+    Raises:
+        ValueError: If the rows do not fit; nothing has been written.
+        FileNotFoundError: If there is no saved tree at `prefix`.
+        CorruptFileError: If one of its files is too short.
+        OSError: If somebody else is appending.
+
+    Example:
+        >>> TensorDict({"x": torch.zeros(4, 2)}, [4]).memmap("rows")
+        >>> append_memmap("rows", TensorDict({"x": torch.ones(3, 2)}, [3]))
+        >>> TensorDict.load_memmap("rows").batch_size
+        torch.Size([7])
+    """
+    check_pickle(allow_pickle)
+    path = os.path.abspath(os.fsdecode(prefix))
+    if os.path.isfile(path):
+        raise ValueError(f"{path}: an archive cannot grow: expected a folder, found a file")
+    _core.append_memmap(path, _core.tree(rows, path))
+
+
+def write_value(node: Any, key: str, entry: Any) -> bool:
+    """Replaces a NonTensorData or NonTensorStack on disk; false for a tree that is in no folder.
+
+    Raises UnsupportedError if it is not JSON: then nothing has changed.
+    """
+    folder = folders.folder_of(node)
+    if folder is None or folders.prefix_of(node) is None:
+        return False
+    _core.write_memmap_value(os.path.join(folder, _core.encode_key(key)), entry)
+    return True

@@ -1,0 +1,558 @@
+"""`MemoryMappedTensor`: a tensor whose bytes are a file, or memory that processes share."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from tenfold import _core, _pickle
+from tenfold._interop import arrays
+from tenfold._public import set_module
+from tenfold.tensordict._files import anonymous_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    PathLike = str | os.PathLike[str]
+
+
+def map_file(
+    path: str,
+    offset: int,
+    dtype: Any,
+    shape: Any,
+    strides: Any,
+    mode: str,
+    handler: Any,
+    identity: Any = None,
+) -> tuple[Any, Any]:
+    """(plain tensor, MappedFile)."""
+    if not torch.Size(shape).numel():
+        plain = torch.empty(torch.Size(shape), dtype=dtype)
+        named = os.path.abspath(path) if handler is None else None
+        return plain, _core.MappedFile(named, mode, 0, handler)
+    name = arrays.dtype_name(dtype)
+    return _core.map_tensor(path, offset, name, tuple(shape), strides, mode, handler, identity)
+
+
+def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
+    """Makes the file, as long as it must be; a tensor without elements has none."""
+    path = os.path.abspath(filename)
+    if os.path.islink(path):
+        raise RuntimeError(
+            f"{path}: refusing to write memory-mapped tensor through symlink: expected a file or "
+            "nothing, found a link; remove it first"
+        )
+    if not existsok and os.path.lexists(path):
+        raise _exists(path)
+    if not size_bytes:
+        return
+    try:
+        _core.reserve_file(path, size_bytes, existsok)
+    except FileExistsError:
+        raise _exists(path) from None
+    except FileNotFoundError:
+        raise RuntimeError(
+            f"No such file or directory: {path}: expected its folder to exist, found none"
+        ) from None
+
+
+def _exists(path: str) -> RuntimeError:
+    return RuntimeError(f"{path}: the file already exists: expected none; pass existsok=True")
+
+
+def is_view(whole: torch.Tensor, part: torch.Tensor, index: Any) -> bool:
+    """True if `part`, which `index` gave, shares the bytes of `whole`."""
+    kind = type(index)
+    if kind is int or kind is slice or index is None or index is Ellipsis:
+        return True
+    if kind is tuple and all(type(i) is int or type(i) is slice for i in index):
+        return True
+    return part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
+def shape_from(size: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    if not size:
+        if "shape" not in options:
+            raise TypeError("shape: expected lengths, found none")
+        shape = options.pop("shape")
+    else:
+        shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    if isinstance(shape, torch.Tensor) and shape.ndim == 2:
+        return shape
+    return torch.Size([shape] if isinstance(shape, int) else shape)
+
+
+def nested_numel(sizes: torch.Tensor) -> int:
+    return int(sizes.prod(-1).sum())
+
+
+def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
+    if sizes is None:
+        return flat
+    made: torch.Tensor = arrays.nested_array(flat, [tuple(row) for row in sizes.tolist()])
+    return made
+
+
+@set_module("tenfold")
+class MemoryMappedTensor(torch.Tensor):
+    """A tensor in main memory whose bytes are those of a file.
+
+    Writing into it writes into the file. Without a file name the bytes are in memory that processes
+    share. Indexing with integers and slices, `unbind`, `split`, `chunk` and `detach` give
+    MemoryMappedTensors over the same bytes; all other operations give plain tensors, at no extra
+    cost.
+
+    What is pickled is the file's path, so that sending one to another process sends no data. One
+    without a file name can be sent by `multiprocessing` only.
+
+    Make one by `from_tensor`, `from_filename`, `empty`, `zeros`, `ones`, `full` or their ``_like``
+    forms. Called itself it takes what they take.
+
+    Args:
+        source: A tensor, a storage, or the name of a file (with `dtype` and `shape`).
+        dtype: Of the elements in the file.
+        shape: Of the tensor in the file.
+        index: Applied to the result.
+        device: None or the CPU.
+        filename: A file that a tensor is copied to.
+
+    Raises:
+        ValueError: If `device` is another one.
+
+    Example:
+        >>> x = MemoryMappedTensor.from_tensor(torch.zeros(2, 3), filename="x.memmap")
+        >>> x[0] += 1
+        >>> MemoryMappedTensor.from_filename("x.memmap", torch.float32, (2, 3)).sum()
+        tensor(3.)
+    """
+
+    #: Where the bytes are, a `_core.MappedFile`; None for memory of this process.
+    _file: Any = None
+
+    # Operations run as on plain tensors and return plain tensors.
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+
+    def __new__(
+        cls,
+        source: Any,
+        *,
+        dtype: Any = None,
+        shape: Any = None,
+        index: Any = None,
+        device: Any = None,
+        filename: PathLike | None = None,
+    ) -> Any:
+        if device is not None and torch.device(device).type != "cpu":
+            raise ValueError(f"device: expected the cpu, found {device}: a file is mapped there")
+        if isinstance(source, str):
+            if filename is not None or dtype is None or shape is None:
+                raise TypeError("a file name as source: expected dtype and shape, and no filename")
+            return cls.from_filename(source, dtype, shape, index)
+        if isinstance(source, (torch.UntypedStorage, torch.TypedStorage)):
+            return cls.from_storage(
+                source, shape=shape, dtype=dtype, index=index, filename=filename
+            )
+        if filename is None:
+            made = torch.as_tensor(source).as_subclass(cls)
+        elif dtype is not None:
+            raise TypeError("dtype: expected None with a tensor as source, which has its own")
+        else:
+            made = cls.from_tensor(torch.as_tensor(source), filename=filename, shape=shape)
+        return made if index is None else made[index]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+    # --- constructors ----------------------------------------------------------------------------
+
+    @classmethod
+    def from_tensor(
+        cls,
+        input: torch.Tensor,
+        *,
+        filename: PathLike | None = None,
+        existsok: bool = False,
+        copy_existing: bool = False,
+        copy_data: bool = True,
+        shape: Any = None,
+    ) -> MemoryMappedTensor:
+        """A copy of a tensor in a file.
+
+        Args:
+            input: Any dense tensor, or a strided nested one.
+            filename: None: memory that processes share.
+            existsok: Write over a file that exists.
+            copy_existing: Copy a tensor that is mapped from another file.
+            copy_data: False: only the file is made, of zeros.
+            shape: Another shape; for a nested tensor an int64 tensor ``[n, k]`` of sizes.
+
+        Returns:
+            MemoryMappedTensor: `input` itself if it is mapped from `filename`, or from a file
+            without a name and `filename` is None.
+
+        Raises:
+            RuntimeError: If the file exists or is a symlink, if `input` requires grad, or if it is
+                mapped from another file and `copy_existing` is false.
+            TypeError: If `input` is no tensor.
+            NotImplementedError: If it is a jagged nested tensor.
+
+        Example:
+            >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
+            MemoryMappedTensor([0, 1, 2])
+        """
+        if not isinstance(input, torch.Tensor):
+            raise TypeError(f"input: expected a torch.Tensor, found {type(input).__name__}")
+        if isinstance(input, MemoryMappedTensor) and input._file is not None:
+            named = input._file.path
+            if _is_already_there(input, filename):
+                return input
+            if named is not None and filename is not None and not copy_existing:
+                raise RuntimeError(
+                    f"{os.path.abspath(filename)}: A filename was provided but the tensor already "
+                    f"has a file associated: expected a tensor in memory, found one mapped from "
+                    f"{named}; pass copy_existing=True"
+                )
+        if input.requires_grad:
+            raise RuntimeError(
+                "a tensor that requires grad cannot be mapped: expected "
+                "requires_grad=False; pass tensor.detach()"
+            )
+        if input.is_nested and input.layout is not torch.strided:
+            raise NotImplementedError(
+                "memmap does not support nested tensors with the torch.jagged layout: expected the "
+                "torch.strided layout; convert it with torch.nested.nested_tensor(list("
+                "tensor.unbind()), layout=torch.strided)"
+            )
+        if shape is None:
+            shape = input._nested_tensor_size() if input.is_nested else input.shape
+        made = cls._made(shape, input.dtype, filename, existsok)
+        if copy_data:
+            made._copy(input.full_tensor() if hasattr(input, "full_tensor") else input)
+        return made
+
+    def _copy(self, source: torch.Tensor) -> None:
+        if self.is_nested:
+            for mine, theirs in zip(self.unbind(), source.unbind(), strict=True):
+                mine.copy_(theirs)
+        elif self.numel():
+            self.copy_(source.expand(self.shape) if source.ndim == 0 else source.view_as(self))
+
+    @classmethod
+    def _made(
+        cls, shape: Any, dtype: torch.dtype, filename: PathLike | None, existsok: bool
+    ) -> MemoryMappedTensor:
+        """A new tensor of zeros, or of what a file that exists holds."""
+        sizes = shape if isinstance(shape, torch.Tensor) else None
+        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        size_bytes = torch.Size(lengths).numel() * dtype.itemsize
+        if filename is None:
+            handler: Any = anonymous_file.AnonymousFile(size_bytes)
+            plain, file = map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
+        else:
+            reserve(filename, size_bytes, existsok)
+            plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, "r+", None)
+        return cls._wrapped(as_nested(plain, sizes), file)
+
+    @classmethod
+    def _wrapped(cls, plain: Any, file: Any) -> MemoryMappedTensor:
+        """`plain` becomes one: its class is assigned, as torch's lazy modules do it."""
+        plain.__class__ = cls
+        plain._file = file
+        made: MemoryMappedTensor = plain
+        return made
+
+    @classmethod
+    def from_filename(
+        cls,
+        filename: PathLike,
+        dtype: torch.dtype,
+        shape: Any,
+        index: Any = None,
+        mode: str | None = None,
+    ) -> MemoryMappedTensor:
+        """The tensor that a file of raw elements holds.
+
+        Args:
+            filename: An existing file; a longer one than needed is fine.
+            dtype: Of its elements.
+            shape: Of the tensor; for a nested one an int64 tensor ``[n, k]`` of sizes.
+            index: Applied to the result.
+            mode: ``"r"``: writes stay in memory. ``"r+"``: they reach the file. None: they do if
+                the file may be written.
+
+        Raises:
+            FileNotFoundError: If there is no file.
+            CorruptFileError: If it is too short.
+            PermissionError: If `mode` is ``"r+"`` and it may not be written.
+            ValueError: If `mode` is another one.
+
+        Example:
+            >>> MemoryMappedTensor.from_filename("x.memmap", torch.int64, (3,), mode="r")
+            MemoryMappedTensor([0, 1, 2])
+        """
+        if mode not in (None, "r", "r+"):
+            raise ValueError(f"mode: expected None, 'r' or 'r+', found {mode!r}")
+        if mode is None:
+            mode = "r" if os.path.exists(filename) and not os.access(filename, os.W_OK) else "r+"
+        sizes = shape if isinstance(shape, torch.Tensor) else None
+        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
+        made = cls._wrapped(as_nested(plain, sizes), file)
+        return made if index is None else made._part(index)
+
+    @classmethod
+    def from_storage(
+        cls,
+        storage: Any,
+        *,
+        shape: Any = None,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+        index: Any = None,
+        filename: PathLike | None = None,
+    ) -> MemoryMappedTensor:
+        """A tensor over a storage, which is not copied.
+
+        Args:
+            storage: Best one that torch mapped from a file: it then knows its name.
+            shape: Of the tensor; None: one dimension.
+            dtype: None: that of a typed storage, int64 of an untyped one.
+            device: None or the CPU.
+            index: Applied to the result.
+            filename: The file under the storage, if that does not say it.
+
+        Raises:
+            RuntimeError: If the storage is mapped from another file than `filename`.
+
+        Example:
+            >>> storage = torch.UntypedStorage.from_file("x.memmap", shared=True, nbytes=24)
+            >>> MemoryMappedTensor.from_storage(storage, dtype=torch.int64).filename
+            '/data/x.memmap'
+        """
+        known = getattr(storage, "filename", None)
+        if known is not None and filename is not None and str(known) != str(filename):
+            raise RuntimeError(
+                f"{filename}: Providing a storage with an associated filename that differs from "
+                f"the filename argument is not permitted: expected {known}; pass filename=None"
+            )
+        if isinstance(storage, torch.TypedStorage):
+            dtype = dtype or storage.dtype
+            storage = storage._untyped_storage
+        dtype = dtype or torch.int64
+        sizes = shape if isinstance(shape, torch.Tensor) else None
+        count = storage.nbytes() // dtype.itemsize
+        flat = torch.empty(0, dtype=dtype).set_(storage, 0, (count,), (1,))
+        if shape is not None:
+            flat = flat.view(torch.Size(shape)) if sizes is None else as_nested(flat, sizes)
+        path = known if filename is None else filename
+        file = None
+        if path is not None:
+            file = _core.MappedFile(os.path.abspath(path), "r+", storage.data_ptr(), None)
+        made = cls._wrapped(flat, file)
+        return made if index is None else made._part(index)
+
+    @classmethod
+    def empty(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
+        """A tensor whose values are not set (zeros, in a new file).
+
+        Args:
+            *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
+                a nested tensor.
+            **options: `dtype` (torch's default), `device`, `filename` (None: memory that processes
+                share), `existsok` (False).
+
+        Raises:
+            RuntimeError: If the file exists and `existsok` is false, or `device` is not the CPU.
+
+        Example:
+            >>> MemoryMappedTensor.empty(2, 3, filename="x.memmap").shape
+            torch.Size([2, 3])
+        """
+        return cls._filled(size, options, None)
+
+    @classmethod
+    def zeros(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
+        """A tensor of zeros: as `empty`. A new file takes no space until it is written."""
+        return cls._filled(size, options, 0)
+
+    @classmethod
+    def ones(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
+        """A tensor of ones: as `empty`."""
+        return cls._filled(size, options, 1)
+
+    @classmethod
+    def full(cls, *size: Any, fill_value: Any, **options: Any) -> MemoryMappedTensor:
+        """A tensor of one value: as `empty`, with `fill_value`."""
+        return cls._filled(size, options, fill_value)
+
+    @classmethod
+    def _filled(
+        cls, size: tuple[Any, ...], options: dict[str, Any], value: Any
+    ) -> MemoryMappedTensor:
+        shape = shape_from(size, options)
+        device = options.pop("device", None)
+        if device is not None and torch.device(device).type != "cpu":
+            raise RuntimeError(f"device: Only CPU tensors are supported: found {device}")
+        dtype = options.pop("dtype", None)
+        filename = options.pop("filename", None)
+        existsok = options.pop("existsok", False)
+        if options:
+            raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
+        if dtype is None:
+            # As torch.full: the type of the value; zeros and ones are of the default dtype.
+            is_number = value is None or (type(value) is int and value in (0, 1))
+            dtype = torch.get_default_dtype() if is_number else torch.tensor(value).dtype
+        is_new = filename is None or not os.path.lexists(filename)
+        made = cls._made(shape, dtype, filename, existsok)
+        if value is not None and not (is_new and value == 0):
+            made.fill_(value)
+        return made
+
+    @classmethod
+    def empty_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
+        """`empty` of the shape and dtype of `input`."""
+        return cls.empty(shape=input.shape, dtype=input.dtype, filename=filename)
+
+    @classmethod
+    def zeros_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
+        """`zeros` of the shape and dtype of `input`."""
+        return cls.zeros(shape=input.shape, dtype=input.dtype, filename=filename)
+
+    @classmethod
+    def ones_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
+        """`ones` of the shape and dtype of `input`."""
+        return cls.ones(shape=input.shape, dtype=input.dtype, filename=filename)
+
+    @classmethod
+    def full_like(
+        cls, input: Any, fill_value: Any, *, filename: PathLike | None = None
+    ) -> MemoryMappedTensor:
+        """`full` of the shape and dtype of `input`."""
+        return cls.full(
+            shape=input.shape, dtype=input.dtype, fill_value=fill_value, filename=filename
+        )
+
+    # --- the file --------------------------------------------------------------------------------
+
+    @property
+    def filename(self) -> str:
+        """The absolute path of the file.
+
+        Raises:
+            RuntimeError: If it has no name.
+        """
+        path = None if self._file is None else self._file.path
+        if path is None:
+            raise RuntimeError(
+                "The MemoryMappedTensor has no file associated: expected one made with filename="
+            )
+        return str(path)
+
+    def flush(self) -> None:
+        """Waits until what was written is on the device (msync)."""
+        path = None if self._file is None else self._file.path
+        _core.sync_tensor(self, "mapped file" if path is None else str(path))
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        made: Any = super().__getitem__(index)
+        file = self._file
+        if file is None or not is_view(self, made, index):
+            return made
+        made.__class__ = MemoryMappedTensor
+        made._file = file
+        return made
+
+    def _part(self, index: Any) -> MemoryMappedTensor:
+        part: MemoryMappedTensor = self[index]
+        return part
+
+    def _views(self, parts: Any) -> Any:
+        return tuple(MemoryMappedTensor._wrapped(part, self._file) for part in parts)
+
+    def unbind(self, dim: int = 0) -> Any:
+        """As `torch.Tensor.unbind`; the parts are MemoryMappedTensors."""
+        return self._views(super().unbind(dim))
+
+    def split(self, split_size: Any, dim: int = 0) -> Any:
+        """As `torch.Tensor.split`; the parts are MemoryMappedTensors."""
+        return self._views(super().split(split_size, dim))  # type: ignore[no-untyped-call]
+
+    def chunk(self, chunks: int, dim: int = 0) -> Any:
+        """As `torch.Tensor.chunk`; the parts are MemoryMappedTensors."""
+        return self._views(super().chunk(chunks, dim))
+
+    def detach(self) -> Any:
+        """As `torch.Tensor.detach`; a MemoryMappedTensor, of which torch makes parameters."""
+        return MemoryMappedTensor._wrapped(super().detach(), self._file)
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def _layout(self) -> tuple[Any, ...]:
+        """(offset in bytes, dtype, shape or sizes, strides) of this view of its file."""
+        name = arrays.dtype_name(self.dtype)
+        if self.is_nested:
+            offset = self.untyped_storage().data_ptr() - self._file.base
+            return (offset, name, self._nested_tensor_size().tolist(), None)
+        offset = self.data_ptr() - self._file.base if self.numel() else 0
+        return (offset, name, tuple(self.shape), self.stride())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        file = self._file
+        if file is None:
+            plain: Any = self.as_subclass(torch.Tensor)
+            reduced: tuple[Any, ...] = plain.__reduce_ex__(2)
+            return reduced
+        if file.handler is not None:
+            return _pickle.anonymous_tensor, (file.handler, *self._layout())
+        identity = file.identity
+        if identity is None and self.numel():
+            found = os.stat(file.path)
+            identity = (found.st_dev, found.st_ino)
+        return _pickle.mapped_tensor, (file.path, file.mode, identity, *self._layout())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        made = self.clone()
+        memo[id(self)] = made
+        return made
+
+
+def rebuilt(
+    path: str,
+    handler: Any,
+    mode: str,
+    identity: Any,
+    offset: int,
+    dtype: str,
+    shape: Any,
+    strides: Any,
+) -> MemoryMappedTensor:
+    """A tensor that was pickled, unless its file has been replaced since."""
+    kind = getattr(torch, dtype)
+    if strides is not None:
+        plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)
+        return MemoryMappedTensor._wrapped(plain, file)
+    sizes = torch.tensor(shape, dtype=torch.int64).reshape(len(shape), -1)
+    count = (nested_numel(sizes),)
+    plain, file = map_file(path, offset, kind, count, None, mode, handler, identity)
+    return MemoryMappedTensor._wrapped(as_nested(plain, sizes), file)
+
+
+def _is_already_there(tensor: MemoryMappedTensor, filename: PathLike | None) -> bool:
+    file = tensor._file
+    if filename is None:
+        return file.path is None
+    # What was written into a private copy is not in the file.
+    return bool(file.path == os.path.abspath(filename) and file.mode == "r+")
+
+
+#: The name that older versions of tensordict had for it.
+MemmapTensor = MemoryMappedTensor
+
+_core.set_mapped_type(MemoryMappedTensor)

@@ -1,0 +1,352 @@
+"""Writes a tree as memory-mapped files: what `memmap`, `memmap_` and `memmap_like` do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import namedtuple
+
+from tenfold import _core
+from tenfold._interop import arrays
+from tenfold._options import INT32_MAX, boolean, integer
+from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._node import ON_DISK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+#: How a tree is written; the fields are arguments of `TensorDict.memmap_`.
+Options = namedtuple(
+    "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
+)
+
+# What a system says where nothing may be made beside the target, or it may not be renamed.
+_NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+
+class _Survey:
+    """Which tensors of a tree are mapped already, and from where.
+
+    Attributes:
+        kept: id of a node -> key -> tensor, of those that are mapped from their place in the
+            target already.
+        there: The files of those, as paths within the target; also of tensors not fetched yet.
+        elsewhere: (key path, file) of the first that is mapped from another file, or None.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.kept: dict[int, dict[str, Any]] = {}
+        self.there: list[str] = []
+        self.elsewhere: tuple[str, str] | None = None
+        self._mapped = folders.mapped_class_if_imported()
+
+    def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
+        """Looks at a node in the folder `within`, which is a path that ends in a slash or empty.
+
+        `bare`: it is an element of a stack whose class is said once, for the whole stack.
+        """
+        node = folders.node_of(entry)
+        if folders.is_stack(node):
+            members = node.tensordicts
+            if _common_class(members) is not None:
+                within += "_tensordict/"
+            for number, member in enumerate(members):
+                place = f"{within}{number}/"
+                self.visit(member, place, (*keys, str(number)), _common_class(members) is not None)
+            return
+        if not bare and (node is not entry or node._kind.name == "tensorclass"):
+            within += "_tensordict/"
+        _let_go_if_renamed(node)
+        self._visit_unfetched(node, within, keys)
+        for key, value in folders.held(node).items():
+            if self._mapped is not None and type(value) is self._mapped:
+                self._visit_mapped(node, key, value, within, keys)
+            elif folders.node_of(value) is not None:
+                self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
+
+    def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
+        """Tensors that are still on disk only; nodes on disk are fetched."""
+        disk = folders.disk_of(node)
+        if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
+            return
+        if disk.whole and not any(value is ON_DISK for value in node._items.values()):
+            return
+        own = str(folders.folder_of(node))
+        at_home = own == os.path.normpath(os.path.join(self.target, within))
+        for key, kind, description in node._kinds():
+            if kind != "tensor" or description is None:
+                continue
+            name = _core.encode_key(key) + ".memmap"
+            if at_home:
+                self.there.append(within + name)
+            elif self.elsewhere is None:
+                self.elsewhere = (".".join((*keys, key)), os.path.join(own, name))
+
+    def _visit_mapped(
+        self, node: Any, key: str, tensor: Any, within: str, keys: tuple[str, ...]
+    ) -> None:
+        file = tensor._file
+        if file is None or file.path is None:
+            return
+        place = within + _core.encode_key(key) + ".memmap"
+        is_there = file.path == os.path.join(self.target, place) and file.mode == "r+"
+        if is_there and not _is_same_file(file):
+            return  # replaced since: what the tensor holds is in no file
+        if is_there and _is_whole(tensor, file):
+            self.kept.setdefault(id(node), {})[key] = tensor
+            self.there.append(place)
+        elif self.elsewhere is None:
+            self.elsewhere = (".".join((*keys, key)), file.path)
+
+
+def _let_go_if_renamed(node: Any) -> None:
+    """A node whose batch size, names or device were set is no longer what the engine has."""
+    disk = node._disk
+    if disk is None or disk.changed or tuple(node._info()) == disk.node.info():
+        return
+    node._entries()
+    disk.changed = True
+
+
+def _common_class(members: list[Any]) -> Any:
+    """The tensorclass that all members of a stack are of, or None."""
+    classes = {type(member) for member in members}
+    found = classes.pop() if len(classes) == 1 else None
+    return found if getattr(found, "_is_tensorclass", False) else None
+
+
+def _is_whole(tensor: Any, file: Any) -> bool:
+    if tensor.is_nested or not tensor.is_contiguous():
+        return False
+    return not tensor.numel() or tensor.data_ptr() == file.base
+
+
+def _is_same_file(file: Any) -> bool:
+    try:
+        found = os.stat(file.path)
+    except OSError:
+        return False
+    return file.identity is None or file.identity == (found.st_dev, found.st_ino)
+
+
+def write(tree: Any, prefix: str, options: Options) -> Any:
+    """Writes `tree` to the folder `prefix`; `tree` itself, over the files, or a new tree."""
+    target = os.path.abspath(prefix)
+    survey = surveyed(tree, target)
+    if not options.copy_existing and not options.zeros:
+        _refuse(survey)
+    native = _core.tree(tree, target)
+    there = [] if options.atomic is True else survey.there
+    if options.atomic is not False and not there:
+        _refuse_foreign(target)
+    _write(native, target, options, there)
+    kept = survey.kept if there else {}
+    if options.in_place:
+        handle = _core.open_memmap(target, "r+")
+        folders.adopt(tree, handle, folders.MemmapFolder(target, "r+"), (), kept)
+        made = tree
+    else:
+        made = folders.open_folder(target, "r+")
+        _put_back(made, tree, kept)
+    folders.map_now(made)
+    folders.lock(made)
+    return made
+
+
+def surveyed(tree: Any, target: str) -> _Survey:
+    """Which tensors of `tree` are mapped, seen from the folder `target`."""
+    survey = _Survey(target)
+    survey.visit(tree, "", ())
+    return survey
+
+
+def refuse_elsewhere(tree: Any, target: str) -> None:
+    """Raises RuntimeError if a tensor is mapped from a file outside of `target`."""
+    _refuse(surveyed(tree, target))
+
+
+def _refuse(survey: _Survey) -> None:
+    if survey.elsewhere is None:
+        return
+    key, file = survey.elsewhere
+    raise RuntimeError(
+        f'{survey.target}: key "{key}": A filename was provided but the tensor already has a file '
+        f"associated: expected a tensor in memory, found one mapped from {file}; pass "
+        "copy_existing=True"
+    )
+
+
+def _refuse_foreign(target: str) -> None:
+    foreign = _core.foreign_entries(target)
+    if not foreign:
+        return
+    named = ", ".join(f'"{name}"' for name in foreign[:3])
+    if len(foreign) > 3:
+        named += f" and {len(foreign) - 3} more"
+    raise RuntimeError(
+        f"{target}: folder to replace: expected only entries that its metadata names, found "
+        f"{named}; pass atomic=False to write into the folder as it is"
+    )
+
+
+def _write(native: Any, target: str, options: Options, there: list[str]) -> None:
+    try:
+        _core.write_memmap(
+            native,
+            target,
+            num_threads=integer("memmap: num_threads", options.num_threads, 0, INT32_MAX),
+            zeros=options.zeros,
+            durable=boolean("memmap: durable", options.durable),
+            in_place=options.atomic is False,
+            existing_ok=boolean("memmap: existsok", options.existsok),
+            robust_names=options.robust_key is not False,
+            mapped_there=there,
+        )
+    except FileExistsError as error:
+        raise RuntimeError(_text(error)) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RuntimeError(_text(error)) from None
+        if error.errno in _NO_SIBLING and options.atomic is None:
+            raise type(error)(
+                error.errno,
+                f"{error.strerror}; pass atomic=False to write into the folder as it is",
+                error.filename,
+            ) from None
+        raise
+    except ValueError as error:
+        if "No such file or directory" in str(error):
+            raise RuntimeError(str(error)) from None
+        raise
+
+
+def _text(error: OSError) -> str:
+    return f"{os.fsdecode(error.filename or '')}: {error.strerror}"
+
+
+def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
+    """Tensors that were mapped from their place already are the same objects in the new tree."""
+    source, target = folders.node_of(tree), folders.node_of(made)
+    if not kept or folders.is_stack(source) != folders.is_stack(target):
+        return
+    if not folders.is_stack(target):
+        target._items.update(kept.get(id(source), {}))
+    for key, value in folders.held(source).items():
+        if folders.node_of(value) is not None:
+            is_stack = folders.is_stack(target)
+            below = target.tensordicts[int(key)] if is_stack else target._entry(key)
+            if folders.node_of(below) is not None:
+                _put_back(below, value, kept)
+
+
+# --- without files -------------------------------------------------------------------------------
+
+
+def write_anonymous(tree: Any, options: Options) -> Any:
+    """As `write`, to memory that processes share: one file without a name for all new tensors."""
+    mapped = folders.mapped_class()
+    if mapped is None:
+        raise ImportError("memmap without a prefix needs torch, which cannot be imported")
+    tensors: dict[str, Any] = {}
+    order: list[Any] = []  # of each tensor: itself, or its name in `tensors`
+
+    def collect(tensor: Any) -> Any:
+        if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):
+            order.append(tensor)
+        else:
+            order.append(str(len(tensors)))
+            tensors[order[-1]] = tensor
+        return tensor
+
+    made = tree if options.in_place else _copied(tree)
+    replace_tensors(made, collect)
+    new = _mapped_together(tensors, options)
+    places = iter(order)
+
+    def replace(tensor: Any) -> Any:
+        place = next(places)
+        return new[place] if isinstance(place, str) else place
+
+    replace_tensors(made, replace)
+    for node in folders.nodes_of(made):
+        node._disk = None
+        if not folders.is_stack(node):
+            node._device = "cpu"
+    folders.lock(made)
+    return made
+
+
+def _is_anonymous(tensor: Any) -> bool:
+    return tensor._file is not None and tensor._file.path is None
+
+
+def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any]:
+    from tenfold.tensordict._files.anonymous_file import AnonymousFile
+
+    if not tensors:
+        return {}
+    mapped = folders.mapped_class()
+    room = sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors.values())
+    handler = AnonymousFile(0 if options.zeros else room)
+    source = _core.tree(tensors, "memmap")
+    native, base = _core.memmap_into(source, handler.path, options.zeros, options.num_threads)
+    file = _core.MappedFile(None, "r+", base, handler)
+    made, _ = native.fill("r+", _core.Tied(mapped, file))
+    return dict(made)
+
+
+def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
+    """Puts `change(tensor)` in the place of each tensor, whether the tree is locked or not."""
+    node = folders.node_of(tree)
+    if not folders.is_stack(node):
+        items = node._entries()
+        for key, value in items.items():
+            if arrays.is_array(value):
+                items[key] = change(value)
+    for entry in folders.held(node).values():
+        if folders.node_of(entry) is not None:
+            replace_tensors(entry, change)
+
+
+def _copied(tree: Any) -> Any:
+    """The same tree in nodes of its own, over the same tensors."""
+    return tree.clone(recurse=False)
+
+
+def save(
+    tree: Any,
+    prefix: Any,
+    *,
+    copy_existing: bool,
+    num_threads: int,
+    robust_key: bool | None,
+    atomic: bool | None,
+    durable: bool,
+    options: dict[str, Any],
+) -> Any:
+    """Saves `tree` and returns what was saved, opened."""
+    from tenfold._io import files
+
+    path = os.path.abspath(os.fsdecode(prefix))
+    if not options and (atomic is False or robust_key is False or _lives_there(tree, path)):
+        written = Options(
+            copy_existing, num_threads, True, robust_key, atomic, durable, False, False
+        )
+        return write(tree, path, written)
+    if not copy_existing:
+        refuse_elsewhere(tree, path)
+    files.save(tree, path, durable=durable, num_threads=num_threads or None, **options)
+    if not os.path.isdir(path):
+        return files.open(path)
+    made = folders.open_folder(path, "r")
+    folders.map_now(made)
+    folders.lock(made)
+    return made
+
+
+def _lives_there(tree: Any, path: str) -> bool:
+    return bool(surveyed(tree, path).there)

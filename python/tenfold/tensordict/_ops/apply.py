@@ -1,0 +1,226 @@
+"""Functions applied to every tensor of a TensorDict."""
+
+from __future__ import annotations
+
+from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._values import UnbatchedTensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class ApplyMethods(Primitives):
+    """`apply`, `apply_`, `named_apply`."""
+
+    __slots__ = ()
+
+    def apply(
+        self,
+        fn: Callable[..., Any],
+        *others: Any,
+        batch_size: Any = None,
+        device: Any = NOTHING,
+        names: Any = NOTHING,
+        inplace: bool = False,
+        default: Any = NOTHING,
+        filter_empty: bool | None = None,
+        propagate_lock: bool = False,
+        call_on_nested: bool = False,
+        is_leaf: Callable[[type], bool] | None = None,
+        out: Any = None,
+    ) -> Any:
+        """A TensorDict of what `fn` gives for each tensor.
+
+        Args:
+            fn: Called with each tensor, and those under the same key of `others`.
+            *others: TensorDicts with the same keys.
+            batch_size: Of the result; None: this one's.
+            device: Of the result, which is not moved to it; not given: this one's.
+            names: Of the result's dimensions; not given: this one's, if the batch size is kept.
+            inplace: Put the results in the place of the tensors.
+            default: What a key that an other lacks gives; not given: that is an error.
+            filter_empty: Leave out nodes for which `fn` gave nothing but None. None: where it gave
+                None for all of the tree, the result is None.
+            propagate_lock: Lock the result if this one is locked.
+            call_on_nested: Call `fn` with nodes rather than with the tensors below.
+            is_leaf: Which classes of entries `fn` is called with.
+            out: A TensorDict that the results are written into.
+
+        Returns:
+            A TensorDict of the results; entries for which `fn` gave None are left out. None if
+            there are none at all.
+
+        Raises:
+            KeyError: If an other lacks a key and there is no `default`.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor(1)}).apply(lambda tensor: tensor + 1)["a"]
+            tensor(2)
+        """
+        plan = _Plan(
+            fn, others, False, False, default, filter_empty, inplace, call_on_nested, is_leaf
+        )
+        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+
+    def named_apply(
+        self,
+        fn: Callable[..., Any],
+        *others: Any,
+        nested_keys: bool = False,
+        batch_size: Any = None,
+        device: Any = NOTHING,
+        names: Any = NOTHING,
+        inplace: bool = False,
+        default: Any = NOTHING,
+        filter_empty: bool | None = None,
+        propagate_lock: bool = False,
+        call_on_nested: bool = False,
+        is_leaf: Callable[[type], bool] | None = None,
+        out: Any = None,
+    ) -> Any:
+        """`apply` of a function that is called with the key, too, before the tensor.
+
+        Args:
+            fn: Called with the key and the tensors.
+            *others: As for `apply`.
+            nested_keys: The key is the whole path rather than its last part.
+            batch_size: As for `apply`, like all that follow.
+            device: Of the result.
+            names: Of the result's dimensions.
+            inplace: Put the results in the place of the tensors.
+            default: For keys that an other lacks.
+            filter_empty: Leave out nodes without results.
+            propagate_lock: Lock the result if this one is locked.
+            call_on_nested: Call `fn` with nodes.
+            is_leaf: Which classes of entries `fn` is called with.
+            out: A TensorDict that the results are written into.
+        """
+        plan = _Plan(
+            fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
+        )
+        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+
+    def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Any:
+        """`apply` with `inplace`. Returns this TensorDict."""
+        self.apply(fn, *others, inplace=True, **kwargs)
+        return self
+
+    def _applied(
+        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+    ) -> Any:
+        made = plan.run(self, plan.others, (), batch_size, device, names)
+        if made is None:
+            return None
+        if out is not None:
+            return out.update_(made)
+        if propagate_lock and self._locked:
+            made.lock_()
+        return made
+
+
+class _Plan:
+    """One call of `apply`, and how it treats the entries that it meets."""
+
+    __slots__ = (
+        "call_on_nested", "default", "filter_empty", "fn", "inplace", "is_leaf", "named",
+        "nested_keys", "others",
+    )  # fmt: skip
+
+    def __init__(
+        self, fn: Any, others: Any, named: bool, nested_keys: bool, default: Any,
+        filter_empty: bool | None, inplace: bool, call_on_nested: bool, is_leaf: Any,
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.others = others
+        self.named = named
+        self.nested_keys = nested_keys
+        self.default = default
+        self.filter_empty = filter_empty
+        self.inplace = inplace
+        self.call_on_nested = call_on_nested
+        self.is_leaf = is_leaf
+
+    def run(
+        self, td: Any, others: Any, above: tuple[str, ...], batch_size: Any, device: Any, names: Any
+    ) -> Any:
+        """The result for one node; None if there is nothing in it."""
+        items: dict[str, Any] = {}
+        any_result = any_leaf = False
+        nodes = [node_of(other) for other in others]
+        for key, entry in td._entries().items():
+            theirs = [self._of_other(node, key) for node in nodes]
+            kind = class_kind(type(entry))
+            as_leaf = kind == LEAF or self.call_on_nested
+            if self.is_leaf is not None:
+                as_leaf = self.is_leaf(type(entry))
+            if kind == VALUE and not (self.is_leaf is not None and as_leaf):
+                if type(entry) is UnbatchedTensor:
+                    any_leaf = True
+                    result = self._call((*above, key), entry.data, *theirs)
+                    result = None if result is None else UnbatchedTensor(result)
+                    any_result = any_result or result is not None
+                else:
+                    result = entry if batch_size is None else entry._resized(tuple(batch_size))
+                    any_result = True
+            elif as_leaf:
+                any_leaf = True
+                result = self._call((*above, key), entry, *theirs)
+                any_result = any_result or result is not None
+            else:
+                node = node_of(entry)
+                below = self.run(node, theirs, (*above, key), batch_size, device, names)
+                any_leaf = any_leaf or below is None
+                any_result = any_result or below is not None
+                result = None if below is None else rewrapped(entry, below)
+            if result is not None:
+                items[key] = result
+        if not any_result and (self.filter_empty or (self.filter_empty is None and any_leaf)):
+            return None if not self.inplace else td
+        return self._made(td, items, batch_size, device, names)
+
+    def _made(
+        self, td: Any, items: dict[str, Any], batch_size: Any, device: Any, names: Any
+    ) -> Any:
+        if self.inplace:
+            for key, value in items.items():
+                there = td._entry(key)
+                if there is value or node_of(value) is not None:
+                    continue
+                if td._locked:
+                    td._overwrite(key, value, False)
+                else:
+                    td._put_value(key, value)
+            return td
+        made = td._with_entries({})
+        if batch_size is not None:
+            made._batch_size = tuple(batch_size)
+            made._names = None
+        if device is not NOTHING:
+            made._device = None if device is None else str(device)
+        if names is not NOTHING:
+            made.names = names
+        for key, value in items.items():
+            if class_kind(type(value)) == LEAF:
+                made._put_value(key, value)
+            else:
+                made._put(key, value)
+        return made
+
+    def _of_other(self, node: Any, key: str) -> Any:
+        if node is None or not node._has(key):
+            if self.default is NOTHING:
+                if node is None:
+                    raise TypeError("apply: expected TensorDicts, found another object")
+                node._entry(key)  # raises
+            return self.default
+        return node._entry(key)
+
+    def _call(self, path: tuple[str, ...], *values: Any) -> Any:
+        if not self.named:
+            return self.fn(*values)
+        key = path if self.nested_keys and len(path) > 1 else path[-1]
+        return self.fn(key, *values)

@@ -1,0 +1,567 @@
+"""Several TensorDicts as one: stacked, concatenated, padded, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import need_torch
+from tenfold._public import set_module
+from tenfold.tensordict import _registry
+from tenfold.tensordict._entries import (
+    LEAF,
+    NODE,
+    TENSORCLASS,
+    VALUE,
+    class_kind,
+    node_of,
+    rewrapped,
+)
+from tenfold.tensordict._protocol import stacked
+from tenfold.tensordict._values import (
+    NonTensorData,
+    NonTensorStack,
+    UnbatchedTensor,
+    ValueRows,
+    side_by_side,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@set_module("tenfold")
+class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, users see its base
+    """What was to be stacked densely differs in keys or shapes."""
+
+
+@set_module("tenfold")
+def stack(input: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """TensorDicts of one batch size as one, along a new batch dimension: ``torch.stack``.
+
+    Args:
+        input: TensorDicts with the same keys and shapes; or tensors.
+        dim: The new dimension.
+        out: A TensorDict that the result is written into.
+
+    Raises:
+        RuntimeError: If there is none, or keys, batch sizes or shapes differ.
+
+    Example:
+        >>> tenfold.stack([TensorDict({"a": 1}), TensorDict({"a": 2})])["a"]
+        tensor([1, 2])
+    """
+    tds = list(input)
+    if not tds:
+        raise RuntimeError("stack: expected at least one TensorDict, found none")
+    if class_kind(type(tds[0])) == LEAF:
+        return need_torch("stack").stack(tds, dim, out=out)
+    made = _stacked(tds, _new_dim(tds, dim))
+    return made if out is None else out.update_(made)
+
+
+def _new_dim(tds: list[Any], dim: int) -> int:
+    ndim = len(tds[0].batch_size)
+    at = dim + ndim + 1 if dim < 0 else dim
+    if not 0 <= at <= ndim:
+        raise IndexError(f"stack: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
+    return at
+
+
+def _stacked(entries: list[Any], dim: int) -> Any:
+    """Nodes of one batch size, stacked."""
+    first_entry = entries[0]
+    nodes = [node_of(entry) for entry in entries]
+    first = nodes[0]
+    if any(node is None for node in nodes):
+        raise ShapesDiffer("stack: expected TensorDicts only, found other objects between them")
+    batch_size = tuple(first._batch_size)
+    if any(type(node) is stacked() for node in nodes):
+        return _stacked_lazily(entries, nodes, dim)
+    dicts = [node._entries() for node in nodes]
+    keys = dicts[0].keys()
+    for node, items in zip(nodes, dicts, strict=True):
+        if tuple(node._batch_size) != batch_size:
+            raise ShapesDiffer(
+                f"stack: expected TensorDicts of batch_size {list(batch_size)}, "
+                f"found {list(node._batch_size)}"
+            )
+        if items.keys() != keys:
+            odd = sorted(items.keys() ^ keys)
+            raise ShapesDiffer(f"stack: expected the same keys in all, found {odd} in some only")
+    torch = need_torch("stack")
+    with torch._C.DisableTorchFunctionSubclass():
+        made_items = {
+            key: _stacked_entries(torch, key, [items[key] for items in dicts], dim) for key in keys
+        }
+    made = first._with_entries(made_items)
+    made._batch_size = (*batch_size[:dim], len(nodes), *batch_size[dim:])
+    made._names = _stacked_names(nodes, dim)
+    made._device = _common_device(nodes)
+    return rewrapped(first_entry, made)
+
+
+def _stacked_names(nodes: list[Any], dim: int) -> Any:
+    names = nodes[0]._names
+    if names is None:
+        return None
+    if any(node._names != names for node in nodes):
+        return None
+    return (*names[:dim], None, *names[dim:])
+
+
+def _common_device(nodes: list[Any]) -> Any:
+    device = nodes[0]._device
+    return device if all(str(node._device) == str(device) for node in nodes) else None
+
+
+def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
+    kind = class_kind(type(entries[0]))
+    if kind == LEAF:
+        try:
+            return torch.stack(entries, dim)
+        except (RuntimeError, TypeError) as error:
+            shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
+            if len(shapes) > 1 or isinstance(error, TypeError):
+                raise ShapesDiffer(
+                    f'stack: key "{key}": expected tensors of one shape, found '
+                    f"{sorted(map(list, shapes))}"
+                ) from None
+            raise
+    if kind in (NODE, TENSORCLASS):
+        return _stacked(entries, dim)
+    if type(entries[0]) is UnbatchedTensor:
+        return entries[0]
+    if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
+        return NonTensorStack(*entries, stack_dim=dim)
+    raise ShapesDiffer(f'stack: key "{key}": expected values in all, found tensors in some')
+
+
+def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
+    """A stack of stacks: the members that correspond are stacked, where they can be."""
+    first = nodes[0]
+    if all(
+        type(node) is stacked()
+        and node.stack_dim == first.stack_dim
+        and len(node.tensordicts) == len(first.tensordicts)
+        for node in nodes
+    ):
+        below = first.stack_dim if dim > first.stack_dim else first.stack_dim + 1
+        inner = dim - 1 if dim > first.stack_dim else dim
+        members = [
+            _stacked(list(group), inner)
+            for group in zip(*[node.tensordicts for node in nodes], strict=True)
+        ]
+        return rewrapped(entries[0], stacked()._of(members, below))
+    return lazy_stack(entries, dim)
+
+
+@set_module("tenfold")
+def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
+    """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
+
+    Args:
+        input: TensorDicts of one batch size; or tensors, which are stacked.
+        dim: The new dimension.
+        out: A stack that the members are written into.
+        **kwargs: ``stack_dim_name``, a name for the new dimension.
+
+    Returns:
+        LazyStackedTensorDict: The stack.
+
+    Raises:
+        RuntimeError: If there is none, or batch sizes differ.
+
+    Example:
+        >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
+        >>> rows[1]["a"].shape
+        torch.Size([2])
+    """
+    members = list(input)
+    if not members:
+        raise RuntimeError("lazy_stack: expected at least one TensorDict, found none")
+    kind = class_kind(type(members[0]))
+    if kind == LEAF:
+        return need_torch("lazy_stack").stack(members, dim)
+    if kind == VALUE:
+        return NonTensorStack(*members, stack_dim=dim)
+    made = stacked()(*members, stack_dim=dim, **kwargs)
+    return _registry.stacked(made, rebuild=True) if out is None else out.update_(made)
+
+
+@set_module("tenfold")
+def maybe_dense_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
+    """`stack` where keys and shapes allow it, else `lazy_stack`."""
+    members = list(input)
+    try:
+        return stack(members, dim, out=out)
+    except ShapesDiffer:
+        return lazy_stack(members, dim, out=out, **kwargs)
+
+
+@set_module("tenfold")
+def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
+    """The members of a lazy stack, or a list of TensorDicts, as one dense TensorDict."""
+    if isinstance(td_list, stacked()):
+        dim = td_list.stack_dim
+        td_list = td_list.tensordicts
+    elif dim is None:
+        raise ValueError("dense_stack_tds: expected a dim with a list, found none")
+    return stack(td_list, dim)
+
+
+@set_module("tenfold")
+def cat(input: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """TensorDicts one after the other along a batch dimension: ``torch.cat``.
+
+    Raises:
+        RuntimeError: If there is none, or no such batch dimension.
+        KeyError: If keys differ.
+    """
+    tds = list(input)
+    if not tds:
+        raise RuntimeError("cat: expected at least one TensorDict, found none")
+    if class_kind(type(tds[0])) == LEAF:
+        return need_torch("cat").cat(tds, dim, out=out)
+    ndim = len(tds[0].batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise RuntimeError(
+            f"cat: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    made = _joined(tds, at)
+    return made if out is None else out.update_(made)
+
+
+def _joined(entries: list[Any], dim: int) -> Any:
+    nodes = [node_of(entry) for entry in entries]
+    if all(type(node) is stacked() for node in nodes):
+        return rewrapped(entries[0], stacked()._joined(nodes, dim))
+    first = nodes[0]
+    dicts = [node._entries() for node in nodes]
+    keys = dicts[0].keys()
+    if any(items.keys() != keys for items in dicts):
+        raise KeyNotFoundError("cat: expected the same keys in all, found others in some")
+    torch = need_torch("cat")
+    made_items = {}
+    for key in keys:
+        parts = [items[key] for items in dicts]
+        kind = class_kind(type(parts[0]))
+        if kind == LEAF:
+            made_items[key] = torch.cat(parts, dim)
+        elif kind in (NODE, TENSORCLASS):
+            made_items[key] = _joined(parts, dim)
+        elif type(parts[0]) is UnbatchedTensor:
+            made_items[key] = parts[0]
+        else:
+            made_items[key] = _joined_values(torch, parts, dim)
+    made = first._with_entries(made_items)
+    length = sum(node._batch_size[dim] for node in nodes)
+    made._batch_size = (*first._batch_size[:dim], length, *first._batch_size[dim + 1 :])
+    made._names = first._names
+    made._device = _common_device(nodes)
+    return rewrapped(entries[0], made)
+
+
+def _joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
+    if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
+        first = parts[0]._batch_size
+        length = sum(part._batch_size[dim] for part in parts)
+        return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
+    if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
+        # Values that stacks along other dimensions hold are joined in each of those.
+        at = parts[0].stack_dim
+        inner = dim - (dim > at)
+        groups = zip(*[part.unbind(at) for part in parts], strict=True)
+        joined = [_joined_values(torch, list(group), inner) for group in groups]
+        return NonTensorStack(*joined, stack_dim=at)
+    values, places, stacked = side_by_side(parts)
+    device = parts[0].device if len({str(part.device) for part in parts}) == 1 else None
+    rows = ValueRows(torch.cat(places, dim), stacked or (dim,))
+    return NonTensorStack._of(values, rows, device)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if left is right:
+        return True
+    try:
+        return bool(left == right)
+    except (RuntimeError, ValueError):  # arrays of several values
+        return False
+
+
+@set_module("tenfold")
+def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
+    """A TensorDict with more rows in front of and behind each batch dimension.
+
+    Args:
+        tensordict: A TensorDict.
+        pad_size: Rows in front and behind, of the first batch dimension, then of the second, ...
+        value: What the new rows hold.
+
+    Raises:
+        RuntimeError: If there are not two numbers for each dimension, or too many.
+
+    Example:
+        >>> tenfold.pad(TensorDict({"a": torch.ones(1)}, [1]), [0, 2])["a"]
+        tensor([1., 0., 0.])
+    """
+    torch = need_torch("pad")
+    td = tensordict
+    ndim = len(td.batch_size)
+    if len(pad_size) > 2 * ndim:
+        raise RuntimeError(f"pad: expected at most {2 * ndim} numbers, found {len(pad_size)}")
+    if len(pad_size) % 2:
+        raise RuntimeError(f"pad: expected an even number of numbers, found {len(pad_size)}")
+    pairs = [tuple(pad_size[i : i + 2]) for i in range(0, len(pad_size), 2)]
+    new = list(td.batch_size)
+    for dim, (before, after) in enumerate(pairs):
+        new[dim] += before + after
+
+    def change(entry: Any) -> Any:
+        if not isinstance(entry, torch.Tensor):
+            return pad(entry, pad_size, value) if node_of(entry) is not None else entry
+        flat = [0, 0] * (entry.ndim - len(pairs))
+        for before, after in reversed(pairs):
+            flat += [before, after]
+        return torch.nn.functional.pad(entry, flat, value=value)
+
+    return td._each(change, tuple(new), td._names)
+
+
+@set_module("tenfold")
+def pad_sequence(
+    list_of_tensordicts: Any,
+    pad_dim: int = 0,
+    padding_value: float = 0.0,
+    out: Any = None,
+    return_mask: bool | str = False,
+) -> Any:
+    """A dense stack of TensorDicts whose tensors differ in length along one dimension.
+
+    Args:
+        list_of_tensordicts: With the same keys.
+        pad_dim: The dimension that is padded at its end to the greatest length.
+        padding_value: What it is padded with.
+        out: A TensorDict that the result is written into.
+        return_mask: Add a node ``masks``, or of that name, of what is not padding.
+
+    Raises:
+        KeyError: If keys differ.
+        RuntimeError: If there is none, or other dimensions differ.
+    """
+    torch = need_torch("pad_sequence")
+    tds = list(list_of_tensordicts)
+    if not tds:
+        raise RuntimeError("pad_sequence: expected at least one TensorDict, found none")
+    paths = tds[0].keys(True, True)
+    if any(set(td.keys(True, True)) != set(paths) for td in tds):
+        raise KeyNotFoundError("pad_sequence: expected the same keys in all, found others in some")
+    ndim = len(tds[0].batch_size)
+    new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))
+    made = tds[0].empty(batch_size=()).empty(batch_size=new)
+    masks = "masks" if return_mask is True else return_mask
+    for path in paths:
+        tensors = [td[path] for td in tds]
+        at = pad_dim if pad_dim >= 0 else tensors[0].ndim + pad_dim
+        longest = max(tensor.shape[at] for tensor in tensors)
+        padded = []
+        kept = []
+        for tensor in tensors:
+            missing = longest - tensor.shape[at]
+            after = [0, 0] * (tensor.ndim - at - 1) + [0, missing]
+            padded.append(torch.nn.functional.pad(tensor, after, value=padding_value))
+            kept.append(torch.arange(longest) < tensor.shape[at])
+        made.set(path, torch.stack(padded))
+        if masks:
+            whole = (path,) if isinstance(path, str) else path
+            made.set((masks, *whole), torch.stack(kept))
+    return made if out is None else out.update_(made)
+
+
+@set_module("tenfold")
+def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
+    """One TensorDict of the entries of several; an earlier one's win.
+
+    Args:
+        *tensordicts: At least two.
+        callback_exist: Called with the key and the entries where several have one; what it returns
+            is the entry.
+
+    Raises:
+        RuntimeError: If there are fewer than two.
+    """
+    if len(tensordicts) < 2:
+        raise RuntimeError(
+            f"merge_tensordicts: expected at least two TensorDicts, found {len(tensordicts)}"
+        )
+    made = tensordicts[-1].clone(recurse=False)
+    for td in reversed(tensordicts[:-1]):
+        made.update(td.clone(recurse=False))
+    if callback_exist is not None:
+        for path in made.keys(True, True):
+            found = [td.get(path) for td in tensordicts if path in td]
+            if len(found) > 1:
+                chosen = callback_exist(path, *found)
+                if chosen is not None:
+                    made.set(path, chosen)
+    return made
+
+
+@set_module("tenfold")
+def is_tensor_collection(datatype: Any) -> bool:
+    """True for TensorDicts, stacks, tensorclasses and values beside tensors, and their classes."""
+    cls = datatype if isinstance(datatype, type) else type(datatype)
+    kind = class_kind(cls)
+    return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
+
+
+@set_module("tenfold")
+def is_tensorclass(obj: Any) -> bool:
+    """True for tensorclasses, of which it may be an object or the class."""
+    cls = obj if isinstance(obj, type) else type(obj)
+    return class_kind(cls) == TENSORCLASS
+
+
+@set_module("tenfold.tensordict")
+def collate(batch: Any) -> Any:
+    """A batch of a list of samples: the ``collate_fn`` of a DataLoader.
+
+    Args:
+        batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily where
+            their shapes differ; tensors; dicts and tuples of such; or what
+            ``torch.utils.data.default_collate`` takes. Anything but a list is returned as it is.
+
+    Returns:
+        One such sample with one more batch dimension in front, of the length of the list.
+
+    Example:
+        >>> loader = DataLoader(samples, batch_size=4, collate_fn=tenfold.collate)
+    """
+    if not isinstance(batch, list) or not batch:
+        return batch
+    first = batch[0]
+    if class_kind(type(first)) in (NODE, TENSORCLASS):
+        return maybe_dense_stack(batch)
+    torch = need_torch("collate")
+    if isinstance(first, torch.Tensor):
+        return torch.stack(batch)
+    if isinstance(first, Mapping):
+        return {key: collate([sample[key] for sample in batch]) for key in first}
+    if isinstance(first, tuple):
+        items = [collate(list(group)) for group in zip(*batch, strict=True)]
+        return type(first)(*items) if hasattr(first, "_fields") else tuple(items)
+    return torch.utils.data.default_collate(batch)
+
+
+@set_module("tenfold")
+def assert_close(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    intersection: bool = False,
+    msg: str = "",
+) -> bool:
+    """Checks that two TensorDicts have the same keys and, almost, the same numbers.
+
+    Args:
+        actual: A TensorDict or tensorclass.
+        expected: Another one.
+        rtol: Relative tolerance, as of ``torch.testing.assert_close``, which compares the tensors.
+        atol: Absolute tolerance.
+        equal_nan: If true, NaN equals NaN.
+        intersection: Compare only the keys that both have.
+        msg: Put before the message.
+
+    Returns:
+        bool: True.
+
+    Raises:
+        AssertionError: If two tensors differ: in dtype, shape or value. The message names the key.
+        KeyError: If keys differ.
+        TypeError: If one of them is neither TensorDict nor tensorclass.
+
+    Example:
+        >>> tenfold.assert_close(td, td + 1e-9)
+        True
+    """
+    nodes = [node_of(actual), node_of(expected)]
+    if any(node is None for node in nodes):
+        raise TypeError(
+            f"assert_close: expected two TensorDicts, found {type(actual).__name__} and "
+            f"{type(expected).__name__}"
+        )
+    close = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+    _assert_close(nodes[0], nodes[1], (), close, intersection, msg)
+    return True
+
+
+def _assert_close(
+    actual: Any, expected: Any, above: tuple[str, ...], close: Any, intersection: bool, msg: str
+) -> None:
+    torch = need_torch("assert_close")
+    mine, theirs = actual._entries(), expected._entries()
+    if not intersection and mine.keys() != theirs.keys():
+        odd = sorted(mine.keys() ^ theirs.keys())
+        where = ".".join(above) or "the root"
+        raise KeyNotFoundError(f"{msg}{where}: expected the same keys, found {odd} in one only")
+    for key in [key for key in mine if key in theirs]:
+        left, right = mine[key], theirs[key]
+        nodes = node_of(left), node_of(right)
+        if nodes[0] is not None and nodes[1] is not None:
+            _assert_close(nodes[0], nodes[1], (*above, key), close, intersection, msg)
+        elif class_kind(type(left)) == LEAF and class_kind(type(right)) == LEAF:
+            try:
+                torch.testing.assert_close(left, right, **close)
+            except AssertionError as error:
+                path = ".".join((*above, key))
+                raise AssertionError(f'{msg}key "{path}": {error}') from None
+
+
+@set_module("tenfold")
+def unravel_key(key: Any) -> Any:
+    """A key or path of keys, whose tuples may be nested, as a str or a flat tuple.
+
+    Returns:
+        str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is no str.
+
+    Raises:
+        RuntimeError: If it is neither a str nor a tuple.
+
+    Example:
+        >>> tenfold.unravel_key(("a", ("b", ("c",))))
+        ('a', 'b', 'c')
+    """
+    if isinstance(key, str):
+        return key
+    if not isinstance(key, tuple):
+        raise RuntimeError(f"unravel_key: expected a str or a tuple, found {type(key).__name__}")
+    path = unravel_key_to_tuple(key)
+    return path[0] if len(path) == 1 else path
+
+
+@set_module("tenfold")
+def unravel_key_list(keys: Any) -> list[Any]:
+    """`unravel_key` of each key of a list or tuple."""
+    if not isinstance(keys, (list, tuple)):
+        raise TypeError(f"unravel_key_list: expected a list, found {type(keys).__name__}")
+    return [unravel_key(key) for key in keys]
+
+
+@set_module("tenfold")
+def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
+    """A key or path of keys as a flat tuple; ``()`` of what is neither."""
+    if isinstance(key, str):
+        return (key,)
+    if not isinstance(key, tuple):
+        return ()
+    made: list[str] = []
+    for part in key:
+        inner = unravel_key_to_tuple(part)
+        if not inner:
+            return ()
+        made.extend(inner)
+    return tuple(made)

@@ -1,0 +1,1 @@
+"""Classes with fields of tensors."""

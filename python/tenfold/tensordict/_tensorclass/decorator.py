@@ -1,0 +1,306 @@
+"""`tensorclass` and `TensorClass`: dataclasses whose objects are TensorDicts with named fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from types import MappingProxyType
+
+from tenfold._interop.arrays import need_torch
+from tenfold._public import set_module
+from tenfold.tensordict import _registry
+from tenfold.tensordict._tensorclass import fields
+from tenfold.tensordict._tensorclass.delegate import inherited
+from tenfold.tensordict._tensorclass.init import constructor
+from tenfold.tensordict._tensorclass.making import MakingMethods
+from tenfold.tensordict._tensorclass.methods import (
+    ComparisonMethods,
+    FieldMethods,
+    RowMethods,
+    TextMethods,
+)
+from tenfold.tensordict._tensorclass.state import FileMethods, StateMethods
+from tenfold.tensordict._tensorclass.trees import TreeMethods
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from typing_extensions import dataclass_transform
+
+    T = TypeVar("T")
+else:
+
+    def dataclass_transform():
+        """What typing.dataclass_transform is for type checkers."""
+        return lambda decorated: decorated
+
+
+#: What ``TensorClass["..."]`` takes.
+FLAGS = ("autocast", "nocast", "frozen", "tensor_only", "shadow", "skip_post_init_on_rebuild")
+
+_GROUPS = (
+    FieldMethods, RowMethods, TextMethods, ComparisonMethods, MakingMethods, TreeMethods,
+    StateMethods, FileMethods,
+)  # fmt: skip
+
+
+def _members() -> dict[str, Any]:
+    """All that a tensorclass has, by name."""
+    made = inherited()
+    for group in _GROUPS:
+        for name, member in vars(group).items():
+            if name not in ("__module__", "__doc__", "__dict__", "__weakref__", "__qualname__"):
+                made[name] = member
+    made["_non_tensordict"] = MappingProxyType({})
+    made["_is_non_tensor"] = False
+    return made
+
+
+MEMBERS = _members()
+
+
+@set_module("tenfold")
+@dataclass_transform()
+def tensorclass(
+    cls: type[T] | None = None,
+    /,
+    *,
+    autocast: bool = False,
+    frozen: bool = False,
+    nocast: bool = False,
+    shadow: bool = False,
+    tensor_only: bool = False,
+    skip_post_init_on_rebuild: bool = False,
+    cast_filter: Callable[[tuple[str, ...], Any], bool] | None = None,
+    kw_only: bool = False,
+) -> Any:
+    """Makes a class with annotated fields one whose objects are also TensorDicts.
+
+    The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
+    and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
+    Indexing, ``torch.stack``, ``to`` and all else that a TensorDict can do give objects of the
+    class. Objects are saved with the name of their class; where a class of that name is defined,
+    what is loaded is of that class.
+
+    Args:
+        cls: The class.
+        autocast: Cast what a field is given to its annotation.
+        frozen: Fields cannot be assigned, and objects are locked.
+        nocast: Numbers and arrays stay what they are; otherwise they become tensors.
+        shadow: Allow fields that hide members of TensorDict, ``batch_size`` say.
+        tensor_only: All annotations must be tensors or trees of them.
+        skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for what
+            indexing, ``clone`` and other methods make of an object.
+        cast_filter: Of ``to`` and the casts (``float()``, ...): which tensors are cast.
+        kw_only: The fields are arguments by keyword only.
+
+    Returns:
+        The class itself; without `cls`, a decorator.
+
+    Raises:
+        ImportError: If torch cannot be imported.
+        TypeError: If options exclude each other, or an annotation is not allowed.
+        AttributeError: If a field has the name of a member and `shadow` is false.
+
+    Example:
+        >>> @tensorclass
+        ... class Sample:
+        ...     image: torch.Tensor
+        ...     label: str
+        >>> data = Sample(torch.zeros(4, 3, 8, 8), label="cat", batch_size=[4])
+        >>> data[:2].image.shape, data[0].label
+        (torch.Size([2, 3, 8, 8]), 'cat')
+    """
+    flags = {
+        "autocast": autocast,
+        "frozen": frozen,
+        "nocast": nocast,
+        "shadow": shadow,
+        "tensor_only": tensor_only,
+        "skip_post_init_on_rebuild": skip_post_init_on_rebuild,
+        "cast_filter": cast_filter,
+        "kw_only": kw_only,
+    }
+    if cls is None:
+        return lambda decorated: _defined(decorated, flags, sys._getframe(1))
+    return _defined(cls, flags, sys._getframe(1))
+
+
+def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
+    need_torch(f"tensorclass {cls.__name__}")
+    _check_flags(flags)
+    for name in FLAGS:
+        setattr(cls, f"_{name}", flags[name])
+    cls._kw_only = flags["kw_only"] or any(getattr(b, "_kw_only", False) for b in cls.__mro__[1:])
+    cast_filter = flags["cast_filter"]
+    cls._cast_filter = None if cast_filter is None else staticmethod(cast_filter)
+    if "_field_names" in cls.__dict__:  # decorated before: only the flags are new
+        return cls
+    doc = cls.__dict__.get("__doc__")
+    own_init = _own_init(cls)
+    _make_dataclass(cls, flags, own_init)
+    _add_members(cls)
+    cls._field_names = tuple(field.name for field in dataclasses.fields(cls))
+    cls._fields = {name: fields.Field(name) for name in cls._field_names}
+    for name, field in cls._fields.items():
+        setattr(cls, name, field)
+    cls._hints = fields.resolved_hints(cls, _names_around(cls, frame))
+    if flags["tensor_only"]:
+        _check_tensor_only(cls)
+    cls.__init__ = constructor(cls, own_init)
+    cls.__doc__ = doc or f"{cls.__name__}{inspect.signature(cls)}"
+    _registry.register(cls)
+    return cls
+
+
+def _check_flags(flags: dict[str, Any]) -> None:
+    given = [name for name in ("autocast", "nocast", "tensor_only") if flags[name]]
+    if len(given) > 1:
+        raise TypeError(f"tensorclass: expected at most one of {given}, found {len(given)}")
+
+
+def _own_init(cls: Any) -> Any:
+    """The ``__init__`` that the class, or a tensorclass above it, defines."""
+    init = cls.__dict__.get("__init__")
+    if init is None:
+        return getattr(cls.__init__, "_own_init", None)
+    return None if _is_generated(init) else init
+
+
+def _is_generated(method: Any) -> bool:
+    """True for what `dataclasses.dataclass` wrote, which it compiles from text."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return getattr(code, "co_filename", None) == "<string>"
+
+
+def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
+    if not flags["shadow"]:
+        fields.check_names(cls, _annotated_fields(cls), MEMBERS)
+    fields.put_fields_back(cls, MEMBERS)
+    if "__init__" in cls.__dict__ and _is_generated(cls.__init__):
+        del cls.__init__  # of a dataclass that it was before
+    cls._own_setattr = any(
+        "__setattr__" in vars(base)
+        and vars(base)["__setattr__"] is not MEMBERS["__setattr__"]
+        and not _is_generated(vars(base)["__setattr__"])
+        for base in cls.__mro__[:-1]
+    )
+    dataclasses.dataclass(
+        cls,
+        init=own_init is None,
+        repr=False,
+        eq=False,
+        frozen=flags["frozen"],
+        kw_only=flags["kw_only"],
+    )
+
+
+def _annotated_fields(cls: Any) -> list[str]:
+    """What the body annotates as fields: not what is the class's own."""
+    own = fields.own_annotations(cls)
+    return [name for name, hint in own.items() if "ClassVar" not in str(hint)]
+
+
+def _add_members(cls: Any) -> None:
+    """Adds what the class, or one above it, does not define itself."""
+    bases = [base for base in cls.__mro__ if base is not object]
+    for name, member in MEMBERS.items():
+        found = next((vars(base)[name] for base in bases if name in vars(base)), None)
+        if found is None or (name in _WRITTEN and _is_generated(found) and not cls._frozen):
+            setattr(cls, name, member)
+    cls._is_tensorclass = True
+
+
+# Methods that dataclasses.dataclass may have written for a class that was one before.
+_WRITTEN = ("__eq__", "__repr__", "__hash__")
+
+
+def _names_around(cls: Any, frame: Any) -> dict[str, Any]:
+    """The local names where a class is defined, if that is in a function."""
+    if "<locals>" not in cls.__qualname__:
+        return {}
+    found: dict[str, Any] = {}
+    while frame is not None and frame.f_code.co_name != "<module>":
+        found = {**frame.f_locals, **found}
+        frame = frame.f_back
+        if len(found) > 10_000:
+            break
+    return found
+
+
+def _check_tensor_only(cls: Any) -> None:
+    torch = need_torch("tensorclass")
+    for name in cls._field_names:
+        for hint in fields.alternatives(fields.hint_of(cls, name)):
+            kind = getattr(hint, "__origin__", hint)
+            if not (isinstance(kind, type) and fields.is_tensor_type(kind, torch)):
+                raise TypeError(
+                    f'{cls.__name__}: field "{name}": tensor_only: expected an annotation of '
+                    f"tensors or None, found {hint!r}"
+                )
+
+
+@set_module("tenfold")
+class TensorClass:
+    """A base class whose subclasses are tensorclasses: see `tensorclass`.
+
+    Its options are keywords of the class statement, or indices of the base. Subclasses inherit
+    them.
+
+    Example:
+        >>> class Sample(TensorClass, autocast=True):
+        ...     image: torch.Tensor
+        ...     label: str
+        >>> class Other(TensorClass["nocast"]):
+        ...     count: int
+    """
+
+    def __init_subclass__(
+        cls,
+        autocast: bool | None = None,
+        nocast: bool | None = None,
+        frozen: bool | None = None,
+        tensor_only: bool | None = None,
+        shadow: bool | None = None,
+        skip_post_init_on_rebuild: bool | None = None,
+        cast_filter: Any = Ellipsis,
+        kw_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        given = {
+            "autocast": autocast,
+            "nocast": nocast,
+            "frozen": frozen,
+            "tensor_only": tensor_only,
+            "shadow": shadow,
+            "skip_post_init_on_rebuild": skip_post_init_on_rebuild,
+        }
+        flags: dict[str, Any] = {
+            name: getattr(cls, f"_{name}", False) if value is None else value
+            for name, value in given.items()
+        }
+        if cast_filter is Ellipsis:
+            cast_filter = getattr(cls, "_cast_filter", None)
+        flags.update(cast_filter=cast_filter, kw_only=kw_only)
+        _defined(cls, flags, sys._getframe(1))
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        items = item if isinstance(item, tuple) else (item,)
+        if all(isinstance(one, str) and one in FLAGS for one in items):
+            name = "_".join(("TensorClass", *items))
+            meta: Any = type(cls)
+            return meta(name, (cls,), {"__module__": "tenfold"}, **dict.fromkeys(items, True))
+        import typing
+
+        if issubclass(cls, typing.Generic):
+            return typing.Generic.__dict__["__class_getitem__"].__get__(None, cls)(item)
+        raise TypeError(f"{cls.__name__}[...]: expected options of {list(FLAGS)}, found {item!r}")
+
+
+for _name, _member in MEMBERS.items():
+    setattr(TensorClass, _name, _member)
+TensorClass._is_tensorclass = True  # type: ignore[attr-defined]

@@ -1,0 +1,742 @@
+"""Values that are no tensors, as entries of a TensorDict: one value, or one for each row."""
+
+from __future__ import annotations
+
+import sys
+
+from tenfold import _pickle
+from tenfold._interop import arrays
+from tenfold._interop.arrays import need_torch, numpy_module
+from tenfold._public import set_module
+from tenfold.tensordict._lazy_index import IndexPlan, without_masks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class ValueRows:
+    """The positions of values, to which whatever moves rows of a tensor can be done."""
+
+    __slots__ = ("positions", "stacked")
+
+    def __init__(self, positions: Any, stacked: tuple[int, ...]) -> None:
+        self.positions = positions
+        self.stacked = stacked
+
+    @classmethod
+    def of_one(cls, batch_size: tuple[int, ...]) -> ValueRows:
+        """One value for all rows."""
+        torch = arrays.torch_or_none()
+        if torch is not None:
+            return cls(torch.zeros((), dtype=torch.int64).expand(batch_size), ())
+        np = numpy_module()
+
+        return cls(np.broadcast_to(np.zeros((), np.int64), batch_size), ())
+
+    @classmethod
+    def of_each(cls, positions: Any) -> ValueRows:
+        """A value for each row."""
+        return cls(positions, tuple(range(positions.ndim)))
+
+    @property
+    def shape(self) -> Any:
+        return self.positions.shape
+
+    @property
+    def ndim(self) -> int:
+        return int(self.positions.ndim)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def is_uniform(self) -> bool:
+        """True if all rows have the same value, and there are rows."""
+        flat = self.positions.reshape(-1)
+        return len(flat) > 0 and bool((flat == flat[0]).all())
+
+    def _moved(self, positions: Any, place_of: dict[int, int], more: tuple[int, ...] = ()) -> Any:
+        """The dimensions in `place_of` have moved there, others are gone, `more` are new."""
+        kept = [place_of[dim] for dim in self.stacked if dim in place_of]
+        return ValueRows(positions, (*kept, *more))
+
+    def __getitem__(self, index: Any) -> ValueRows:
+        from tenfold.tensordict._ops.indexing import normalized
+
+        parts = normalized(index, self.ndim)
+        return ValueRows(self.positions[parts], self._stacked_after(parts))
+
+    def _stacked_after(self, parts: tuple[Any, ...]) -> tuple[int, ...]:
+        if not self.stacked:
+            return ()
+        if len(parts) == 1 and type(parts[0]) is int:
+            return tuple(dim - 1 for dim in self.stacked if dim)
+        if all(type(part) is slice for part in parts):
+            return self.stacked
+        parts = without_masks(parts)
+        plans = [IndexPlan(parts, dim) for dim in self.stacked]
+        made: list[int] = []
+        for plan in plans:
+            if type(plan.at_stack) is slice:
+                made.append(plan.place)
+            elif type(plan.at_stack) is not int and plan.place not in made:
+                # The dimensions that arrays make together: once, whatever they go along.
+                made.extend(range(plan.place, plan.place + plan.arrays_ndim))
+        return tuple(made)
+
+    def unsqueeze(self, dim: int) -> Any:
+        at = dim + self.ndim + 1 if dim < 0 else dim
+        place_of = {old: old + (old >= at) for old in range(self.ndim)}
+        return self._moved(self.positions.unsqueeze(at), place_of, (at,))
+
+    def squeeze(self, dim: int) -> Any:
+        at = dim % self.ndim
+        if self.shape[at] != 1:
+            return self
+        return self.unbind(at)[0]
+
+    def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
+        """Without several dimensions of length 1.
+
+        A stack of one value gives that value; the other dimensions are reshaped away.
+        """
+        made, left = self, list(dims)
+        if not reshape and self.stacked and self.stacked[0] in dims:
+            at = self.stacked[0]
+            made = self.unbind(at)[0]
+            left = [dim - (dim > at) for dim in dims if dim != at]
+        return made.reshape([n for dim, n in enumerate(made.shape) if dim not in left])
+
+    def unbind(self, dim: int = 0) -> tuple[Any, ...]:
+        at = dim % self.ndim
+        place_of = {old: old - (old > at) for old in range(self.ndim) if old != at}
+        return tuple(self._moved(part, place_of) for part in self.positions.unbind(at))
+
+    def permute(self, *dims: Any) -> Any:
+        dims = dims if not dims or isinstance(dims[0], int) else tuple(dims[0])
+        order = [dim % self.ndim for dim in dims]
+        return self._moved(self.positions.permute(order), {d: order.index(d) for d in order})
+
+    def transpose(self, dim0: int, dim1: int) -> Any:
+        order = list(range(self.ndim))
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        return self.permute(*order)
+
+    def expand(self, *shape: Any) -> Any:
+        positions = self.positions.expand(*shape)
+        more = positions.ndim - self.ndim
+        place_of = {old: old + more for old in range(self.ndim)}
+        return self._moved(positions, place_of, tuple(range(more)))
+
+    def reshape(self, *shape: Any) -> Any:
+        positions = self.positions.reshape(*shape)
+        if not self.stacked or positions.shape == self.positions.shape:
+            return ValueRows(positions, self.stacked)
+        stacked = _regrouped(self.stacked, tuple(self.shape), tuple(positions.shape))
+        return ValueRows(positions, stacked)
+
+    view = reshape
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
+        return self.reshape(self.positions.flatten(start_dim, end_dim).shape)
+
+    def unflatten(self, dim: int, sizes: Any) -> Any:
+        return self.reshape(self.positions.unflatten(dim, sizes).shape)
+
+    def _same_dims(self, positions: Any) -> Any:
+        return ValueRows(positions, self.stacked)
+
+    def split(self, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
+        return tuple(map(self._same_dims, self.positions.split(split_size, dim)))
+
+    def repeat(self, *repeats: Any) -> Any:
+        return self._same_dims(self.positions.repeat(*repeats))
+
+    def repeat_interleave(self, *args: Any, **kwargs: Any) -> Any:
+        return self._same_dims(self.positions.repeat_interleave(*args, **kwargs))
+
+    def index_select(self, dim: int, index: Any) -> Any:
+        return self._same_dims(self.positions.index_select(dim, index))
+
+    def __getattr__(self, name: str) -> Any:
+        """Any other method of a tensor: the rows of stacks are stacked anew, one by one."""
+        method = getattr(self.positions, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._anew(method(*args, **kwargs))
+
+        return call
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        (first, *others) = args
+        if hasattr(cls, func.__name__):
+            return getattr(first, func.__name__)(*others, **(kwargs or {}))
+        return first._anew(func(first.positions, *others, **(kwargs or {})))
+
+    def _anew(self, made: Any) -> Any:
+        if isinstance(made, (tuple, list)):
+            return type(made)(map(self._anew, made))
+        return ValueRows.of_each(made) if self.stacked else ValueRows(made, ())
+
+
+def _regrouped(
+    stacked: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How a stack of batch size `old` is built after it was reshaped to `new`."""
+    found = flattened_dims(old, new)
+    if found is not None:
+        first, last = found
+        # The rows of all of these dimensions are stacked along one.
+        kept = [dim for dim in stacked if not first <= dim <= last]
+        return (first, *[dim if dim < first else dim - (last - first) for dim in kept])
+    found = flattened_dims(new, old)
+    if found is not None:
+        first, last = found
+        # Cut along each of the dimensions but the last, and stacked along it. Dimensions of length
+        # 1 may as well have gone.
+        count = last - first if last >= first else len(new) - len(old)
+        stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
+        kept = [dim if dim < first else dim + count for dim in stacked]
+        return (*reversed(range(first, last)), *kept)
+    return tuple(range(len(new)))
+
+
+def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
+    """The first and the last dimension of `old` that are one of `new`, as tensordict finds them."""
+    if not old or not new:
+        return None
+    shorter = min(len(old), len(new))
+    first = next((i for i in range(shorter) if old[i] != new[i]), shorter - 1)
+    behind = next((i for i in range(shorter) if old[-1 - i] != new[-1 - i]), shorter - 1)
+    return (first, len(old) - behind - 1) if first == len(new) - behind - 1 else None
+
+
+class _Values:
+    """What NonTensorData and NonTensorStack have in common: values, and which row has which."""
+
+    __slots__ = ()
+    _is_non_tensor = True
+    if TYPE_CHECKING:
+        _batch_size: tuple[int, ...]
+        device: Any
+
+        def _rows(self) -> ValueRows: ...
+        def _list(self) -> list[Any]: ...
+        def _unwrapped(self) -> Any: ...
+
+    @property
+    def batch_size(self) -> Any:
+        """The batch size of the TensorDict that it is part of, or a larger one."""
+        return arrays.batch_shape(self._batch_size)
+
+    @property
+    def shape(self) -> Any:
+        """The batch size."""
+        return self.batch_size
+
+    @property
+    def ndim(self) -> int:
+        """The number of batch dimensions."""
+        return len(self._batch_size)
+
+    def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
+        """This entry of a node whose batch dimensions `change` changes into `batch_size`."""
+        return self._with(change(self._rows()))
+
+    def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
+        """The entries of the parts of a node that `part` makes."""
+        return [self._with(rows) for rows in part(self._rows())]
+
+    def _with(self, rows: ValueRows) -> Any:
+        """The same values for other rows."""
+        values = self._list()
+        if not rows.stacked and (rows.ndim == 0 or 0 in rows.shape or rows.is_uniform()):
+            place = 0 if 0 in rows.shape else int(rows.positions.reshape(-1)[0])
+            value = values[place] if values else None
+            return NonTensorData(value, tuple(rows.shape), self.device)
+        return NonTensorStack._of(values, rows, self.device)
+
+    def _valued(self, change: Callable[[Any], Any]) -> Any:
+        """This entry of a node whose tensors change."""
+        return self
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return _torch_function(func, args, kwargs or {})
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._with(self._rows()[index])
+
+    def unbind(self, dim: int = 0) -> tuple[Any, ...]:
+        """The values along a dimension."""
+        return tuple(map(self._with, self._rows().unbind(dim)))
+
+    def unsqueeze(self, dim: int) -> NonTensorStack:
+        """A new dimension of length 1."""
+        made: NonTensorStack = self._with(self._rows().unsqueeze(dim))
+        return made
+
+    def expand(self, *shape: Any) -> Any:
+        """The values for the rows of a larger batch."""
+        sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._with(self._rows().expand(*sizes))
+
+    def __ne__(self, other: object) -> Any:
+        same = self == other
+        return (not same) if isinstance(same, bool) else ~same
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@set_module("tenfold")
+class NonTensorData(_Values):
+    """One value that every row of a TensorDict shares.
+
+    ``td["key"] = "text"`` makes one, ``td["key"]`` gives the value back, ``td.get("key")`` this.
+
+    Args:
+        data: Any value; what is saved is JSON.
+        batch_size: That of the TensorDict it is part of.
+        device: Kept, without meaning for the value.
+
+    Example:
+        >>> td = TensorDict({"name": "run"}, batch_size=[2])
+        >>> td["name"], td.get("name").batch_size
+        ('run', torch.Size([2]))
+    """
+
+    __slots__ = ("_batch_size", "data", "device")
+    if TYPE_CHECKING:
+        data: Any
+
+    def __init__(self, data: Any, batch_size: Any = (), device: Any = None) -> None:
+        if isinstance(data, NonTensorData):
+            data = data.data
+        self.data = data
+        self._batch_size = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size or ())
+        self.device = device
+
+    def tolist(self) -> Any:
+        """The value, in nested lists of the shape of the batch."""
+        made = self.data
+        for length in reversed(self._batch_size):
+            made = [made] * length
+        return made
+
+    def _unwrapped(self) -> Any:
+        return self.data
+
+    def _resized(self, batch_size: tuple[int, ...]) -> NonTensorData:
+        return NonTensorData(self.data, batch_size, self.device)
+
+    def _rows(self) -> ValueRows:
+        return ValueRows.of_one(self._batch_size)
+
+    def _list(self) -> list[Any]:
+        return [self.data]
+
+    def _on(self, device: Any) -> NonTensorData:
+        """The same in a tree on another device."""
+        return NonTensorData(self.data, self._batch_size, device)
+
+    def _as_stack(self) -> NonTensorStack:
+        """The same value for every row, as a stack of values."""
+        return NonTensorStack._of(
+            [self.data], ValueRows.of_each(self._rows().positions), self.device
+        )
+
+    def _with_rows(self, index: Any, value: Any) -> Any:
+        """This entry after ``entry[index] = value``."""
+        if not self._batch_size or _bare(value) is self.data:
+            return NonTensorData(_bare(value), self._batch_size, self.device)
+        return self._as_stack()._with_rows(index, value)
+
+    def clone(self, recurse: bool = True) -> NonTensorData:
+        """Another object for the same value."""
+        return NonTensorData(self.data, self._batch_size, self.device)
+
+    def _simplified(self) -> tuple[Any, ...]:
+        return ("value", self.data)
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, _Values):
+            other = other._unwrapped()
+        same = bool(self.data == other)
+        torch = sys.modules.get("torch")
+        return same if torch is None else torch.full(self._batch_size, same)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NonTensorData, (self.data, self._batch_size, self.device)
+
+    def __repr__(self) -> str:
+        return (
+            f"NonTensorData(data={self.data}, batch_size={self.batch_size!r}, "
+            f"device={self.device!r})"
+        )
+
+
+@set_module("tenfold")
+class NonTensorStack(_Values):
+    """Values that are no tensors, one for each row of a TensorDict.
+
+    ``td["key"] = ["a", "b"]`` makes one; so does stacking TensorDicts that hold values.
+
+    Args:
+        *values: The values of the rows, or NonTensorData or NonTensorStack of one batch size.
+        stack_dim: The new dimension.
+
+    Example:
+        >>> td = TensorDict({"name": ["a", "b", "c"]}, batch_size=[3])
+        >>> td["name"], td[1]["name"], td[[2, 0]]["name"]
+        (['a', 'b', 'c'], 'b', ['c', 'a'])
+    """
+
+    # The value of a row is _values[_positions[row]]; None: in order. See ValueRows.
+    __slots__ = ("_batch_size", "_positions", "_stacked", "_values", "device")
+
+    def __init__(self, *values: Any, stack_dim: int = 0) -> None:
+        parts = [value if isinstance(value, _Values) else None for value in values]
+        shapes = [() if part is None else part._batch_size for part in parts]
+        if any(shape != shapes[0] for shape in shapes):
+            odd = next(shape for shape in shapes if shape != shapes[0])
+            raise RuntimeError(
+                f"stack of values: expected batch_size {list(shapes[0])}, found {list(odd)}"
+            )
+        devices = {str(getattr(part, "device", None)) for part in parts}
+        device = getattr(parts[0], "device", None) if len(devices) == 1 else None
+        if not shapes or not shapes[0]:
+            flat = [_unwrapped(value) for value in values]
+            self._fill(flat, (len(flat),), None, (0,), device)
+            return
+        ndim = len(shapes[0]) + 1
+        dim = stack_dim + ndim if stack_dim < 0 else stack_dim
+        flat, places, stacked = side_by_side([part for part in parts if part is not None])
+        positions = _arrays_module().stack(places, dim)
+        order = (dim, *[inner + (inner >= dim) for inner in stacked])
+        self._fill(flat, tuple(positions.shape), positions, order, device)
+
+    def _fill(
+        self,
+        values: list[Any],
+        batch_size: tuple[int, ...],
+        positions: Any,
+        stacked: tuple[int, ...],
+        device: Any,
+    ) -> None:
+        self._values = values
+        self._batch_size = tuple(batch_size)
+        self._positions = positions
+        self._stacked = stacked
+        self.device = device
+
+    @classmethod
+    def _of(cls, values: list[Any], rows: ValueRows, device: Any) -> NonTensorStack:
+        made = cls.__new__(cls)
+        stacked = rows.stacked or tuple(range(rows.ndim))
+        made._fill(values, tuple(rows.shape), rows.positions, stacked, device)
+        return made
+
+    @classmethod
+    def from_list(cls, values: list[Any]) -> NonTensorStack:
+        """A stack of nested lists; lists of equal length all through a level are dimensions."""
+        return cls.from_nested(values, _regular_shape(values))
+
+    @classmethod
+    def from_nested(cls, values: Any, batch_size: tuple[int, ...]) -> NonTensorStack:
+        """A stack of lists that are nested as deep as `batch_size` has dimensions."""
+        made = cls.__new__(cls)
+        dims = tuple(range(len(batch_size)))
+        made._fill(_flattened(values, len(batch_size)), batch_size, None, dims, None)
+        return made
+
+    @classmethod
+    def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
+        """What was saved in a node of that batch size; deeper lists are values."""
+        depth, level = 0, values
+        while depth < len(batch_size) and isinstance(level, list):
+            if len(level) != batch_size[depth]:
+                break
+            depth += 1
+            level = level[0] if level else []
+        made = cls.from_nested(values, tuple(batch_size[:depth]) or (len(values),))
+        made.device = device
+        return made
+
+    @property
+    def stack_dim(self) -> int:
+        """The dimension that was stacked last."""
+        return self._stacked[0]
+
+    @property
+    def data(self) -> Any:
+        """The value that all rows share.
+
+        Raises:
+            AttributeError: If they do not.
+        """
+        values = _flattened(self.tolist(), len(self._batch_size))
+        if not values or any(value != values[0] for value in values):
+            raise AttributeError("data: expected rows of one value, found several; use tolist()")
+        return values[0]
+
+    def tolist(self) -> Any:
+        """The values in nested lists of the shape of the stack."""
+        return _picked(self._nested_positions(), self._values)
+
+    def _rows(self) -> ValueRows:
+        return ValueRows(self._all_positions(), self._stacked)
+
+    def _list(self) -> list[Any]:
+        return self._values
+
+    def _on(self, device: Any) -> NonTensorStack:
+        """The same in a tree on another device."""
+        return NonTensorStack._of(self._values, self._rows(), device)
+
+    def _nested_positions(self) -> Any:
+        return self._all_positions().tolist()
+
+    def _all_positions(self) -> Any:
+        if self._positions is None:
+            self._positions = _index_range(len(self._values)).reshape(self._batch_size)
+        return self._positions
+
+    def _unwrapped(self) -> Any:
+        if self._positions is None and len(self._batch_size) == 1:
+            return list(self._values)
+        return self.tolist()
+
+    def _resized(self, batch_size: tuple[int, ...]) -> Any:
+        if tuple(batch_size[: len(self._batch_size)]) == self._batch_size:
+            return self
+        kept = len(batch_size)
+        if self._batch_size[:kept] == tuple(batch_size):
+            return self
+        return NonTensorData(self.tolist(), batch_size)
+
+    def _with_rows(self, index: Any, value: Any) -> Any:
+        """This entry after ``entry[index] = value``."""
+        from tenfold.tensordict._ops import indexing
+
+        positions = self._all_positions().clone()
+        parts = indexing.normalized(index, len(self._batch_size))
+        values = list(self._values)
+        if isinstance(value, NonTensorStack):
+            positions[parts] = value._all_positions() + len(values)
+            values.extend(value._values)
+        else:
+            positions[parts] = len(values)
+            values.append(_bare(value))
+        return NonTensorStack._of(values, ValueRows(positions, self._stacked), self.device)
+
+    def clone(self, recurse: bool = True) -> NonTensorStack:
+        """Another object for the same values."""
+        return NonTensorStack._of(list(self._values), self._rows(), self.device)
+
+    def _simplified(self) -> tuple[Any, ...]:
+        return ("stack", self._unwrapped(), self.stack_dim, str(self.device or ""))
+
+    def __len__(self) -> int:
+        return self._batch_size[0]
+
+    @classmethod
+    def from_nontensordata(cls, non_tensor: NonTensorData) -> NonTensorStack:
+        """The same value for every row."""
+        return non_tensor._as_stack()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        changed = self._with_rows(index, value)
+        self._fill(
+            changed._values, self._batch_size, changed._positions, self._stacked, self.device
+        )
+
+    def __eq__(self, other: object) -> Any:
+        torch = sys.modules.get("torch")
+        mine = _flattened(self.tolist(), len(self._batch_size))
+        if isinstance(other, NonTensorStack) and other._batch_size == self._batch_size:
+            theirs = _flattened(other.tolist(), len(self._batch_size))
+        else:
+            data = other.data if isinstance(other, NonTensorData) else other
+            theirs = [data] * len(mine)
+        same = [bool(left == right) for left, right in zip(mine, theirs, strict=True)]
+        if torch is None:
+            return all(same)
+        return torch.tensor(same, dtype=torch.bool).reshape(self._batch_size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values, positions = self._compact()
+        rows = (positions.tolist(), self._batch_size, self._stacked)
+        return _pickle.non_tensor_stack, (values, *rows, self.device)
+
+    def _compact(self) -> tuple[list[Any], Any]:
+        """The values that rows have, without those that none has any more, and their positions."""
+        positions = self._all_positions()
+        used = sorted(set(positions.reshape(-1).tolist()))
+        if len(used) == len(self._values):
+            return self._values, positions
+        place = _index_array(len(self._values))
+        place[used] = _index_range(len(used))
+        return [self._values[i] for i in used], place[positions]
+
+    def __repr__(self) -> str:
+        inner = f"{self.tolist()!r},\nbatch_size={self.batch_size!r},\ndevice={self.device!r}"
+        return "NonTensorStack(\n    " + inner.replace("\n", "\n    ") + ")"
+
+
+def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.stack``, ``torch.cat``, ``torch.zeros_like``, ... of values."""
+    torch = need_torch("NonTensorData")
+
+    from tenfold.tensordict._ops import join
+
+    if func is torch.stack:
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        return NonTensorStack(*args[0], stack_dim=dim)
+    if func is torch.cat:
+        return join._joined_values(torch, list(args[0]), *(args[1:] or [kwargs.get("dim", 0)]))
+    if func in (torch.unbind, torch.unsqueeze, torch.clone):
+        return getattr(args[0], func.__name__)(*args[1:], **kwargs)
+    if func.__name__.endswith("_like") and hasattr(args[0], "clone"):
+        return args[0].clone()  # zeros_like, ...: a value has no other values to fill it with
+    return NotImplemented
+
+
+@set_module("tenfold")
+def is_non_tensor(value: Any) -> bool:
+    """True for NonTensorData and NonTensorStack, of which it may be an object or the class."""
+    cls = value if isinstance(value, type) else type(value)
+    return bool(getattr(cls, "_is_non_tensor", False))
+
+
+def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
+    """The values of several, the positions of each in them, and how all of them are built."""
+    values: list[Any] = []
+    places = []
+    for part in parts:
+        one, positions = (
+            part._compact()
+            if isinstance(part, NonTensorStack)
+            else (
+                part._list(),
+                part._rows().positions,
+            )
+        )
+        places.append(positions + len(values))
+        values.extend(one)
+    built = min((part._rows().stacked for part in parts), key=len)
+    return values, places, built
+
+
+def restored(
+    values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
+) -> NonTensorStack:
+    """A stack that was pickled."""
+    array = _arrays_module().asarray(positions).reshape(batch_size)
+    return NonTensorStack._of(values, ValueRows(array, stacked), device)
+
+
+def _arrays_module() -> Any:
+    """What positions are kept in: torch, where it is there, else numpy."""
+    torch = arrays.torch_or_none()
+    if torch is not None:
+        return torch
+    return numpy_module()
+
+
+def _index_range(count: int) -> Any:
+    return _arrays_module().arange(count)
+
+
+def _index_array(count: int) -> Any:
+    module = _arrays_module()
+    return module.zeros(count, dtype=module.int64)
+
+
+def _unwrapped(value: Any) -> Any:
+    return value._unwrapped() if isinstance(value, _Values) else value
+
+
+def _bare(value: Any) -> Any:
+    return value.data if isinstance(value, NonTensorData) else value
+
+
+def _flattened(items: Any, depth: int) -> list[Any]:
+    if depth == 0:
+        return [items]
+    if depth == 1:
+        return list(items)
+    return [leaf for item in items for leaf in _flattened(item, depth - 1)]
+
+
+def _picked(positions: Any, values: list[Any]) -> Any:
+    if isinstance(positions, list):
+        return [_picked(position, values) for position in positions]
+    return values[positions]
+
+
+def _regular_shape(values: list[Any]) -> tuple[int, ...]:
+    lengths = {len(item) if isinstance(item, list) else -1 for item in values}
+    if len(lengths) == 1 and -1 not in lengths:
+        inner = {_regular_shape(item) for item in values}
+        if len(inner) == 1:
+            return (len(values), *inner.pop())
+    return (len(values),)
+
+
+@set_module("tenfold")
+class UnbatchedTensor:
+    """Marks a tensor as exempt from the batch size of the TensorDict it is put into.
+
+    The bytes of a table's strings are one such tensor: indexing the table leaves it whole. A folder
+    keeps such tensors in its sub-folder ``%values``, which tensordict opens by itself.
+
+    Args:
+        data: A tensor or an array of any shape.
+
+    Example:
+        >>> td = TensorDict({"text.end": torch.tensor([2, 5])}, batch_size=[2])
+        >>> td["text"] = UnbatchedTensor(torch.tensor([104, 105, 121, 111, 117], dtype=torch.uint8))
+        >>> td[0]["text"].shape
+        torch.Size([5])
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        from tenfold._interop import arrays
+
+        if not arrays.is_array(data):
+            raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
+        self.data = data
+
+    def _unwrapped(self) -> Any:
+        return self.data
+
+    def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
+        """This entry of a node whose batch dimensions `change` changes: the same."""
+        return self
+
+    def _valued(self, change: Callable[[Any], Any]) -> UnbatchedTensor:
+        """`change(tensor)`, as unbatched as this."""
+        return UnbatchedTensor(change(self.data))
+
+    def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
+        """The entries of the parts of a node: each has the whole tensor."""
+        return [self] * len(shapes)
+
+    @property
+    def shape(self) -> Any:
+        """The shape of the tensor."""
+        return self.data.shape
+
+    def _simplified(self) -> tuple[Any, ...]:
+        return ("unbatched", self.data)
+
+    def __repr__(self) -> str:
+        return f"UnbatchedTensor({self.data!r})"

@@ -1,0 +1,225 @@
+"""Checks which module of python/tenfold may import which: the rooms of ARCHITECTURE.md.
+
+A module imports its own layer and lower ones at its top. Within a function it may import a lower
+layer, which puts off what that costs; a module of its own layer or a higher one only if `TIES`
+says why. Only `_interop/` imports torch, numpy and the tensordict package.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# From low to high; a name stands for the module or for all of the folder, the longest one counts.
+LAYERS = [
+    [
+        "_closing",
+        "_core",
+        "_errors",
+        "_options",
+        "_pickle",
+        "_progress",
+        "_public",
+        "_reports",
+        "utils",
+    ],
+    ["_interop"],
+    ["tensordict._protocol"],
+    [
+        "tensordict._entries",
+        "tensordict._keys",
+        "tensordict._lazy_index",
+        "tensordict._node",
+        "tensordict._registry",
+        "tensordict._repr",
+        "tensordict._values",
+    ],
+    ["tensordict._ops", "tensordict._locking"],
+    ["tensordict._convert", "tensordict._files", "tensordict._modules"],
+    ["tensordict._base"],
+    [
+        "tensordict",
+        "tensordict._dense",
+        "tensordict._lazy",
+        "tensordict._lazy_shape",
+        "tensordict._saving",
+    ],
+    ["tensordict._tensorclass"],
+    ["_io"],
+    ["dataset"],
+    ["mapped_dict", "sparse"],
+    ["mappers"],
+]
+RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+# These import whatever they are asked for.
+ENTRANCES = {"", "__main__", "_pickle"}
+
+# Imports within functions that go up or sideways, by the importer: what is imported, and why.
+TIES = {
+    "_interop.arrays": {
+        "tensordict._convert": "torch learns of TensorDict as a pytree when it is first imported",
+    },
+    "_interop.objects": {
+        "tensordict._node": "the description of a node of a sparse tensor",
+        "tensordict._saving": "an object may be a tree, and trees are told apart by their package",
+    },
+    "_interop.tensordict_package": {
+        "tensordict._dense": "makes our tree of one of that package",
+        "tensordict._entries": "reads our trees, to make theirs",
+        "tensordict._lazy": "reads our trees, to make theirs",
+        "tensordict._values": "reads our trees, to make theirs",
+    },
+    "_io.load_into": {
+        "_io.optimizer": "the states of optimizers are loaded by load_into in turn",
+    },
+    "dataset._dataset": {
+        "dataset._ingest.ingest": "a data set knows its bad rows; ingest makes data sets",
+    },
+    "dataset._ingest.ingest": {
+        "dataset._ingest.sources": "arrow and tables are imported when such a source comes",
+    },
+    "dataset._ingest.sources": {
+        "dataset._ingest.ingest": "opens what was written, with its report",
+    },
+    "mappers._hierarchical": {
+        "mappers._hierarchy_json": "reads and writes this class",
+        "mappers._hierarchy_tree": "reads mappers, of which this is one",
+    },
+    "mappers._mapper": {
+        "mappers._cached": "a cache is a mapper itself",
+        "mappers._saved": "the base of all mappers loads and saves each of them",
+    },
+    "mappers._saved": {
+        "mappers._hierarchy_json": "a document may be of a class that loads other mappers",
+        "mappers._mapper": "the base of all mappers loads and saves each of them",
+    },
+    "tensordict._convert": {
+        "tensordict._tensorclass.state": "the state of a tree may hold tensorclasses",
+    },
+    "tensordict._files.archive": {
+        "_io.files": "archives are read as every format is",
+    },
+    "tensordict._files.folder": {
+        "tensordict._files.mapped_tensor": "imports torch",
+    },
+    "tensordict._files.write": {
+        "_io.files": "a folder that is not written in place is saved as every format is",
+        "tensordict._files.anonymous_file": "imports multiprocessing",
+    },
+    "tensordict._ops.casts": {
+        "tensordict._files.consolidated": "a consolidated tree moves as one block",
+    },
+    "tensordict._values": {
+        "tensordict._ops.indexing": "values are indexed by the rules of tensors",
+        "tensordict._ops.join": "torch.cat of values joins their rows",
+    },
+}
+
+LIBRARIES = {"torch", "numpy", "tensordict"}
+# Modules besides those of _interop/ that import a library, and why.
+LIBRARY_USERS = {
+    "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
+}
+
+
+class Import(NamedTuple):
+    """One imported module.
+
+    Attributes:
+        name: As Python knows it: "torch.nn", "tenfold._io.files".
+        line: Where.
+        is_late: Within a function.
+    """
+
+    name: str
+    line: int
+    is_late: bool
+
+
+def check(root: Path) -> list[str]:
+    """Returns the violations below `root`, each as `<file>:<line>: <what is wrong>`."""
+    package = root / "python" / "tenfold"
+    modules = {_module_of(path, package): path for path in sorted(package.rglob("*.py"))}
+    problems = []
+    used: set[tuple[str, str]] = set()
+    for module, path in modules.items():
+        name = path.relative_to(root).as_posix()
+        for found in imports_of(path, set(modules)):
+            problem = _problem(module, found, used)
+            if problem is not None:
+                problems.append(f"{name}:{found.line}: {found.name}: {problem}")
+    for importer in sorted(modules.keys() & TIES.keys()):
+        name = modules[importer].relative_to(root).as_posix()
+        problems += [
+            f"{name}:1: {imported}: tools/python_layers.py lists an import that is not there"
+            for imported in TIES[importer]
+            if (importer, imported) not in used
+        ]
+    return problems
+
+
+def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | None:
+    top, _, target = found.name.partition(".")
+    if top in LIBRARIES:
+        if module.startswith("_interop") or module in LIBRARY_USERS:
+            return None
+        return "only _interop/ imports it; ask that for the module"
+    if top != "tenfold" or module in ENTRANCES:
+        return None
+    if not target:
+        return "import the module that has the name, not the package"
+    mine, other = _rank(module), _rank(target)
+    if mine is None or other is None:
+        return f"{module if mine is None else target} is in no layer of tools/python_layers.py"
+    if not found.is_late:
+        return f"{_layer(module)} is below {_layer(target)}" if other > mine else None
+    if other < mine:
+        return None
+    if target in TIES.get(module, {}):
+        used.add((module, target))
+        return None
+    where = "a higher layer" if other > mine else "its own layer"
+    return f"a function imports a module of {where}: move it to the top, or list why not"
+
+
+def _layer(module: str) -> str:
+    while module not in RANKS:
+        module = module.rpartition(".")[0]
+    return module
+
+
+def _rank(module: str) -> int | None:
+    while module and module not in RANKS:
+        module = module.rpartition(".")[0]
+    return RANKS.get(module)
+
+
+def _module_of(path: Path, package: Path) -> str:
+    parts = path.relative_to(package).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path, modules: set[str]) -> Iterator[Import]:
+    """What a file imports, without what only type checkers see."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    yield from _imports_below(tree, modules, is_late=False)
+
+
+def _imports_below(node: ast.AST, modules: set[str], is_late: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, child.lineno, is_late)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            for alias in child.names:
+                full = f"{child.module}.{alias.name}"
+                inner = full.partition(".")[2]
+                is_module = inner in modules or inner == "_core"
+                yield Import(full if is_module else child.module, child.lineno, is_late)
+        late = is_late or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        yield from _imports_below(child, modules, late)
