@@ -48,7 +48,7 @@ PUBLIC_HEADERS = {
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format: its files include their own folder, and what all formats share.
+# A folder of formats/ is one format: its files include their own folder and what all formats share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
 # Libraries, by where their headers live, and the rooms that may use them.

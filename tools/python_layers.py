@@ -1,4 +1,4 @@
-"""Checks which module of python/tenfold may import which: the rooms of ARCHITECTURE.md.
+"""Checks which module of python/tenfold may import which: the folders of ARCHITECTURE.md.
 
 A module imports its own layer and lower ones at its top. Within a function it may import a lower
 layer, which puts off what that costs; a module of its own layer or a higher one only if `TIES`
