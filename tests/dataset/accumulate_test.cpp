@@ -7,7 +7,7 @@
 #include <tenfold/accumulate.hpp>
 #include <tenfold/error.hpp>
 
-#include "stores/table_of.hpp"
+#include "dataset/table_of.hpp"
 
 namespace tenfold {
 namespace {

@@ -12,8 +12,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 
-#include "stores/growing_of.hpp"
-#include "stores/table_of.hpp"
+#include "dataset/growing_of.hpp"
+#include "dataset/table_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {

@@ -11,9 +11,9 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
-#include "core/cast.hpp"
-#include "stores/dataset_state.hpp"
-#include "stores/table_of.hpp"
+#include "core/tensor/cast.hpp"
+#include "dataset/dataset_state.hpp"
+#include "dataset/table_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {

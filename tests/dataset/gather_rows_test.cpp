@@ -1,4 +1,4 @@
-#include "stores/gather_rows.hpp"
+#include "dataset/gather_rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "stores/copy_lines.hpp"
+#include "dataset/copy_lines.hpp"
 
 namespace tenfold {
 namespace {

@@ -11,8 +11,8 @@
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 
+#include "dataset/table_of.hpp"
 #include "os/process.hpp"
-#include "stores/table_of.hpp"
 
 namespace tenfold::test {
 

@@ -14,9 +14,9 @@
 #include <tenfold/io.hpp>
 #include <tenfold/warnings.hpp>
 
-#include "core/notes.hpp"
+#include "core/notes/notes.hpp"
+#include "dataset/table_of.hpp"
 #include "os/process.hpp"
-#include "stores/table_of.hpp"
 #include "support/crash_harness.hpp"
 
 namespace tenfold::test {

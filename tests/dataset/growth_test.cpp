@@ -22,14 +22,14 @@
 #include <tenfold/error.hpp>
 #include <tenfold/memmap.hpp>
 
-#include "formats/memmap_handle.hpp"
-#include "formats/memmap_keys.hpp"
-#include "formats/memmap_reader.hpp"
-#include "os/directory.hpp"
-#include "os/fault.hpp"
+#include "dataset/growing_of.hpp"
+#include "dataset/table_of.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/reader.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/fault.hpp"
 #include "os/process.hpp"
-#include "stores/growing_of.hpp"
-#include "stores/table_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"

@@ -1,4 +1,4 @@
-#include "stores/part_of.hpp"
+#include "dataset/part_of.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

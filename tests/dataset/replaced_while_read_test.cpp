@@ -21,10 +21,10 @@
 #include <tenfold/memmap.hpp>
 #include <tenfold/sparse_builder.hpp>
 
+#include "dataset/table_of.hpp"
+#include "dict/dict_of.hpp"
 #include "io/sample_trees.hpp"
-#include "os/fault.hpp"
-#include "stores/dict_of.hpp"
-#include "stores/table_of.hpp"
+#include "os/fs/fault.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 

@@ -13,12 +13,12 @@
 #include <tenfold/io.hpp>
 #include <tenfold/memmap.hpp>
 
-#include "formats/memmap_commit_file.hpp"
-#include "os/directory.hpp"
-#include "os/fault.hpp"
-#include "stores/growing_of.hpp"
-#include "stores/ring_guard.hpp"
-#include "stores/table_of.hpp"
+#include "dataset/growing_of.hpp"
+#include "dataset/ring_guard.hpp"
+#include "dataset/table_of.hpp"
+#include "formats/folder/append/commit_file.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/fault.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"

@@ -6,7 +6,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/schema.hpp>
 
-#include "stores/table_of.hpp"
+#include "dataset/table_of.hpp"
 
 namespace tenfold {
 namespace {

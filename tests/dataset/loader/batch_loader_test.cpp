@@ -17,8 +17,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
-#include "stores/batch_stream.hpp"
-#include "stores/table_of.hpp"
+#include "dataset/loader/batch_stream.hpp"
+#include "dataset/table_of.hpp"
 
 namespace tenfold {
 namespace {

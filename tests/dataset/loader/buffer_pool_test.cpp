@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "stores/buffer_pool.hpp"
+#include "dataset/loader/buffer_pool.hpp"
 
 namespace tenfold {
 namespace {

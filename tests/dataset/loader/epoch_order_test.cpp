@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "stores/epoch_order.hpp"
+#include "dataset/loader/epoch_order.hpp"
 
 namespace tenfold {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "stores/mix_pattern.hpp"
+#include "dataset/loader/mix_pattern.hpp"
 
 namespace tenfold {
 namespace {

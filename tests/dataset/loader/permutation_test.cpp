@@ -11,7 +11,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
-#include "stores/permutation_kernel.hpp"
+#include "dataset/loader/permutation_kernel.hpp"
 
 namespace tenfold {
 namespace {

@@ -1,4 +1,4 @@
-#include "stores/residency.hpp"
+#include "dataset/loader/residency.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -20,10 +20,10 @@
 #include <tenfold/io.hpp>
 #include <tenfold/permutation.hpp>
 
-#include "os/mapping.hpp"
-#include "os/page_cache.hpp"
-#include "os/paging.hpp"
-#include "stores/table_of.hpp"
+#include "dataset/table_of.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/memory/page_cache.hpp"
+#include "os/memory/paging.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
