@@ -134,6 +134,10 @@ def test_data_sets_are_refused_before_their_rows_are_written(
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(large.numpy().ravel()), COLUMNS)
     with refused(path):
         tenfold.ingest(pa.table({"x": fixed}), path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"x": fixed}), tmp_path / "x.parquet")
+    with refused(path):
+        tenfold.ingest(tmp_path / "x.parquet", path)
     source = tenfold.ingest({"x": large, "id": torch.arange(ROWS)}, tmp_path / "source")
     with refused(path, SIZE + ROWS * 8):
         tenfold.ingest(source, path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     class Stream(NamedTuple):
         """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
 
-        ``num_rows`` is exact, or 0 if it is not known before.
+        There will be ``num_rows`` rows at least, which is 0 if nothing is known before.
         """
 
         batches: Any
@@ -230,7 +230,7 @@ def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], Opene
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
-    return Stream(reader, first.num_bytes * len(files))
+    return Stream(reader, first.num_bytes * len(files), first.num_rows)
 
 
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:

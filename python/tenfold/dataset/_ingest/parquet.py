@@ -40,12 +40,14 @@ class OpenedFile(NamedTuple):
         schema: Of the columns in the batches.
         num_bytes: About as many will the batches have.
         batches: From the first to the last.
+        num_rows: Of all batches, 0 if the file does not say it before they are read.
     """
 
     names: list[str]
     schema: Any
     num_bytes: int
     batches: Iterator[Any]
+    num_rows: int = 0
 
 
 class _Size(NamedTuple):
@@ -116,7 +118,7 @@ class ParquetFooter:
         if num_threads != 1:
             batches = _ahead(batches)
         num_bytes = sum(size.stored for size in sizes.values())
-        return OpenedFile(all_names, schema, num_bytes, batches)
+        return OpenedFile(all_names, schema, num_bytes, batches, self._metadata.num_rows)
 
     def _batches(
         self, names: list[str] | None, sizes: dict[str, _Size], use_threads: bool
