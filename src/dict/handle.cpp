@@ -50,8 +50,8 @@ void DictHandle::open_first() {
 /// Without close() all that was written is there, only not yet on the device.
 DictHandle::~DictHandle() = default;
 
-/// The rows were opened before the index: a replacement in between takes both anew. It may have come
-/// before the path is looked at here, too, so a first failure proves nothing.
+/// The rows were opened before the index: a replacement in between takes both anew. It may have
+/// come before the path is looked at here, too, so a first failure proves nothing.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
