@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# For the environment of `run_python`: malloc gives each block of 128 KiB and more back when it is
+# freed. By default glibc raises that limit to up to 32 MiB and keeps twice as much, which would
+# count as memory that the program needs.
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TRIM_THRESHOLD_": str(128 << 10)}
+
 # Goes before a program for `run_python`, which then has peak_of().
 PEAK_OF = '''
 import threading
