@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-# For the environment of `run_python`: malloc gives each block of 128 KiB and more back when it is
-# freed. By default glibc raises that limit to up to 32 MiB and keeps twice as much, which would
-# count as memory that the program needs.
-GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TRIM_THRESHOLD_": str(128 << 10)}
-
 # Goes before a program for `run_python`, which then has peak_of().
 PEAK_OF = '''
-import threading
+import ctypes, threading
+
+# What is freed counts no more: glibc would raise both limits as blocks are freed, up to 32 and
+# 64 MiB, and keep that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
+for parameter in (-3, -1):
+    assert ctypes.CDLL(None).mallopt(parameter, 128 << 10) == 1
 
 def anonymous_bytes():
     """Memory of this process that belongs to no file."""
