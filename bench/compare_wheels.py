@@ -41,10 +41,9 @@ def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> li
 def add(rows: dict[str, float], missed: dict[str, int], found: list[dict]) -> None:
     """Takes the smallest time of each row that is ours, and counts how often a goal was missed."""
     for result in found:
-        for contender, seconds in result["seconds"].items():
-            if contender.startswith("tenfold"):
-                name = f"{result['name']}: {contender}"
-                rows[name] = min(rows.get(name, math.inf), *seconds)
+        for contender in result["ours"]:
+            name = f"{result['name']}: {contender}"
+            rows[name] = min(rows.get(name, math.inf), *result["seconds"][contender])
         for goal in result["goals"]:
             name = f"{result['name']}: {goal['goal']}"
             missed[name] = missed.get(name, 0) + (not goal["met"])

@@ -67,6 +67,11 @@ class Result:
     goals: list[Goal]
     notes: list[str] = field(default_factory=list)
 
+    def ours(self) -> list[str]:
+        """The contenders that are tenfold's: named so, or by a goal."""
+        with_goal = {goal.ours for goal in self.goals}
+        return [name for name in self.timings if name.startswith("tenfold") or name in with_goal]
+
     def verdicts(self) -> list[tuple[str, str, float, float, bool]]:
         """(goal, unit, wanted, measured, met) by medians."""
         found = []
@@ -114,6 +119,7 @@ class Result:
             "name": self.name,
             "title": self.title,
             "seconds": {k: t.seconds for k, t in self.timings.items()},
+            "ours": self.ours(),
             "goals": [
                 dict(zip(("goal", "unit", "wanted", "measured", "met"), v, strict=True))
                 for v in self.verdicts()
