@@ -16,7 +16,7 @@
 
 namespace {
 
-namespace folder = tenfold::memmap_folder;
+namespace folder = tenfold::detail::formats::folder;
 
 void use(std::span<const std::byte> bytes) {
   folder::CommitPage page;

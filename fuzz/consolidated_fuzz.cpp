@@ -19,9 +19,10 @@
 namespace {
 
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 /// The data of the input, copied so that a read beyond it is seen by the sanitizer.
-class InputLeaves final : public ConsolidatedLeaves {
+class InputLeaves final : public consolidated::Leaves {
  public:
   explicit InputLeaves(std::string_view data) : data_(std::make_unique<std::byte[]>(data.size())) {
     std::memcpy(data_.get(), data.data(), data.size());
@@ -56,9 +57,9 @@ void open_file(std::string_view input) {
   input.remove_suffix(8);
   if (length > input.size()) return;
   const std::string_view data = input.substr(0, input.size() - static_cast<std::size_t>(length));
-  const std::shared_ptr<ConsolidatedLeaves> leaves = std::make_shared<InputLeaves>(data);
+  const std::shared_ptr<consolidated::Leaves> leaves = std::make_shared<InputLeaves>(data);
   const TensorDict tree =
-      build_consolidated_tree(input.substr(data.size()), data.size(), leaves, "input").tree;
+      consolidated::build_tree(input.substr(data.size()), data.size(), leaves, "input").tree;
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) leaf->tensor();
   });

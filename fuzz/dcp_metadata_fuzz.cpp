@@ -22,6 +22,7 @@
 namespace {
 
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 /// An empty folder for the life of the process.
 const std::filesystem::path& empty_folder() {
@@ -46,9 +47,9 @@ void walk(const TensorDict& node) {
   }
 }
 
-void open_metadata(DcpMetadata metadata) {
-  auto files = std::make_shared<DcpFiles>(os::Directory::open(empty_folder()), metadata.files);
-  walk(build_dcp_tree(std::move(metadata), files, "input"));
+void open_metadata(dcp::Metadata metadata) {
+  auto files = std::make_shared<dcp::Files>(os::Directory::open(empty_folder()), metadata.files);
+  walk(dcp::build_tree(std::move(metadata), files, "input"));
 }
 
 }  // namespace
@@ -56,8 +57,8 @@ void open_metadata(DcpMetadata metadata) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
-    const DcpMetadata metadata = parse_dcp_metadata(bytes, "input");
-    DcpMerger merger;
+    const dcp::Metadata metadata = dcp::parse_metadata(bytes, "input");
+    dcp::Merger merger;
     merger.add(metadata, "input");
     merger.add(metadata, "input");
     open_metadata(merger.take());

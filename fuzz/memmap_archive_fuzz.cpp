@@ -26,7 +26,7 @@ fs::path scratch() {
 
 void use(tenfold::Mode mode) {
   using namespace tenfold;
-  const TensorDict tree = kMemmapArchive.open(scratch(), {mode});
+  const TensorDict tree = detail::formats::folder::kArchiveFormat.open(scratch(), {mode});
   fuzz::touch_leaves(tree);
 }
 
@@ -37,13 +37,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(scratch(), std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   set_warning_handler([](const std::string&) {});
-  static_cast<void>(kMemmapArchive.probe(scratch()));
+  static_cast<void>(detail::formats::folder::kArchiveFormat.probe(scratch()));
   for (const Mode mode : {Mode::read, Mode::write_through}) {
     try {
       use(mode);
     } catch (const Error&) {
     }
   }
-  static_cast<void>(kMemmapArchive.verify(scratch(), {.num_threads = 1}));
+  static_cast<void>(detail::formats::folder::kArchiveFormat.verify(scratch(), {.num_threads = 1}));
   return 0;
 }

@@ -63,20 +63,20 @@ void fill(std::string_view input) {
 
 void use(tenfold::Mode mode) {
   using namespace tenfold;
-  const TensorDict tree = kMemmapFolder.open(scratch(), {mode});
+  const TensorDict tree = detail::formats::folder::kFormat.open(scratch(), {mode});
   fuzz::touch_leaves(tree);
 }
 
 /// What plans its work and its memory by shapes, before a tensor is mapped.
 void compare() {
   using namespace tenfold;
-  const TensorDict tree = kMemmapFolder.open(scratch(), {Mode::read});
+  const TensorDict tree = detail::formats::folder::kFormat.open(scratch(), {Mode::read});
   static_cast<void>(diff(tree, tree, {.num_threads = 1}));
 }
 
 void select_row() {
   using namespace tenfold;
-  fuzz::touch_leaves(kMemmapFolder.open(scratch(), {Mode::read}).select_row(0));
+  fuzz::touch_leaves(detail::formats::folder::kFormat.open(scratch(), {Mode::read}).select_row(0));
 }
 
 }  // namespace
@@ -97,6 +97,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } catch (const Error&) {
     }
   }
-  static_cast<void>(kMemmapFolder.verify(scratch(), {}));
+  static_cast<void>(detail::formats::folder::kFormat.verify(scratch(), {}));
   return 0;
 }

@@ -17,7 +17,7 @@
 namespace {
 
 using namespace tenfold;
-using namespace tenfold::memmap_folder;
+using namespace tenfold::detail::formats::folder;
 
 void require(bool fact) {
   if (!fact) std::abort();

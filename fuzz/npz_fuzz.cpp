@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 /// One file for the life of the process, written anew for each input.
 fs::path scratch() {
@@ -52,10 +53,10 @@ void use_leaf(const Leaf& leaf) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::ofstream(scratch(), std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  kNpz.probe(scratch());
-  kNpz.verify(scratch(), {});
+  numpy::kNpz.probe(scratch());
+  numpy::kNpz.verify(scratch(), {});
   is_refused([] {
-    const TensorDict tree = kNpz.open(scratch(), {});
+    const TensorDict tree = numpy::kNpz.open(scratch(), {});
     for (const std::string& key : tree.keys()) {
       is_refused([&] { use_leaf(std::get<Leaf>(tree.get(key))); });
     }

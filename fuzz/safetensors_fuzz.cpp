@@ -20,11 +20,12 @@
 namespace {
 
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 /// The data of the input, copied so that a read beyond it is seen by the sanitizer.
 class InputSource final : public LeafSource {
  public:
-  InputSource(std::shared_ptr<const SafetensorsHeader> header, std::string_view data)
+  InputSource(std::shared_ptr<const safetensors::Header> header, std::string_view data)
       : header_(std::move(header)), data_(std::make_unique<std::byte[]>(data.size())) {
     std::memcpy(data_.get(), data.data(), data.size());
   }
@@ -41,7 +42,7 @@ class InputSource final : public LeafSource {
   std::string where(const Leaf&) const override { return "input"; }
 
  private:
-  std::shared_ptr<const SafetensorsHeader> header_;
+  std::shared_ptr<const safetensors::Header> header_;
   std::unique_ptr<std::byte[]> data_;
 };
 
@@ -52,13 +53,13 @@ void open_file(std::string_view input) {
   input.remove_prefix(8);
   if (length > input.size()) return;
   const std::string_view data = input.substr(static_cast<std::size_t>(length));
-  auto header = std::make_shared<SafetensorsHeader>(parse_safetensors_header(
+  auto header = std::make_shared<safetensors::Header>(safetensors::parse_header(
       input.substr(0, static_cast<std::size_t>(length)), data.size(), "input"));
-  SafetensorsTensors tensors;
+  safetensors::TensorEntries tensors;
   tensors.files.push_back({header, std::make_shared<InputSource>(header, data)});
   for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
   tensors.index = header->index;
-  const TensorDict tree = build_safetensors_tree(std::move(tensors), header->metadata, "input");
+  const TensorDict tree = safetensors::build_tree(std::move(tensors), header->metadata, "input");
   std::size_t budget = 1000;  // of tensors: a lazy stack may have a million
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -66,7 +67,7 @@ void open_file(std::string_view input) {
     --budget;
     leaf->tensor();
   });
-  if (tree.size() < 100) plan_safetensors(tree, true);
+  if (tree.size() < 100) safetensors::make_plan(tree, true);
 }
 
 }  // namespace

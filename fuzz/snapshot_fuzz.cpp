@@ -44,12 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   set_warning_handler([](const std::string&) {});
   std::ofstream(scratch() / ".snapshot_metadata", std::ios::binary) << text;
   try {
-    fuzz::touch_leaves(kSnapshot.open(scratch(), {}));
+    fuzz::touch_leaves(detail::formats::snapshot::kFormat.open(scratch(), {}));
   } catch (const Error&) {
   }
-  static_cast<void>(kSnapshot.verify(scratch(), {}));
+  static_cast<void>(detail::formats::snapshot::kFormat.verify(scratch(), {}));
   try {
-    const Value read = snapshot::parse_metadata(text, "input");
+    const Value read = detail::formats::snapshot::parse_metadata(text, "input");
     if (!(from_json(to_json(read), "again") == read)) std::abort();
   } catch (const Error&) {
   }

@@ -22,9 +22,10 @@
 namespace {
 
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 /// Storages of exactly their size, so that a read beyond is seen by the sanitizer.
-class InputStorages final : public TorchStorages {
+class InputStorages final : public torch_file::Storages {
  public:
   void add(std::string key, std::span<const std::byte> bytes) {
     keys_.push_back(std::move(key));
@@ -43,7 +44,7 @@ class InputStorages final : public TorchStorages {
   }
   Buffer bytes(std::size_t storage) override { return buffers_[storage]; }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    const TorchRange& range = range_of(leaf);
+    const torch_file::StorageRange& range = range_of(leaf);
     std::memcpy(into.data(), buffers_[range.storage].data() + range.begin + offset_bytes,
                 into.size());
   }
@@ -56,7 +57,7 @@ class InputStorages final : public TorchStorages {
 
 void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& storages) {
   const codecs::PickleGraph graph = codecs::read_pickle(pickle, "input");
-  const TensorDict tree = build_torch_file_tree(graph, storages, "input", "key");
+  const TensorDict tree = torch_file::build_tree(graph, storages, "input", "key");
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     // A stride of 0 makes much of few bytes.
@@ -66,7 +67,7 @@ void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& 
 
 void open_archive(std::string_view bytes) {
   const codecs::ZipInput input = codecs::zip_input("input", std::as_bytes(std::span(bytes)));
-  TorchArchive archive = read_torch_archive(input);
+  torch_file::Archive archive = torch_file::read_archive(input);
   codecs::read_zip_local_headers(input, codecs::ZipLimits(), archive.directory);
   const auto storages = std::make_shared<InputStorages>();
   for (const codecs::ZipEntry& entry : archive.directory.entries) {
@@ -74,7 +75,7 @@ void open_archive(std::string_view bytes) {
     if (at == std::string::npos || entry.size_bytes > (1U << 20U)) continue;
     storages->add(entry.name.substr(at + 6), codecs::read_zip_entry(input, entry));
   }
-  const std::vector<std::byte> pickle = read_torch_pickle(input, archive);
+  const std::vector<std::byte> pickle = torch_file::read_pickle(input, archive);
   open_pickle({reinterpret_cast<const char*>(pickle.data()), pickle.size()}, storages);
 }
 

@@ -15,6 +15,7 @@
 namespace {
 
 using namespace tenfold;
+using namespace tenfold::detail::formats;
 
 NodeInfo of_kind(NodeKind kind) {
   NodeInfo info;

@@ -185,7 +185,8 @@ void bind_memmap(nb::module_& module) {
   module.def("write_memmap_value", &write_value, "folder"_a, "value"_a);
   module.def("append_memmap", &append_rows, "path"_a, "rows"_a);
   module.def(
-      "encode_key", [](nb::str key) { return text(memmap_folder::encode_key(utf8(key))); }, "key"_a,
+      "encode_key",
+      [](nb::str key) { return text(detail::formats::folder::encode_key(utf8(key))); }, "key"_a,
       "The name of the file (without suffix) or folder of a key.");
 }
 

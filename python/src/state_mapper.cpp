@@ -283,7 +283,7 @@ void bind_state_mapper(nb::module_& module) {
       "replace_file",
       [](nb::object path, const std::string& text, bool durable) {
         const Path target = path_from(path);
-        without_gil([&] { replace_file(target, text, durable); });
+        without_gil([&] { detail::formats::replace_file(target, text, durable); });
       },
       "path"_a, "text"_a, "durable"_a);
   module.def("sparse_item",

@@ -17,6 +17,8 @@
 #include "os/fs/file.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// Zeros that are never in memory: files are made as holes.
@@ -99,8 +101,8 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
 }
 
 /// The files of a ring have their size from the start.
-void extend_files(os::Directory& folder, const memmap_folder::Plan& full) {
-  for (const memmap_folder::Plan::File& file : full.files) {
+void extend_files(os::Directory& folder, const formats::folder::Plan& full) {
+  for (const formats::folder::Plan::File& file : full.files) {
     if (!file.is_leaf || file.size_bytes == 0) continue;
     os::File made = os::File::create_at(folder, file.name);
     made.truncate(file.size_bytes);
@@ -114,22 +116,23 @@ void extend_files(os::Directory& folder, const memmap_folder::Plan& full) {
 Dataset create(const Path& path, const Schema& schema, const CreateOptions& options) {
   check(path, schema, options);
   const Schema stored = stored_schema(path, schema);
-  const memmap_folder::Plan plan = memmap_folder::plan_tree(tree_of(stored, options.num_rows));
+  const formats::folder::Plan plan =
+      detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
     // Rows that are written in place are vouched for by nobody; through maps, too, which cannot
     // report a full disk.
-    const WriteRequest request{.durable = true,
-                               .checksums = options.num_rows == 0 && options.capacity == 0,
-                               .zeros = true,
-                               .reserve = true};
-    FolderReplacement replacement(path, memmap_folder::written_bytes(plan, request),
-                                  memmap_folder::foreign_in);
-    memmap_folder::write_plan(plan, replacement.folder(), request);
+    const formats::WriteRequest request{.durable = true,
+                                        .checksums = options.num_rows == 0 && options.capacity == 0,
+                                        .zeros = true,
+                                        .reserve = true};
+    formats::FolderReplacement replacement(path, formats::folder::written_bytes(plan, request),
+                                           formats::folder::foreign_in);
+    formats::folder::write_plan(plan, replacement.folder(), request);
     if (options.capacity > 0) {
       extend_files(replacement.folder(),
-                   memmap_folder::plan_tree(tree_of(stored, options.capacity)));
-      memmap_folder::create_ring_page(replacement.folder(),
-                                      static_cast<std::uint64_t>(options.capacity));
+                   formats::folder::plan_tree(tree_of(stored, options.capacity)));
+      formats::folder::create_ring_page(replacement.folder(),
+                                        static_cast<std::uint64_t>(options.capacity));
     }
     replacement.publish(true);
   }

@@ -49,17 +49,18 @@ class Growth {
   void start();
   void mark_in_place();
   /// What is added goes behind the rows; `is_exact` says that nothing else lies there.
-  std::vector<memmap_folder::GrowingLeaf> leaves_of(const DatasetState& state, bool is_exact);
+  std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
+                                                              bool is_exact);
 
   const Path path_;
   const Mode mode_;
-  memmap_folder::WriteThroughLock lock_;       ///< of a folder, until close()
-  std::mutex mutex_;                           ///< guards what follows
-  std::shared_ptr<const DatasetState> state_;  ///< null: rows were added since
-  std::int64_t size_ = -1;                     ///< below 0: that of the next state_
-  Schema schema_;                              ///< stays the same
+  detail::formats::folder::WriteThroughLock lock_;  ///< of a folder, until close()
+  std::mutex mutex_;                                ///< guards what follows
+  std::shared_ptr<const DatasetState> state_;       ///< null: rows were added since
+  std::int64_t size_ = -1;                          ///< below 0: that of the next state_
+  Schema schema_;                                   ///< stays the same
   std::vector<LeafRole> roles_;
-  std::unique_ptr<memmap_folder::GrowingFolder> writer_;
+  std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool in_place_ = false;
   bool closed_ = false;
 };

@@ -20,7 +20,7 @@ class LeafNames {
     const std::string wanted = leaf.back();
     for (int number = 0;; ++number) {
       leaf = {number == 0 ? wanted : wanted + "." + std::to_string(number)};
-      if (memmap_folder::is_reserved_key(leaf[0])) continue;
+      if (detail::formats::folder::is_reserved_key(leaf[0])) continue;
       if ((!is_column || number > 0) && columns_.contains(leaf[0])) continue;
       if (taken_.insert(leaf[0]).second) return;
     }

@@ -19,7 +19,8 @@
 
 namespace tenfold {
 
-namespace folder = memmap_folder;
+using namespace detail;
+namespace folder = formats::folder;
 
 namespace {
 

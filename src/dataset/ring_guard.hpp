@@ -41,9 +41,9 @@ class RingGuard {
   /// Null if `tree` is not the folder of a ring.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
-  memmap_folder::CommitState now() const;
+  detail::formats::folder::CommitState now() const;
   /// As it is between two writes, or as a killed one left it. Throws as RingWait.
-  memmap_folder::CommitState settled() const;
+  detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
   /// True while some process has it open for writing.
@@ -79,7 +79,7 @@ class RingWatch {
   struct Part {
     const RingGuard* guard;
     std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< and their places
-    memmap_folder::CommitState before;
+    detail::formats::folder::CommitState before;
   };
 
   std::vector<Part> parts_;

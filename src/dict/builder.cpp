@@ -137,7 +137,8 @@ class Build {
 
   /// False if an entry would be too far from home.
   bool run(const DictSink& sink) {
-    Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows), "index");
+    detail::formats::Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows),
+                                       "index");
     for (std::int64_t row = 0; row < keys_.num_rows; ++row) {
       parts_.add(keys_.hash(row, seed_), static_cast<std::uint64_t>(row));
       if (row % kPollRows == 0) progress.poll();

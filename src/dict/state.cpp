@@ -19,10 +19,12 @@
 #include "os/memory/paging.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
-using memmap_folder::FolderHandle;
-using memmap_folder::FolderSource;
+using formats::folder::FolderHandle;
+using formats::folder::FolderSource;
 
 Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   const auto fail = [&](const std::string& found) {
@@ -160,13 +162,15 @@ void make_index_in_memory(DictState& state) {
 std::int64_t num_rows_now(const DictState& state) {
   const std::int64_t known = state.keys.num_rows;
   if (state.place.root == nullptr) return known;
-  memmap_folder::Folder& root = *state.place.root;
-  if (const auto rows = memmap_folder::committed_rows(root)) return std::max(known, *rows);
+  formats::folder::Folder& root = *state.place.root;
+  if (const auto rows = detail::formats::folder::committed_rows(root))
+    return std::max(known, *rows);
   // A writer that is done has left the count there.
-  const std::string name(memmap_folder::kMetaName);
-  const auto text = root.read_text(name, memmap_folder::kMaxMetaBytes);
+  const std::string name(formats::folder::kMetaName);
+  const auto text = root.read_text(name, formats::folder::kMaxMetaBytes);
   if (!text) return known;
-  const Shape batch = memmap_folder::parse_meta(*text, root.display() + "/" + name).batch_size;
+  const Shape batch =
+      detail::formats::folder::parse_meta(*text, root.display() + "/" + name).batch_size;
   return batch.empty() ? known : std::max(known, batch[0]);
 }
 

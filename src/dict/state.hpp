@@ -37,7 +37,7 @@ struct DictNote {
 
 /// Where the index of a folder lies; nothing of it in other formats.
 struct DictIndexPlace {
-  std::shared_ptr<memmap_folder::Folder> root;  ///< that has the `%commit`
+  std::shared_ptr<detail::formats::folder::Folder> root;  ///< that has the `%commit`
   std::string leaf;
   std::string file;  ///< its name in `%values`
 };

@@ -19,6 +19,8 @@
 
 namespace tenfold {
 
+using namespace detail;
+
 /// What becomes of the index when rows are added. Hashes are computed whenever they are needed, so
 /// that of many keys little is in memory.
 struct DictWriter::Change {
@@ -75,11 +77,11 @@ std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   return rows;
 }
 
-Path DictWriter::values_folder() const { return path_ / memmap_folder::kValuesName; }
+Path DictWriter::values_folder() const { return path_ / formats::folder::kValuesName; }
 
 void DictWriter::open_index() {
   const os::Directory values =
-      os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
+      os::Directory::open_at(root_, std::string(formats::folder::kValuesName));
   const os::File file = os::File::open_read_write_at(values, state().place.file);
   index_ = std::make_unique<DictIndex>(
       os::map_file(file, 0, file.size_bytes(), os::MapKind::shared_write), path_.string());
@@ -99,27 +101,28 @@ void DictWriter::begin() {
 }
 
 void DictWriter::drop_checksums() {
-  memmap_folder::ChecksumsEdit edit(root_, path_);
+  formats::folder::ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
-  std::vector<ChecksumLine> lines = edit.lines();
-  const std::string folder = std::string(memmap_folder::kValuesName) + "/";
+  std::vector<formats::ChecksumLine> lines = edit.lines();
+  const std::string folder = std::string(formats::folder::kValuesName) + "/";
   const std::array<std::string, 2> changed = {folder + state().place.file,
-                                              folder + std::string(memmap_folder::kMetaName)};
-  const auto count = std::erase_if(
-      lines, [&](const ChecksumLine& line) { return std::ranges::count(changed, line.path) > 0; });
+                                              folder + std::string(formats::folder::kMetaName)};
+  const auto count = std::erase_if(lines, [&](const formats::ChecksumLine& line) {
+    return std::ranges::count(changed, line.path) > 0;
+  });
   if (count > 0) edit.publish(lines);
 }
 
 void DictWriter::add_checksums() {
-  memmap_folder::ChecksumsEdit edit(root_, path_);
+  formats::folder::ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
-  std::vector<ChecksumLine> lines = edit.lines();
+  std::vector<formats::ChecksumLine> lines = edit.lines();
   const os::Directory values =
-      os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
-  for (const std::string& name : {state().place.file, std::string(memmap_folder::kMetaName)}) {
-    const std::string path = std::string(memmap_folder::kValuesName) + "/" + name;
-    std::erase_if(lines, [&](const ChecksumLine& line) { return line.path == path; });
-    memmap_folder::add_lines_of(os::File::open_read_at(values, name), path, lines);
+      os::Directory::open_at(root_, std::string(formats::folder::kValuesName));
+  for (const std::string& name : {state().place.file, std::string(formats::folder::kMetaName)}) {
+    const std::string path = std::string(formats::folder::kValuesName) + "/" + name;
+    std::erase_if(lines, [&](const formats::ChecksumLine& line) { return line.path == path; });
+    formats::folder::add_lines_of(os::File::open_read_at(values, name), path, lines);
   }
   edit.publish(lines);
 }
@@ -129,9 +132,9 @@ void DictWriter::add_checksums() {
 void DictWriter::rebuild(double load, std::uint64_t room) {
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
-  FileReplacement replacement(file, 0);
+  formats::FileReplacement replacement(file, 0);
   std::uint64_t size_bytes = 0;
-  os::Directory values = os::Directory::open_at(root_, std::string(memmap_folder::kValuesName));
+  os::Directory values = os::Directory::open_at(root_, std::string(formats::folder::kValuesName));
   const DictBuildOptions options{
       .duplicates = DuplicateKeys::last, .load = load, .room = room, .spill = &values};
   num_dead_ = build_dict_index(now.keys, options, [&](std::uint64_t offset_bytes, auto bytes) {
@@ -144,8 +147,8 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   replacement.file().write_at(word_at, std::as_bytes(std::span(&boot, 1)));
   replacement.publish(true);
   index_->set_word(DictWord::writer, kDictReplaced);
-  const memmap_folder::LeafLength length{now.place.leaf, size_bytes / kDictBucketBytes};
-  memmap_folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
+  const formats::folder::LeafLength length{now.place.leaf, size_bytes / kDictBucketBytes};
+  formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
   is_behind_ = true;
   open_index();
 }

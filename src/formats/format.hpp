@@ -10,7 +10,7 @@
 
 #include "formats/shared/verify_filter.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// How a format is asked to write.
 struct WriteRequest {
@@ -55,17 +55,31 @@ struct Format {
   bool holds_sparse = false;  ///< nodes of kind sparse; others refuse them by key
 };
 
-extern const Format kConsolidated;        // consolidated.cpp
-extern const Format kDcp;                 // dcp.cpp
-extern const Format kMemmapArchive;       // memmap_archive_format.cpp: "tdz"
-extern const Format kMemmapFolder;        // memmap_folder.cpp
-extern const Format kNpy;                 // npy.cpp
-extern const Format kNpz;                 // npz.cpp
-extern const Format kSafetensors;         // safetensors.cpp
-extern const Format kSafetensorsDcp;      // safetensors_dcp.cpp: probe() calls it "dcp"
-extern const Format kSafetensorsSharded;  // safetensors_sharded.cpp: probe() calls it "safetensors"
-extern const Format kSnapshot;            // snapshot.cpp
-extern const Format kTorchFile;           // torch_file.cpp
-extern const Format kTorchSharded;        // torch_sharded.cpp: probe() calls it "pt"
+namespace consolidated {
+extern const Format kFormat;
+}
+namespace dcp {
+extern const Format kFormat;
+}
+namespace folder {
+extern const Format kFormat;
+extern const Format kArchiveFormat;  // "tdz"
+}  // namespace folder
+namespace numpy {
+extern const Format kNpy;
+extern const Format kNpz;
+}  // namespace numpy
+namespace safetensors {
+extern const Format kFormat;
+extern const Format kShardedFormat;  // probe() calls it "safetensors"
+extern const Format kDcpFormat;      // probe() calls it "dcp"
+}  // namespace safetensors
+namespace snapshot {
+extern const Format kFormat;
+}
+namespace torch_file {
+extern const Format kFormat;
+extern const Format kShardedFormat;  // probe() calls it "pt"
+}  // namespace torch_file
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

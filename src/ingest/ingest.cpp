@@ -17,6 +17,8 @@
 #include "ingest/text/value_types.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// What a thread reads at once: its rows fit the caches.
@@ -85,7 +87,7 @@ class Ingestion {
   void infer() {
     ValueTypes types;
     BlockReader reader(files_, kFileBlockBytes);
-    Progress progress(options_.monitor, num_bytes_, "infer types");
+    formats::Progress progress(options_.monitor, num_bytes_, "infer types");
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<TypeWork>(types); });
     RowPlan all = plan_of(types, report_.promotions);
@@ -164,7 +166,7 @@ class Ingestion {
                  .most_rows = options_.batch_rows,
                  .seen = std::vector<bool>(plan_.targets.size(), false)};
     BlockReader reader(files_, kFileBlockBytes);
-    Progress progress(options_.monitor, num_bytes_, "ingest");
+    formats::Progress progress(options_.monitor, num_bytes_, "ingest");
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<RowWork>(plan_, sink); });
     if (sink.needs_promotion) return false;

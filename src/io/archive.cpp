@@ -21,13 +21,16 @@
 
 namespace tenfold {
 
-namespace folder = memmap_folder;
+using namespace detail;
+namespace folder = formats::folder;
 
-bool is_memmap_archive(const Path& path) { return os::exists(path) && kMemmapArchive.probe(path); }
+bool is_memmap_archive(const Path& path) {
+  return os::exists(path) && folder::kArchiveFormat.probe(path);
+}
 
 namespace {
 
-WriteRequest request_of(const ArchiveOptions& options) {
+formats::WriteRequest request_of(const ArchiveOptions& options) {
   return {.durable = options.durable,
           .zeros = options.zeros,
           .num_threads = options.num_threads,

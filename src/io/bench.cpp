@@ -262,7 +262,7 @@ class Bench {
   Files files_;
   int num_threads_;
   std::uint64_t max_bytes_;
-  Progress progress_;
+  detail::formats::Progress progress_;
 };
 
 }  // namespace

@@ -5,16 +5,18 @@
 
 namespace tenfold {
 
+using namespace detail;
+
 void consolidate(const TensorDict& tree, const Path& path, const ConsolidateOptions& options) {
   refuse_opaque(tree, path.string(), "");
-  WriteRequest request;
+  formats::WriteRequest request;
   request.durable = options.durable;
   request.checksums = false;
   request.notes = false;
   request.num_threads = options.num_threads;
   request.monitor = options.monitor;
-  named_by_path(kConsolidated, path,
-                [&] { write_consolidated(tree, path, request, options.locked); });
+  named_by_path(formats::consolidated::kFormat, path,
+                [&] { formats::consolidated::write_tree(tree, path, request, options.locked); });
 }
 
 }  // namespace tenfold

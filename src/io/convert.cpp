@@ -17,6 +17,8 @@
 #include "io/tree.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 TensorDict with_dtype(const TensorDict& tree, DType dtype) {
@@ -46,8 +48,9 @@ void refuse_inside(const Path& source, const Path& target) {
                   " in it");
 }
 
-void refuse_shard_size(const Format& format, const Path& target, std::uint64_t shard_size_bytes) {
-  if (shard_size_bytes == 0 || &format == &kSafetensorsSharded) return;
+void refuse_shard_size(const formats::Format& format, const Path& target,
+                       std::uint64_t shard_size_bytes) {
+  if (shard_size_bytes == 0 || &format == &formats::safetensors::kShardedFormat) return;
   throw Error(ErrorCode::invalid_argument,
               target.string() +
                   ": a shard size is for an index of shards: expected a name that "
@@ -59,7 +62,7 @@ void refuse_shard_size(const Format& format, const Path& target, std::uint64_t s
 
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
   refuse_inside(source, target);
-  const Format& format = format_for_saving(target, options.format);
+  const formats::Format& format = format_for_saving(target, options.format);
   refuse_shard_size(format, target, options.shard_size_bytes);
   TensorDict tree = open(source, {.format = options.from});
   require_renamed(tree, options.renamed);

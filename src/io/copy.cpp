@@ -90,7 +90,7 @@ void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* 
   for (const Wave& wave : waves) {
     for (const std::size_t position : wave) total_bytes += copies[position].to.nbytes();
   }
-  Progress progress(monitor, total_bytes, "load");
+  detail::formats::Progress progress(monitor, total_bytes, "load");
   for (const Wave& wave : waves) {
     const std::vector<Range> ranges = ranges_of(copies, wave);
     os::parallel_for(

@@ -12,6 +12,8 @@
 #include "core/tree/depth.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 using Visit = std::function<void(const KeyPath& path, const NodeInfo& info)>;
@@ -66,7 +68,8 @@ void require_whole(const Leaf& leaf) {
   leaf.read(leaf.nbytes() - last.size(), last);
 }
 
-void require_holdable(const TensorDict& tree, const Format& format, const std::string& where) {
+void require_holdable(const TensorDict& tree, const formats::Format& format,
+                      const std::string& where) {
   refuse_opaque(tree, where, "");
   require_whole_leaves(tree, 0);
   if (format.holds_sparse) return;
@@ -80,7 +83,8 @@ void require_holdable(const TensorDict& tree, const Format& format, const std::s
   });
 }
 
-void named_by_path(const Format& format, const Path& path, const std::function<void()>& work) {
+void named_by_path(const formats::Format& format, const Path& path,
+                   const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {

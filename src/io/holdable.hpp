@@ -25,9 +25,11 @@ void require_whole(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
 /// format (sparse) can hold; and as require_whole() does.
-void require_holdable(const TensorDict& tree, const Format& format, const std::string& where);
+void require_holdable(const TensorDict& tree, const detail::formats::Format& format,
+                      const std::string& where);
 
 /// What `work` refuses in the name of the format ("npz: key \"a\": ...") in the name of the path.
-void named_by_path(const Format& format, const Path& path, const std::function<void()>& work);
+void named_by_path(const detail::formats::Format& format, const Path& path,
+                   const std::function<void()>& work);
 
 }  // namespace tenfold

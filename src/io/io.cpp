@@ -13,6 +13,8 @@
 
 namespace tenfold {
 
+using namespace detail;
+
 std::string probe(const Path& path) {
   return os::read_unreplaced(path, [&] { return std::string(format_of_content(path, {}).name); });
 }
@@ -26,8 +28,8 @@ TensorDict open(const Path& path, const OpenOptions& options) {
 
 Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {
   os::keep_freed_memory();
-  const Format& format = format_for_saving(path, options.format);
-  if (!options.overwrite && (os::exists(path) || recover_folder(path))) {
+  const formats::Format& format = format_for_saving(path, options.format);
+  if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
     throw Error::io(EEXIST, path.string(),
                     path.string() +
                         ": it exists already: expected nothing there; the "

@@ -25,16 +25,18 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// Leaves that one task maps: fewer would not pay for handing the task to another thread.
 constexpr std::size_t kLeavesPerTask = 128;
 
 /// Of a part of the tree the metadata and that part are checked.
-void require_intact(const Format& format, const Path& path, const LoadOptions& options) {
-  VerifyRequest request;
+void require_intact(const formats::Format& format, const Path& path, const LoadOptions& options) {
+  formats::VerifyRequest request;
   request.monitor = options.monitor;
-  std::optional<VerifyFilter> filter;
+  std::optional<formats::VerifyFilter> filter;
   if (!options.keys.empty() || options.only_keys) {
     const TensorDict whole = format.open(path, {.mode = Mode::read});
     request.filter = &filter.emplace(whole, select_only(whole, options.keys, options.only_keys));
@@ -110,7 +112,7 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   const bool read_ahead = ReadAhead::is_worthwhile(total_bytes, options.mode);
   std::vector<bool> was_on_disk;
   for (const Leaf* leaf : leaves) was_on_disk.push_back(!leaf->in_memory());
-  Progress progress(options.monitor, total_bytes, "load");
+  formats::Progress progress(options.monitor, total_bytes, "load");
   const std::size_t num_tasks = (leaves.size() + kLeavesPerTask - 1) / kLeavesPerTask;
   os::parallel_for(
       num_tasks, os::num_threads_for(0),
@@ -144,7 +146,7 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
       return mapped;
     });
     std::move(ahead).start();
-    Progress progress(options.monitor, total_bytes, "load");
+    formats::Progress progress(options.monitor, total_bytes, "load");
     progress.add(total_bytes);
     progress.finish();
     return loaded;
@@ -158,7 +160,7 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
 }
 
 TensorDict load_once(const Path& path, const LoadOptions& options) {
-  const Format& format = format_of_content(path, options.format);
+  const formats::Format& format = format_of_content(path, options.format);
   if (options.verify) require_intact(format, path, options);
   TensorDict tree =
       select_only(format.open(path, {.mode = options.mode}), options.keys, options.only_keys);

@@ -29,7 +29,8 @@
 
 namespace tenfold {
 
-namespace folder = memmap_folder;
+using namespace detail;
+namespace folder = formats::folder;
 
 namespace {
 
@@ -72,14 +73,14 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     return;
   }
   if (!options.replace_foreign) refuse_foreign(path);
-  const WriteRequest request{.durable = options.durable,
-                             .checksums = false,
-                             .zeros = options.zeros,
-                             .num_threads = options.num_threads,
-                             .monitor = options.monitor};
-  FolderReplacement replacement(
+  const formats::WriteRequest request{.durable = options.durable,
+                                      .checksums = false,
+                                      .zeros = options.zeros,
+                                      .num_threads = options.num_threads,
+                                      .monitor = options.monitor};
+  formats::FolderReplacement replacement(
       path, folder::written_bytes(plan, request),
-      options.replace_foreign ? FindForeign() : FindForeign(folder::foreign_in));
+      options.replace_foreign ? formats::FindForeign() : formats::FindForeign(folder::foreign_in));
   folder::write_plan(plan, replacement.folder(), request);
   replacement.publish(options.durable);
 }
@@ -103,7 +104,7 @@ TensorDict open_memmap_once(const Path& path, Mode mode) {
 }  // namespace
 
 TensorDict open_memmap(const Path& path, Mode mode) {
-  recover_folder(path);
+  formats::recover_folder(path);
   return os::read_unreplaced(path, [&] { return open_memmap_once(path, mode); });
 }
 
@@ -125,10 +126,10 @@ constexpr std::uint64_t kLeafAlignment = 64;
 TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
   os::File file = os::File::open_read_write(path);
   std::vector<NamedLeaf> leaves = tensors_of(tree);
-  std::vector<LeafWrite> writes;
+  std::vector<formats::LeafWrite> writes;
   std::uint64_t end = 0;
   for (const NamedLeaf& named : leaves) {
-    LeafWrite write;
+    formats::LeafWrite write;
     write.leaf = &named.leaf;
     write.file = &file;
     write.file_offset_bytes = base::align_up(end, kLeafAlignment);
@@ -142,9 +143,10 @@ TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOpt
   }
   if (end > 0) file.truncate(end);
   std::vector<std::uint64_t> offsets;
-  for (const LeafWrite& write : writes) offsets.push_back(write.file_offset_bytes);
-  Progress progress(options.monitor, end, "memmap");
-  if (!options.zeros) write_leaves(writes, BlockChecksum::none, options.num_threads, progress);
+  for (const formats::LeafWrite& write : writes) offsets.push_back(write.file_offset_bytes);
+  formats::Progress progress(options.monitor, end, "memmap");
+  if (!options.zeros)
+    formats::write_leaves(writes, formats::BlockChecksum::none, options.num_threads, progress);
   progress.finish();
   const Buffer whole = os::map_file(file, 0, end, os::MapKind::shared_write);
   std::size_t next = 0;

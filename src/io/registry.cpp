@@ -16,14 +16,24 @@
 #include "os/fs/file.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// In the order in which they are asked. A consolidated file is known by its end and may begin like
 /// any other.
-constexpr std::array<const Format*, 12> kFormats = {
-    &kConsolidated, &kTorchSharded, &kSafetensorsSharded, &kSafetensors,
-    &kSnapshot,     &kMemmapFolder, &kMemmapArchive,      &kNpy,
-    &kNpz,          &kTorchFile,    &kSafetensorsDcp,     &kDcp};
+constexpr std::array<const formats::Format*, 12> kFormats = {&formats::consolidated::kFormat,
+                                                             &formats::torch_file::kShardedFormat,
+                                                             &formats::safetensors::kShardedFormat,
+                                                             &formats::safetensors::kFormat,
+                                                             &formats::snapshot::kFormat,
+                                                             &formats::folder::kFormat,
+                                                             &formats::folder::kArchiveFormat,
+                                                             &formats::numpy::kNpy,
+                                                             &formats::numpy::kNpz,
+                                                             &formats::torch_file::kFormat,
+                                                             &formats::safetensors::kDcpFormat,
+                                                             &formats::dcp::kFormat};
 
 /// What people ask for and this version lacks.
 struct Unknown {
@@ -46,15 +56,15 @@ constexpr std::string_view kReadable =
                                           std::string(expected) + ", found " + std::string(found));
 }
 
-bool has_suffix(const Format& format, const std::string& file_name) {
+bool has_suffix(const formats::Format& format, const std::string& file_name) {
   return std::any_of(format.suffixes.begin(), format.suffixes.end(), [&](std::string_view suffix) {
     return file_name.size() > suffix.size() && file_name.ends_with(suffix);
   });
 }
 
-const Format* format_by_suffix(const Path& path) {
+const formats::Format* format_by_suffix(const Path& path) {
   const std::string file_name = path.filename().string();
-  for (const Format* format : kFormats) {
+  for (const formats::Format* format : kFormats) {
     if (has_suffix(*format, file_name)) return format;
   }
   return nullptr;
@@ -72,7 +82,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
     return std::nullopt;
   }
   std::vector<std::string> known;
-  for (const Format* format : kFormats) {
+  for (const formats::Format* format : kFormats) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
   if (std::ranges::find(known, suffix) != known.end()) return suffix;  // "M.SAFETENSORS"
@@ -141,8 +151,8 @@ bool is_damaged_folder(const Path& path) {
 /// True if the file may be what its suffix says, damaged. A pickle is no file of torch.save unless
 /// it begins as those before torch 1.6 do, and many programs call what they write ".bin": there
 /// the first bytes must say what it is.
-bool may_be_of(const Format& format, const Path& path) {
-  if (&format != &kTorchFile) return true;
+bool may_be_of(const formats::Format& format, const Path& path) {
+  if (&format != &formats::torch_file::kFormat) return true;
   const os::File file = os::File::open_read(path);
   std::array<std::byte, 3> head{};
   const std::size_t size = file.read_some_at(0, head);
@@ -174,8 +184,9 @@ std::optional<std::string> mistaken_download(const Path& path) {
 std::string known_names() {
   std::string text;
   for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
-    const bool again = std::any_of(
-        row + 1, kFormats.end(), [&](const Format* later) { return later->name == (*row)->name; });
+    const bool again = std::any_of(row + 1, kFormats.end(), [&](const formats::Format* later) {
+      return later->name == (*row)->name;
+    });
     if (!again) text += (text.empty() ? "" : ", ") + base::quote((*row)->name);
   }
   return text;
@@ -189,8 +200,9 @@ void require_known(std::string_view name) {
                     ": this version cannot read or write it: expected one of " + known_names() +
                     ", found " + base::quote(name));
   }
-  const bool known = std::any_of(kFormats.begin(), kFormats.end(),
-                                 [&](const Format* format) { return format->name == name; });
+  const bool known =
+      std::any_of(kFormats.begin(), kFormats.end(),
+                  [&](const formats::Format* format) { return format->name == name; });
   if (known) return;
   throw Error(ErrorCode::invalid_argument, "format " + base::quote(name) +
                                                ": no such format: expected one of " +
@@ -199,18 +211,19 @@ void require_known(std::string_view name) {
 
 }  // namespace
 
-std::span<const Format* const> formats() noexcept { return kFormats; }
+std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
-const Format& format_by_name(std::string_view name) {
+const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
   // The last row of a name is its plain form: one file rather than an index.
-  const auto row = std::find_if(kFormats.rbegin(), kFormats.rend(),
-                                [&](const Format* format) { return format->name == name; });
+  const auto row =
+      std::find_if(kFormats.rbegin(), kFormats.rend(),
+                   [&](const formats::Format* format) { return format->name == name; });
   return **row;
 }
 
-const Format& format_for_saving(const Path& path, std::string_view name) {
-  const Format* by_suffix = format_by_suffix(path);
+const formats::Format& format_for_saving(const Path& path, std::string_view name) {
+  const formats::Format* by_suffix = format_by_suffix(path);
   if (!name.empty()) {
     require_known(name);
     if (by_suffix != nullptr && by_suffix->name == name) return *by_suffix;
@@ -230,15 +243,15 @@ const Format& format_for_saving(const Path& path, std::string_view name) {
          ": not the suffix of a format, so a folder is written; did you mean " +
          base::quote(*intended) + "?");
   }
-  return kMemmapFolder;
+  return formats::folder::kFormat;
 }
 
-const Format& format_of_content(const Path& path, std::string_view name) {
+const formats::Format& format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) require_known(name);
-  if (!os::exists(path) && !recover_folder(path)) {
+  if (!os::exists(path) && !formats::recover_folder(path)) {
     throw Error(ErrorCode::file_not_found, path.string() + ": no such file or folder");
   }
-  for (const Format* format : kFormats) {
+  for (const formats::Format* format : kFormats) {
     if ((name.empty() || format->name == name) && format->probe(path)) return *format;
   }
   if (os::file_info(path).is_regular) {
@@ -251,10 +264,10 @@ const Format& format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) return format_for_saving(path, name);
   const os::FileInfo info = os::file_info(path);
   if (info.is_directory) {
-    if (is_damaged_folder(path)) return kMemmapFolder;
+    if (is_damaged_folder(path)) return formats::folder::kFormat;
     unsupported(path, "not a known format", kReadable, describe_folder(path));
   }
-  const Format* format = format_by_suffix(path);
+  const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, path)) return *format;
   unsupported(path, "not a known format", kReadable, describe_file(path));
 }

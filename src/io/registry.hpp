@@ -8,15 +8,15 @@
 namespace tenfold {
 
 /// Every format, in the order in which content is probed.
-std::span<const Format* const> formats() noexcept;
+std::span<const detail::formats::Format* const> formats() noexcept;
 
 /// The format of that name. Throws Error(invalid_argument) listing the names.
-const Format& format_by_name(std::string_view name);
+const detail::formats::Format& format_by_name(std::string_view name);
 
 /// By the suffix of `path`; none or unknown: the memmap folder.
-const Format& format_for_saving(const Path& path, std::string_view name);
+const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
 /// By content. Throws Error(file_not_found), or Error(unsupported) saying what was looked for.
-const Format& format_of_content(const Path& path, std::string_view name);
+const detail::formats::Format& format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

@@ -98,7 +98,7 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
   const std::uint64_t num_elements = size_bytes / itemsize(leaf.dtype());
   const std::uint64_t num_tasks = (num_elements + kStatElementsPerTask - 1) / kStatElementsPerTask;
   std::vector<Partial> parts(static_cast<std::size_t>(num_tasks));
-  Progress progress(monitor, size_bytes, "stat");
+  detail::formats::Progress progress(monitor, size_bytes, "stat");
   os::parallel_for(
       parts.size(), os::num_threads_for(num_threads),
       [&](std::size_t task) {

@@ -20,6 +20,8 @@
 #include "scan/bytes.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// A run of bytes of a file of torch.distributed.checkpoint, and the key it belongs to.
@@ -38,16 +40,17 @@ void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
     constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30U;
-    const DcpMetadata read = parse_dcp_metadata(file.read_all(kMaxMetadataBytes), file.display());
-    const auto add = [&](const std::string& key, const DcpItem& item) {
+    const formats::dcp::Metadata read =
+        detail::formats::dcp::parse_metadata(file.read_all(kMaxMetadataBytes), file.display());
+    const auto add = [&](const std::string& key, const formats::dcp::Item& item) {
       const os::Path path = metadata.parent_path() / read.files[item.file];
       items[path].push_back({item.begin, item.size_bytes, key});
     };
-    for (const DcpEntry& entry : read.entries) {
-      if (const auto* tensor = std::get_if<DcpTensor>(&entry.what)) {
-        for (const DcpChunk& chunk : tensor->chunks) add(entry.name, chunk.item);
+    for (const formats::dcp::Entry& entry : read.entries) {
+      if (const auto* tensor = std::get_if<formats::dcp::TensorEntry>(&entry.what)) {
+        for (const formats::dcp::Chunk& chunk : tensor->chunks) add(entry.name, chunk.item);
       } else {
-        add(entry.name, std::get<DcpItem>(entry.what));
+        add(entry.name, std::get<formats::dcp::Item>(entry.what));
       }
     }
   } catch (const Error& error) {

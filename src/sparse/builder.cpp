@@ -19,6 +19,8 @@
 #include "sparse/sum.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 constexpr std::size_t kMaxValueBytes = 16;
@@ -341,7 +343,8 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
   const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
-  Progress progress(monitor, static_cast<std::uint64_t>(source->nnz) * entry_bytes, "read");
+  formats::Progress progress(monitor, static_cast<std::uint64_t>(source->nnz) * entry_bytes,
+                             "read");
   std::uint64_t seen = 0;
   for_each_entry(*source, [&](std::int64_t line, std::int64_t place, std::int64_t number) {
     if (++seen % kPollEntries == 0) {
@@ -381,7 +384,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
   if (std::max(longest, state.num_entries) > kMost) index_dtype = DType::int64;
   Parts parts(state.options.layout, state.options.temporary_folder, state.num_lines(),
               state.value_bytes, index_dtype);
-  Progress progress(monitor, state.num_entries * state.value_bytes, "sort");
+  formats::Progress progress(monitor, state.num_entries * state.value_bytes, "sort");
   Entry last{};
   bool has_last = false;
   std::uint64_t seen = 0;

@@ -20,7 +20,8 @@
 
 namespace tenfold {
 
-namespace folder = memmap_folder;
+using namespace detail;
+namespace folder = formats::folder;
 
 namespace {
 

@@ -36,10 +36,10 @@ class SparseGrowth {
 
   const Path path_;
   const Mode mode_;
-  memmap_folder::WriteThroughLock lock_;      ///< of a folder, until close()
-  std::mutex mutex_;                          ///< guards what follows
-  std::shared_ptr<const SparseState> state_;  ///< null: rows were added since
-  std::unique_ptr<memmap_folder::GrowingFolder> writer_;
+  detail::formats::folder::WriteThroughLock lock_;  ///< of a folder, until close()
+  std::mutex mutex_;                                ///< guards what follows
+  std::shared_ptr<const SparseState> state_;        ///< null: rows were added since
+  std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool closed_ = false;
 };
 

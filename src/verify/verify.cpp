@@ -10,11 +10,13 @@
 #include "verify/rows.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// Bytes can be as they were written and still be no sparse tensor (indices beyond its shape), or
 /// no dictionary.
-void check_tree(const Format& format, const Path& path, VerifyReport& report) {
+void check_tree(const formats::Format& format, const Path& path, VerifyReport& report) {
   try {
     const TensorDict tree = format.open(path, {});
     require_sound_sparse_nodes(tree, path.string());
@@ -36,7 +38,7 @@ void check_tree(const Format& format, const Path& path, VerifyReport& report) {
 
 VerifyReport verify(const Path& path, const VerifyOptions& options) {
   return os::read_unreplaced(path, [&] {
-    const Format& format = format_of_content(path, options.format);
+    const formats::Format& format = format_of_content(path, options.format);
     VerifyReport report =
         format.verify(path, {.num_threads = options.num_threads, .monitor = options.monitor});
     if (report.ok()) check_tree(format, path, report);

@@ -158,7 +158,7 @@ TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
 }
 
 /// A folder of the system, of whose root something is done before meta.json is read first.
-class FolderWithPause final : public memmap_folder::Folder {
+class FolderWithPause final : public detail::formats::folder::Folder {
  public:
   FolderWithPause(std::shared_ptr<Folder> folder, std::function<void()> pause)
       : folder_(std::move(folder)), pause_(std::move(pause)) {}
@@ -168,20 +168,21 @@ class FolderWithPause final : public memmap_folder::Folder {
     return folder_->try_child(name);
   }
   bool has_child(const std::string& name) override { return folder_->has_child(name); }
-  std::unique_ptr<memmap_folder::StoredFile> try_open(const std::string& name,
-                                                      bool for_writing) override {
+  std::unique_ptr<detail::formats::folder::StoredFile> try_open(const std::string& name,
+                                                                bool for_writing) override {
     return folder_->try_open(name, for_writing);
   }
-  std::optional<memmap_folder::StoredInfo> file_info(const std::string& name) override {
+  std::optional<detail::formats::folder::StoredInfo> file_info(const std::string& name) override {
     return folder_->file_info(name);
   }
   std::optional<std::string> read_text(const std::string& name,
                                        std::uint64_t limit_bytes) override {
-    if (name == memmap_folder::kMetaName && pause_) std::exchange(pause_, nullptr)();
+    if (name == detail::formats::folder::kMetaName && pause_) std::exchange(pause_, nullptr)();
     return folder_->read_text(name, limit_bytes);
   }
   bool may_grow() const noexcept override { return folder_->may_grow(); }
-  void flush(const std::vector<memmap_folder::MappedPart>& mapped, Monitor* monitor) override {
+  void flush(const std::vector<detail::formats::folder::MappedPart>& mapped,
+             Monitor* monitor) override {
     folder_->flush(mapped, monitor);
   }
   bool was_replaced() override { return folder_->was_replaced(); }
@@ -201,9 +202,9 @@ TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
     Dataset ds = create(folder / "rows", schema_of(test::ragged()));
     ds.append(test::ragged());
     const test::Warnings warnings;
-    const auto root =
-        memmap_folder::FolderHandle::root(os::Directory::open(folder / "rows"), folder / "rows");
-    const TensorDict tree = memmap_folder::open_tree(
+    const auto root = detail::formats::folder::FolderHandle::root(
+        os::Directory::open(folder / "rows"), folder / "rows");
+    const TensorDict tree = detail::formats::folder::open_tree(
         std::make_shared<FolderWithPause>(root,
                                           [&] {
                                             ds.append(test::ragged());

@@ -121,12 +121,12 @@ TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
     Dataset ds = numbers_at(path, {.capacity = 6});
     ds.append(test::numbers(1));
     const os::Directory directory = os::Directory::open(path);
-    EXPECT_TRUE(memmap_folder::has_writer(directory));
+    EXPECT_TRUE(detail::formats::folder::has_writer(directory));
     Dataset other(path, Mode::write_through);
     test::expect_error(ErrorCode::io, "expected one writer at a time",
                        [&] { other.append(test::numbers(1)); });
     ds.close();
-    EXPECT_FALSE(memmap_folder::has_writer(directory));
+    EXPECT_FALSE(detail::formats::folder::has_writer(directory));
     EXPECT_EQ(other.append(test::numbers(1)), 2);
   }
 }

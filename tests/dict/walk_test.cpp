@@ -20,6 +20,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 using test::build_pairs;
@@ -93,9 +95,8 @@ class UnsettledIndex {
       : index_(*state.index),
         file_(os::File::open_read_write_at(
             os::Directory::open_at(
-                *std::dynamic_pointer_cast<memmap_folder::FolderHandle>(state.place.root)
-                     ->directory(),
-                std::string(memmap_folder::kValuesName)),
+                *std::dynamic_pointer_cast<folder::FolderHandle>(state.place.root)->directory(),
+                std::string(folder::kValuesName)),
             state.place.file)),
         num_rows_(static_cast<std::uint64_t>(state.keys.num_rows)),
         hash_(dict_hash(word, index_.seed())),

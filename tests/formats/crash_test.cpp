@@ -29,6 +29,8 @@
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -133,14 +135,14 @@ Found which_tree(const Format& format, const fs::path& path) {
 
 Found which_memmap_folder(const fs::path& path) {
   recover_folder(path);  // as open and load do
-  return which_tree(kMemmapFolder, path);
+  return which_tree(folder::kFormat, path);
 }
 
 fs::path index_in(const fs::path& folder) { return folder / "m.safetensors.index.json"; }
 
 /// Shards and their index lie in a folder of their own.
 void save_shards(const fs::path& folder, char version, bool durable) {
-  save_tree(kSafetensorsSharded, index_in(folder), version, durable);
+  save_tree(safetensors::kShardedFormat, index_in(folder), version, durable);
 }
 
 std::string files_that_no_index_names(const fs::path& folder) {
@@ -206,7 +208,7 @@ void ingest_rows(const fs::path& path, char version, bool durable) {
 Found which_ingested(const fs::path& path) {
   recover_folder(path);
   if (!fs::exists(path)) return Found::absent;
-  if (!kMemmapFolder.verify(path, {}).ok()) return Found::neither;
+  if (!folder::kFormat.verify(path, {}).ok()) return Found::neither;
   const Dataset ds(path);
   const Batch batch = ds.rows(0, ds.size());
   const auto is = [&](char version) {
@@ -232,7 +234,7 @@ void save_matrix(const fs::path& path, char version, bool durable) {
 Found which_matrix(const fs::path& path) {
   recover_folder(path);
   if (!fs::exists(path)) return Found::absent;
-  if (!kMemmapFolder.verify(path, {}).ok()) return Found::neither;
+  if (!folder::kFormat.verify(path, {}).ok()) return Found::neither;
   const SparseMatrix m(path);
   m.check();
   for (std::int64_t i = 0; i < m.num_rows(); ++i) {
@@ -291,9 +293,9 @@ std::vector<CrashCase> with_handles(std::vector<CrashCase> cases) {
                            name == "Ingest" || name == "SparseMatrix" || name == "MappedDict";
     crash.keeps_foreign_files = is_folder || name == "Snapshot";
     if (name == "SafetensorsShards") crash.litter_in = files_that_no_index_names;
-    const Format* format = name == "MemmapArchive" ? &kMemmapArchive
-                           : name == "Npy"         ? &kNpy
-                           : is_folder             ? &kMemmapFolder
+    const Format* format = name == "MemmapArchive" ? &folder::kArchiveFormat
+                           : name == "Npy"         ? &numpy::kNpy
+                           : is_folder             ? &folder::kFormat
                                                    : nullptr;
     if (format == nullptr) continue;
     crash.write_through = [format](const fs::path& path) {
@@ -321,14 +323,15 @@ std::vector<CrashCase> crash_cases() {
          save_folder(path, 'n', durable);
        },
        which_folder},
-      {"MemmapFolder", "data", [](const Path& path) { save_tree(kMemmapFolder, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kMemmapFolder, path, 'n', durable); },
+      {"MemmapFolder", "data",
+       [](const Path& path) { save_tree(folder::kFormat, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(folder::kFormat, path, 'n', durable); },
        which_memmap_folder},
       {"MemmapFolderWithoutExchange", "data",
-       [](const Path& path) { save_tree(kMemmapFolder, path, 'o', false); },
+       [](const Path& path) { save_tree(folder::kFormat, path, 'o', false); },
        [](const Path& path, bool durable) {
          const WithoutExchange without;
-         save_tree(kMemmapFolder, path, 'n', durable);
+         save_tree(folder::kFormat, path, 'n', durable);
        },
        which_memmap_folder},
       {"Memmap", "data", [](const Path& path) { write_memmap(tree_of('o'), path); },
@@ -337,41 +340,44 @@ std::vector<CrashCase> crash_cases() {
        },
        which_memmap_folder},
       {"MemmapArchive", "m.tdz",
-       [](const Path& path) { save_tree(kMemmapArchive, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kMemmapArchive, path, 'n', durable); },
-       [](const Path& path) { return which_tree(kMemmapArchive, path); }},
+       [](const Path& path) { save_tree(folder::kArchiveFormat, path, 'o', false); },
+       [](const Path& path, bool durable) {
+         save_tree(folder::kArchiveFormat, path, 'n', durable);
+       },
+       [](const Path& path) { return which_tree(folder::kArchiveFormat, path); }},
       {"Consolidated", "data.consolidated",
-       [](const Path& path) { save_tree(kConsolidated, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kConsolidated, path, 'n', durable); },
-       [](const Path& path) { return which_tree(kConsolidated, path); }},
-      {"Npy", "data.npy", [](const Path& path) { save_npy(kNpy, path, 'o', false); },
-       [](const Path& path, bool durable) { save_npy(kNpy, path, 'n', durable); },
-       [](const Path& path) { return which_npy(kNpy, path); }},
-      {"Npz", "data.npz", [](const Path& path) { save_npy(kNpz, path, 'o', false); },
-       [](const Path& path, bool durable) { save_npy(kNpz, path, 'n', durable); },
-       [](const Path& path) { return which_npy(kNpz, path); }},
+       [](const Path& path) { save_tree(consolidated::kFormat, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(consolidated::kFormat, path, 'n', durable); },
+       [](const Path& path) { return which_tree(consolidated::kFormat, path); }},
+      {"Npy", "data.npy", [](const Path& path) { save_npy(numpy::kNpy, path, 'o', false); },
+       [](const Path& path, bool durable) { save_npy(numpy::kNpy, path, 'n', durable); },
+       [](const Path& path) { return which_npy(numpy::kNpy, path); }},
+      {"Npz", "data.npz", [](const Path& path) { save_npy(numpy::kNpz, path, 'o', false); },
+       [](const Path& path, bool durable) { save_npy(numpy::kNpz, path, 'n', durable); },
+       [](const Path& path) { return which_npy(numpy::kNpz, path); }},
       {"Safetensors", "m.safetensors",
-       [](const Path& path) { save_tree(kSafetensors, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kSafetensors, path, 'n', durable); },
-       [](const Path& path) { return which_tree(kSafetensors, path); }},
-      {"Snapshot", "data", [](const Path& path) { save_tree(kSnapshot, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kSnapshot, path, 'n', durable); },
+       [](const Path& path) { save_tree(safetensors::kFormat, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(safetensors::kFormat, path, 'n', durable); },
+       [](const Path& path) { return which_tree(safetensors::kFormat, path); }},
+      {"Snapshot", "data", [](const Path& path) { save_tree(snapshot::kFormat, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(snapshot::kFormat, path, 'n', durable); },
        [](const Path& path) {
          recover_folder(path);
-         return which_tree(kSnapshot, path);
+         return which_tree(snapshot::kFormat, path);
        }},
       {"SafetensorsShards", "data", [](const Path& path) { save_shards(path, 'o', false); },
        [](const Path& path, bool durable) { save_shards(path, 'n', durable); },
-       [](const Path& path) { return which_tree(kSafetensorsSharded, index_in(path)); }},
+       [](const Path& path) { return which_tree(safetensors::kShardedFormat, index_in(path)); }},
       {"Ingest", "data", [](const Path& path) { ingest_rows(path, 'o', false); },
        [](const Path& path, bool durable) { ingest_rows(path, 'n', durable); }, which_ingested},
       {"SparseMatrix", "m", [](const Path& path) { save_matrix(path, 'o', false); },
        [](const Path& path, bool durable) { save_matrix(path, 'n', durable); }, which_matrix},
       {"MappedDict", "data", [](const Path& path) { build_dict(path, 'o', false); },
        [](const Path& path, bool durable) { build_dict(path, 'n', durable); }, which_dict},
-      {"TorchFile", "m.pt", [](const Path& path) { save_tree(kTorchFile, path, 'o', false); },
-       [](const Path& path, bool durable) { save_tree(kTorchFile, path, 'n', durable); },
-       [](const Path& path) { return which_tree(kTorchFile, path); }},
+      {"TorchFile", "m.pt",
+       [](const Path& path) { save_tree(torch_file::kFormat, path, 'o', false); },
+       [](const Path& path, bool durable) { save_tree(torch_file::kFormat, path, 'n', durable); },
+       [](const Path& path) { return which_tree(torch_file::kFormat, path); }},
   });
 }
 

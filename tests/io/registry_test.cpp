@@ -14,6 +14,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 using test::difference;
@@ -26,18 +28,19 @@ void write_file(const Path& path, const std::string& text) {
 }
 
 TEST(Registry, ChoosesTheFormatBySuffix) {
-  EXPECT_EQ(&format_for_saving("a/m.safetensors", ""), &kSafetensors);
-  EXPECT_EQ(&format_for_saving("a/m.safetensors.index.json", ""), &kSafetensorsSharded);
-  EXPECT_EQ(&format_for_saving("a/x.npy", ""), &kNpy);
-  EXPECT_EQ(&format_for_saving("a/ckpt", ""), &kMemmapFolder);
-  EXPECT_EQ(&format_for_saving("a/run.1", ""), &kMemmapFolder);
-  EXPECT_EQ(&format_for_saving("a/.safetensors", ""), &kMemmapFolder);
+  EXPECT_EQ(&format_for_saving("a/m.safetensors", ""), &safetensors::kFormat);
+  EXPECT_EQ(&format_for_saving("a/m.safetensors.index.json", ""), &safetensors::kShardedFormat);
+  EXPECT_EQ(&format_for_saving("a/x.npy", ""), &numpy::kNpy);
+  EXPECT_EQ(&format_for_saving("a/ckpt", ""), &folder::kFormat);
+  EXPECT_EQ(&format_for_saving("a/run.1", ""), &folder::kFormat);
+  EXPECT_EQ(&format_for_saving("a/.safetensors", ""), &folder::kFormat);
 }
 
 TEST(Registry, LetsANameOverruleTheSuffix) {
-  EXPECT_EQ(&format_for_saving("m.safetensors", "memmap"), &kMemmapFolder);
-  EXPECT_EQ(&format_for_saving("m", "safetensors"), &kSafetensors);
-  EXPECT_EQ(&format_for_saving("m.safetensors.index.json", "safetensors"), &kSafetensorsSharded);
+  EXPECT_EQ(&format_for_saving("m.safetensors", "memmap"), &folder::kFormat);
+  EXPECT_EQ(&format_for_saving("m", "safetensors"), &safetensors::kFormat);
+  EXPECT_EQ(&format_for_saving("m.safetensors.index.json", "safetensors"),
+            &safetensors::kShardedFormat);
 }
 
 TEST(Registry, NamesTheFormatItLacksBeforeAnythingIsWritten) {
@@ -165,7 +168,7 @@ TEST(Registry, WarnsOfASuffixThatResemblesThatOfAFormat) {
        {std::pair("m.safetensor", ".safetensors"), std::pair("m.saftensors", ".safetensors"),
         std::pair("m.NPZ", ".npz"), std::pair("m.ptt", ".pt"), std::pair("m.tdzz", ".tdz")}) {
     warned.clear();
-    EXPECT_EQ(&format_for_saving(Path("a") / file_name, ""), &kMemmapFolder);
+    EXPECT_EQ(&format_for_saving(Path("a") / file_name, ""), &folder::kFormat);
     EXPECT_THAT(warned, testing::ElementsAre(
                             AllOf(HasSubstr(file_name), HasSubstr("a folder is written"),
                                   HasSubstr(std::string("did you mean \"") + intended + "\"?"))));

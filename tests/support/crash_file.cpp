@@ -30,7 +30,7 @@ std::string read_file(const fs::path& path) {
 }
 
 void save_file(const fs::path& path, char version, bool durable) {
-  FileReplacement replacement(path, 0);
+  detail::formats::FileReplacement replacement(path, 0);
   write_all(replacement.file(), content(version));
   replacement.publish(durable);
 }

@@ -33,7 +33,7 @@
 //   consolidated_plan   a tree to places and the document
 //   consolidated_extra  what tenfold adds to it, where tensordict reads over it
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
@@ -56,7 +56,7 @@ std::optional<Document> find_document(const os::File& file, std::uint64_t file_b
   return Document{file_bytes - kLengthBytes - length, length};
 }
 
-class ConsolidatedSource final : public ConsolidatedLeaves {
+class ConsolidatedSource final : public Leaves {
  public:
   ConsolidatedSource(os::File file, std::uint64_t data_bytes)
       : file_(std::move(file)), info_(file_.info()), data_bytes_(data_bytes) {}
@@ -64,7 +64,7 @@ class ConsolidatedSource final : public ConsolidatedLeaves {
   const os::File& file() const noexcept { return file_; }
 
   Buffer map(const Leaf& leaf) override {
-    const ConsolidatedRange& range = range_of(leaf);
+    const StoredRange& range = range_of(leaf);
     if (range.size_bytes == 0) return Buffer();
     // The file begins where a page does, so an odd start is an odd address.
     if (range.begin % itemsize(range.dtype) != 0) return aligned_copy(range);
@@ -82,7 +82,7 @@ class ConsolidatedSource final : public ConsolidatedLeaves {
   }
   bool is_one_mapping() const noexcept override { return true; }
   Identity identity(const Leaf& leaf) override {
-    const ConsolidatedRange& range = range_of(leaf);
+    const StoredRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
     return {.device = info_.device,
             .inode = info_.inode,
@@ -94,10 +94,10 @@ class ConsolidatedSource final : public ConsolidatedLeaves {
   }
 
  private:
-  const ConsolidatedRange& range_of(const Leaf& leaf) const {
+  const StoredRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(leaf.position())];
   }
-  Buffer aligned_copy(const ConsolidatedRange& range) {
+  Buffer aligned_copy(const StoredRange& range) {
     const std::lock_guard lock(copies_mutex_);
     Buffer& copy = copies_[range.begin];
     if (copy.size_bytes() == 0) {
@@ -119,7 +119,7 @@ class ConsolidatedSource final : public ConsolidatedLeaves {
 
 struct OpenedFile {
   TensorDict tree;
-  ConsolidatedExtra extra;
+  Extra extra;
   bool locked = false;
   std::string document;
   std::shared_ptr<ConsolidatedSource> source;
@@ -142,17 +142,16 @@ OpenedFile open_file(os::File file) {
     corrupt("does not fit the file: expected at most " + std::to_string(file_bytes - kLengthBytes) +
             " bytes, found " + std::to_string(length) + "; the file may be truncated");
   }
-  if (length > kMaxConsolidatedDocumentBytes) {
-    corrupt("too long: expected at most " + std::to_string(kMaxConsolidatedDocumentBytes) +
-            " bytes, found " + std::to_string(length));
+  if (length > kMaxDocumentBytes) {
+    corrupt("too long: expected at most " + std::to_string(kMaxDocumentBytes) + " bytes, found " +
+            std::to_string(length));
   }
   OpenedFile opened;
   opened.document.resize(static_cast<std::size_t>(length));
   file.read_at(document->offset_bytes, std::as_writable_bytes(std::span(opened.document)));
   opened.data_bytes = document->offset_bytes;
   opened.source = std::make_shared<ConsolidatedSource>(std::move(file), opened.data_bytes);
-  ConsolidatedTree built =
-      build_consolidated_tree(opened.document, opened.data_bytes, opened.source, where);
+  Tree built = build_tree(opened.document, opened.data_bytes, opened.source, where);
   opened.tree = std::move(built.tree);
   opened.extra = std::move(built.extra);
   opened.locked = built.locked;
@@ -182,7 +181,7 @@ TensorDict open(const Path& path, const OpenRequest& request) {
   return open_file(os::File::open_read(path)).tree;
 }
 
-void check(const TensorDict& tree) { plan_consolidated(tree, {}); }
+void check(const TensorDict& tree) { make_plan(tree, {}); }
 
 /// Zeros between the tensors, so that all of the file is written in runs.
 void add_gap(std::vector<LeafWrite>& writes, os::File& file, const Leaf& zeros, std::uint64_t begin,
@@ -192,19 +191,19 @@ void add_gap(std::vector<LeafWrite>& writes, os::File& file, const Leaf& zeros, 
 }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  write_consolidated(tree, path, request, false);
+  write_tree(tree, path, request, false);
 }
 
 /// The blocks of all tensors, each once, in the order of the file.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
-  std::vector<const ConsolidatedRange*> ranges;
-  for (const ConsolidatedRange& range : source.ranges) {
+  std::vector<const StoredRange*> ranges;
+  for (const StoredRange& range : source.ranges) {
     if (range.size_bytes > 0) ranges.push_back(&range);
   }
-  std::ranges::sort(ranges, {}, &ConsolidatedRange::begin);
+  std::ranges::sort(ranges, {}, &StoredRange::begin);
   std::vector<BlockCheck> blocks;
-  const ConsolidatedRange* before = nullptr;
-  for (const ConsolidatedRange* range : ranges) {
+  const StoredRange* before = nullptr;
+  for (const StoredRange* range : ranges) {
     if (before != nullptr && before->begin == range->begin) continue;
     before = range;
     for (std::uint64_t done = 0; done < range->size_bytes; done += base::kChecksumBlockBytes) {
@@ -263,16 +262,16 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-void write_consolidated(const TensorDict& tree, const Path& path, const WriteRequest& request,
-                        bool locked) {
+void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request,
+                bool locked) {
   if (request.zeros) {
     throw Error(ErrorCode::unsupported,
                 path.string() +
                     ": memmap_like: a consolidated file cannot be written through: expected a "
                     "folder, found the format \"consolidated\"");
   }
-  ConsolidatedPlan plan = plan_consolidated(
-      tree, {.notes = request.notes, .checksums = request.checksums, .locked = locked});
+  Plan plan =
+      make_plan(tree, {.notes = request.notes, .checksums = request.checksums, .locked = locked});
   Progress progress(request.monitor, plan.data_bytes, path.filename().string());
   FileReplacement replacement(path, plan.data_bytes);
   const std::array<std::uint8_t, kMaxGapBytes> no_bytes{};
@@ -280,7 +279,7 @@ void write_consolidated(const TensorDict& tree, const Path& path, const WriteReq
   std::vector<LeafWrite> writes;
   writes.reserve(plan.tensors.size() * 2);
   std::uint64_t end = 0;
-  for (const ConsolidatedPlan::Tensor& tensor : plan.tensors) {
+  for (const Plan::Tensor& tensor : plan.tensors) {
     add_gap(writes, replacement.file(), zeros, end, tensor.begin);
     writes.push_back({&tensor.leaf, &replacement.file(), tensor.begin, tensor.size_bytes, {}});
     end = tensor.begin + tensor.size_bytes;
@@ -310,6 +309,6 @@ TensorDict open_consolidated(const Path& path, bool& locked) {
   return opened.tree;
 }
 
-const Format kConsolidated = {"consolidated", {}, probe, open, check, write, verify, true};
+const Format kFormat = {"consolidated", {}, probe, open, check, write, verify, true};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

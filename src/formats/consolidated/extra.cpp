@@ -6,7 +6,7 @@
 #include "base/text.hpp"
 #include "core/tree/sparse.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 namespace {
 
 constexpr std::string_view kMark = "tenfold";
@@ -41,7 +41,7 @@ std::vector<std::size_t> positions_of(const Value& value) {
   return order;
 }
 
-void read_order(const Value& value, const std::string& where, ConsolidatedExtra& extra) {
+void read_order(const Value& value, const std::string& where, Extra& extra) {
   const auto* paths = value.get_if<Value::Object>();
   if (paths == nullptr) {
     warn_ignored(where, "\"order\"", "an object", value.type_name());
@@ -57,7 +57,7 @@ void read_order(const Value& value, const std::string& where, ConsolidatedExtra&
   }
 }
 
-void apply_order(const ConsolidatedExtra& extra, std::string_view path, Node& node) {
+void apply_order(const Extra& extra, std::string_view path, Node& node) {
   const auto found = extra.order.find(path);
   if (found == extra.order.end()) return;
   const std::vector<std::size_t>& order = found->second;
@@ -75,7 +75,7 @@ void apply_order(const ConsolidatedExtra& extra, std::string_view path, Node& no
 
 }  // namespace
 
-void write_consolidated_extra(const ConsolidatedExtra& extra, codecs::JsonWriter& json) {
+void write_extra(const Extra& extra, codecs::JsonWriter& json) {
   json.begin_array();
   json.string(kMark);
   json.begin_object();
@@ -102,8 +102,8 @@ void write_consolidated_extra(const ConsolidatedExtra& extra, codecs::JsonWriter
   json.end_array();
 }
 
-ConsolidatedExtra read_consolidated_extra(const Value& size, const std::string& where) {
-  ConsolidatedExtra extra;
+Extra read_extra(const Value& size, const std::string& where) {
+  Extra extra;
   const auto* list = size.get_if<Value::List>();
   if (list == nullptr || list->items.size() != 2) return extra;
   const auto* mark = list->items[0].get_if<std::string>();
@@ -124,7 +124,7 @@ ConsolidatedExtra read_consolidated_extra(const Value& size, const std::string& 
   return extra;
 }
 
-void apply_consolidated_extra(const ConsolidatedExtra& extra, std::string_view path, Node& node) {
+void apply_extra(const Extra& extra, std::string_view path, Node& node) {
   if (extra.empty()) return;
   apply_order(extra, path, node);
   if (path.empty()) {
@@ -145,4 +145,4 @@ void apply_consolidated_extra(const ConsolidatedExtra& extra, std::string_view p
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

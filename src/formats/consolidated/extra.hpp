@@ -12,7 +12,7 @@
 #include "core/notes/notes.hpp"
 #include "core/tree/node.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 
 /// What tenfold adds to the document of a consolidated file, in the root's member "size", which
 /// tensordict reads over:
@@ -21,7 +21,7 @@ namespace tenfold {
 ///
 /// The document lists the values of a node, then its tensors, then its nodes; `order` tells, where
 /// it is another one, which of them comes first, second, ... Members that say nothing are omitted.
-struct ConsolidatedExtra {
+struct Extra {
   Notes notes;
   std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by path of the notes
   std::string checksums;                                               ///< json_checksums.hpp
@@ -30,14 +30,14 @@ struct ConsolidatedExtra {
 };
 
 /// Writes the member's value.
-void write_consolidated_extra(const ConsolidatedExtra& extra, codecs::JsonWriter& json);
+void write_extra(const Extra& extra, codecs::JsonWriter& json);
 
 /// What the root's "size" says; nothing if another tool put something else there. What does not
 /// have the right type is ignored with a warning. Throws as Notes::from_json.
-ConsolidatedExtra read_consolidated_extra(const Value& size, const std::string& where);
+Extra read_extra(const Value& size, const std::string& where);
 
 /// Puts the entries of a node into the order that was saved, and sets its kind, its values and its
 /// unbatched leaves as the notes say. What does not fit the node is ignored with a warning.
-void apply_consolidated_extra(const ConsolidatedExtra& extra, std::string_view path, Node& node);
+void apply_extra(const Extra& extra, std::string_view path, Node& node);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

@@ -18,7 +18,7 @@
 #include "formats/consolidated/tree.hpp"
 #include "formats/shared/json_checksums.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 namespace {
 
 constexpr std::uint64_t kPadding = 8;
@@ -90,8 +90,7 @@ struct Level {
 /// Places the tensors of a tree, depth first, in the order of its keys.
 class Placer {
  public:
-  Placer(bool notes, ConsolidatedPlan& plan, ConsolidatedExtra& extra)
-      : notes_(notes), plan_(plan), extra_(extra) {}
+  Placer(bool notes, Plan& plan, Extra& extra) : notes_(notes), plan_(plan), extra_(extra) {}
 
   Level level(const TensorDict& tree, const std::string& path, std::size_t depth) {
     check_depth(path, depth, 0);
@@ -157,7 +156,7 @@ class Placer {
       level.values.emplace_back(key, value->value);
       return 0;
     }
-    if (is_consolidated_member(key)) {
+    if (is_reserved_member(key)) {
       refuse(path,
              "a node of that name cannot be stored: expected a key that tensordict's document does "
              "not use itself, found " +
@@ -245,7 +244,7 @@ class Placer {
         }
       }
     }
-    ConsolidatedPlan::Tensor tensor{leaf, round_up(plan_.data_bytes, align), leaf.nbytes(), 0};
+    Plan::Tensor tensor{leaf, round_up(plan_.data_bytes, align), leaf.nbytes(), 0};
     tensor.stop = tensor.begin + round_up(tensor.size_bytes, kPadding);
     plan_.data_bytes = tensor.stop;
     plan_.tensors.push_back(std::move(tensor));
@@ -266,23 +265,23 @@ class Placer {
   }
 
   bool notes_;
-  ConsolidatedPlan& plan_;
-  ConsolidatedExtra& extra_;
+  Plan& plan_;
+  Extra& extra_;
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> stored_;
 };
 
 /// Writes the document of placed tensors.
 class DocumentWriter {
  public:
-  DocumentWriter(const ConsolidatedPlan& plan, const ConsolidatedPlanOptions& options)
+  DocumentWriter(const Plan& plan, const PlanOptions& options)
       : plan_(plan), options_(options), json_(codecs::JsonStyle::python) {}
 
-  std::string run(const Level& root, const ConsolidatedExtra& extra) {
+  std::string run(const Level& root, const Extra& extra) {
     json_.begin_object();
     members(root, true);
     if (!extra.empty()) {
       json_.key("size");
-      write_consolidated_extra(extra, json_);
+      write_extra(extra, json_);
     }
     json_.end_object();
     return json_.take();
@@ -413,7 +412,7 @@ class DocumentWriter {
   }
 
   void leaf(const Placed& placed) {
-    const ConsolidatedPlan::Tensor& tensor = plan_.tensors[placed.tensor];
+    const Plan::Tensor& tensor = plan_.tensors[placed.tensor];
     json_.key(placed.key);
     json_.begin_array();
     json_.string("torch." + std::string(name(placed.dtype)));
@@ -425,8 +424,8 @@ class DocumentWriter {
     json_.end_array();
   }
 
-  const ConsolidatedPlan& plan_;
-  const ConsolidatedPlanOptions& options_;
+  const Plan& plan_;
+  const PlanOptions& options_;
   codecs::JsonWriter json_;
 };
 
@@ -441,9 +440,9 @@ void refuse_what_notes_hold(const NodeInfo& root) {
 
 }  // namespace
 
-ConsolidatedPlan plan_consolidated(const TensorDict& tree, const ConsolidatedPlanOptions& options) {
-  ConsolidatedPlan plan;
-  ConsolidatedExtra extra;
+Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
+  Plan plan;
+  Extra extra;
   const Level root = Placer(options.notes, plan, extra).level(tree, "", 0);
   if (options.notes) {
     extra.notes = collect_notes(tree);
@@ -461,12 +460,11 @@ ConsolidatedPlan plan_consolidated(const TensorDict& tree, const ConsolidatedPla
     extra.checksums = blank_checksum_text(blocks);
   }
   plan.document = DocumentWriter(plan, options).run(root, extra);
-  if (plan.document.size() > kMaxConsolidatedDocumentBytes) {
-    refuse("", "the document is too long: expected at most " +
-                   std::to_string(kMaxConsolidatedDocumentBytes) + " bytes, found " +
-                   std::to_string(plan.document.size()));
+  if (plan.document.size() > kMaxDocumentBytes) {
+    refuse("", "the document is too long: expected at most " + std::to_string(kMaxDocumentBytes) +
+                   " bytes, found " + std::to_string(plan.document.size()));
   }
   return plan;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

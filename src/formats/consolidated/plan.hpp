@@ -9,13 +9,13 @@
 #include "formats/shared/leaf_writer.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 
 /// Longer documents are neither written nor read.
-inline constexpr std::uint64_t kMaxConsolidatedDocumentBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{256} << 20;
 
 /// What a tree becomes in a consolidated file.
-struct ConsolidatedPlan {
+struct Plan {
   struct Tensor {
     Leaf leaf;
     std::uint64_t begin = 0;
@@ -28,7 +28,7 @@ struct ConsolidatedPlan {
   std::string document;  ///< with blank checksums, if asked for
 };
 
-struct ConsolidatedPlanOptions {
+struct PlanOptions {
   /// Notes, order and ties. False: what tensordict's `consolidate` writes, byte for byte, but for a
   /// gap before a tensor that it would place where it cannot look at it.
   bool notes = true;
@@ -38,6 +38,6 @@ struct ConsolidatedPlanOptions {
 
 /// Plans a file. Throws Error(unsupported) naming the key for what tensordict could not read back,
 /// Error(invalid_argument) for a tree that nests too deep or contains itself.
-ConsolidatedPlan plan_consolidated(const TensorDict& tree, const ConsolidatedPlanOptions& options);
+Plan make_plan(const TensorDict& tree, const PlanOptions& options);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

@@ -16,7 +16,7 @@
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 namespace {
 
 using Object = Value::Object;
@@ -24,7 +24,7 @@ using List = Value::List;
 
 class TreeBuilder {
  public:
-  TreeBuilder(std::uint64_t data_bytes, const std::shared_ptr<ConsolidatedLeaves>& leaves,
+  TreeBuilder(std::uint64_t data_bytes, const std::shared_ptr<Leaves>& leaves,
               const std::string& where)
       : data_bytes_(data_bytes), leaves_(leaves), where_(where) {}
 
@@ -36,26 +36,26 @@ class TreeBuilder {
                        "a root that is no TensorDict cannot be opened: expected a TensorDict, "
                        "found \"NonTensorStack\"");
     }
-    if (const Value* size = object.find("size")) extra_ = read_consolidated_extra(*size, where_);
+    if (const Value* size = object.find("size")) extra_ = read_extra(*size, where_);
     unbatched_.insert(extra_.notes.unbatched.begin(), extra_.notes.unbatched.end());
     TensorDict tree = node(object, "", cls);
     locked_ = is_locked(object);
     return tree;
   }
 
-  ConsolidatedExtra take_extra() { return std::move(extra_); }
+  Extra take_extra() { return std::move(extra_); }
   bool locked() const noexcept { return locked_; }
 
   /// Ranges may be one, as those of tied tensors are, or apart.
   void check_overlaps() const {
-    std::vector<const ConsolidatedRange*> order;
-    for (const ConsolidatedRange& range : leaves_->ranges) {
+    std::vector<const StoredRange*> order;
+    for (const StoredRange& range : leaves_->ranges) {
       if (range.begin != range.stop) order.push_back(&range);
     }
     std::ranges::sort(order, {}, [](const auto* r) { return std::pair(r->begin, r->stop); });
     for (std::size_t i = 1; i < order.size(); ++i) {
-      const ConsolidatedRange& before = *order[i - 1];
-      const ConsolidatedRange& range = *order[i];
+      const StoredRange& before = *order[i - 1];
+      const StoredRange& range = *order[i];
       const bool same = range.begin == before.begin && range.stop == before.stop;
       if (same || range.begin >= before.stop) continue;
       throw Error(ErrorCode::corrupt,
@@ -147,9 +147,9 @@ class TreeBuilder {
     add_values(object, path, *result);
     add_leaves(object, path, *result);
     for (const auto& [key, value] : object.members) {
-      if (!is_consolidated_member(key)) add(*result, path, key, child(value, path, key));
+      if (!is_reserved_member(key)) add(*result, path, key, child(value, path, key));
     }
-    apply_consolidated_extra(extra_, path, *result);
+    apply_extra(extra_, path, *result);
     return TensorDict(std::move(result));
   }
 
@@ -320,7 +320,7 @@ class TreeBuilder {
           path, "unknown dtype: expected one that torch has, found " + base::quote(dtype_text));
     }
     Shape lengths = shape(as<List>(items[1], path, "shape", "an array"), path, "shape");
-    ConsolidatedRange range;
+    StoredRange range;
     range.dtype = *dtype;
     range.begin = static_cast<std::uint64_t>(natural(items[2], path, "start"));
     range.stop = static_cast<std::uint64_t>(natural(items[3], path, "stop"));
@@ -338,8 +338,7 @@ class TreeBuilder {
     return made;
   }
 
-  void check_range(const ConsolidatedRange& range, std::uint64_t padding,
-                   const std::string& path) const {
+  void check_range(const StoredRange& range, std::uint64_t padding, const std::string& path) const {
     if (range.stop > data_bytes_) {
       fail(path, "data reaches past the last tensor: expected at most " +
                      std::to_string(data_bytes_) + " bytes, found " + std::to_string(range.stop));
@@ -395,7 +394,7 @@ class TreeBuilder {
       fail(path, "\"leaves\" of a stack: expected none, found some");
     }
     for (const auto& [key, value] : object.members) {
-      if (is_consolidated_member(key)) continue;
+      if (is_reserved_member(key)) continue;
       check_position(path, key, items.items.size());
       const std::string inner = note_path_child(path, key);
       const Object& node = as<Object>(value, inner, "its value", "an object");
@@ -423,7 +422,7 @@ class TreeBuilder {
       fail(path, base::quote(key) + " of a lazy stack: expected none, found some");
     }
     for (const auto& [key, value] : object.members) {
-      if (is_consolidated_member(key)) continue;
+      if (is_reserved_member(key)) continue;
       check_position(path, key, result->entries.size());
       Node::Slot slot = child(value, path, key);
       if (!std::holds_alternative<TensorDict>(slot)) {
@@ -437,28 +436,27 @@ class TreeBuilder {
       }
       add(*result, path, key, std::move(slot));
     }
-    apply_consolidated_extra(extra_, path, *result);
+    apply_extra(extra_, path, *result);
     return TensorDict(std::move(result));
   }
 
   std::uint64_t data_bytes_;
-  const std::shared_ptr<ConsolidatedLeaves>& leaves_;
+  const std::shared_ptr<Leaves>& leaves_;
   const std::string& where_;
-  ConsolidatedExtra extra_;
+  Extra extra_;
   bool locked_ = false;
   std::unordered_set<std::string> unbatched_;
 };
 
 }  // namespace
 
-bool is_consolidated_member(std::string_view key) noexcept {
+bool is_reserved_member(std::string_view key) noexcept {
   return key == "cls" || key == "non_tensors" || key == "leaves" || key == "cls_metadata" ||
          key == "size";
 }
 
-ConsolidatedTree build_consolidated_tree(std::string_view json, std::uint64_t data_bytes,
-                                         const std::shared_ptr<ConsolidatedLeaves>& leaves,
-                                         const std::string& where) {
+Tree build_tree(std::string_view json, std::uint64_t data_bytes,
+                const std::shared_ptr<Leaves>& leaves, const std::string& where) {
   const Value document = from_json(json, where + ": document");
   TreeBuilder builder(data_bytes, leaves, where);
   TensorDict tree = builder.root(document);
@@ -466,4 +464,4 @@ ConsolidatedTree build_consolidated_tree(std::string_view json, std::uint64_t da
   return {std::move(tree), builder.take_extra(), builder.locked()};
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

@@ -12,10 +12,10 @@
 #include "core/tree/leaf_source.hpp"
 #include "formats/consolidated/extra.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 
 /// Where the bytes of one tensor lie in a consolidated file.
-struct ConsolidatedRange {
+struct StoredRange {
   DType dtype = DType::float32;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;  ///< of the tensor, without the padding
@@ -23,9 +23,9 @@ struct ConsolidatedRange {
 };
 
 /// A source of leaves that learns where they lie while the tree is built.
-class ConsolidatedLeaves : public LeafSource {
+class Leaves : public LeafSource {
  public:
-  std::vector<ConsolidatedRange> ranges;  ///< by the position of the leaf
+  std::vector<StoredRange> ranges;  ///< by the position of the leaf
 };
 
 /// What the names of the parts of a jagged tensor begin with.
@@ -34,7 +34,7 @@ inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
 inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 
 /// True for the keys that a node's own description uses: no node can have them.
-bool is_consolidated_member(std::string_view key) noexcept;
+bool is_reserved_member(std::string_view key) noexcept;
 
 /// The tree that the JSON document of a consolidated file describes. A node of it:
 ///
@@ -52,13 +52,12 @@ bool is_consolidated_member(std::string_view key) noexcept;
 /// Afterwards each range lies within `data_bytes`, holds exactly its tensor and its padding, and
 /// equals or avoids every other. Throws Error(corrupt) naming node and member, Error(unsupported)
 /// for unknown classes and dtypes. `where` names the file.
-struct ConsolidatedTree {
+struct Tree {
   TensorDict tree;
-  ConsolidatedExtra extra;  ///< already applied to the tree
-  bool locked = false;      ///< the program that saved it had locked it
+  Extra extra;          ///< already applied to the tree
+  bool locked = false;  ///< the program that saved it had locked it
 };
-ConsolidatedTree build_consolidated_tree(std::string_view json, std::uint64_t data_bytes,
-                                         const std::shared_ptr<ConsolidatedLeaves>& leaves,
-                                         const std::string& where);
+Tree build_tree(std::string_view json, std::uint64_t data_bytes,
+                const std::shared_ptr<Leaves>& leaves, const std::string& where);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

@@ -2,10 +2,9 @@
 
 #include "formats/format.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::consolidated {
 
 /// kConsolidated.write, but that the file says whether the tree is locked.
-void write_consolidated(const TensorDict& tree, const Path& path, const WriteRequest& request,
-                        bool locked);
+void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request, bool locked);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::consolidated

@@ -27,7 +27,7 @@
 // (dcp_metadata), and `__<rank>_<n>.distcp`, in which files of torch.save lie end to end
 // (dcp_source). This version reads them.
 
-namespace tenfold {
+namespace tenfold::detail::formats::dcp {
 namespace {
 
 constexpr std::array<std::string_view, 0> kSuffixes = {};
@@ -45,14 +45,14 @@ std::optional<std::uint64_t> rank_of(std::string_view name) {
   return rank;
 }
 
-DcpMetadata metadata_in(const os::Directory& folder, const std::string& name) {
+Metadata metadata_in(const os::Directory& folder, const std::string& name) {
   const os::File file = os::File::open_read_at(folder, name);
   const std::string pickle = file.read_all(kMaxMetadataBytes);
-  return parse_dcp_metadata(pickle, file.display());
+  return parse_metadata(pickle, file.display());
 }
 
 /// `.metadata`, else what each rank wrote for itself.
-DcpMetadata metadata_of(const os::Directory& folder) {
+Metadata metadata_of(const os::Directory& folder) {
   if (folder.entry_info(kMetadata)) return metadata_in(folder, kMetadata);
   std::vector<std::pair<std::uint64_t, std::string>> ranks;
   for (const std::string& name : folder.list()) {
@@ -63,7 +63,7 @@ DcpMetadata metadata_of(const os::Directory& folder) {
                                         ": missing: expected the metadata, found no such file");
   }
   std::ranges::sort(ranks);
-  DcpMerger merger;
+  Merger merger;
   for (const auto& [rank, name] : ranks) {
     merger.add(metadata_in(folder, name), folder.display_of(name));
   }
@@ -84,9 +84,9 @@ TensorDict open(const Path& path, const OpenRequest& request) {
                     "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
   }
   os::Directory folder = os::Directory::open(path);
-  DcpMetadata metadata = metadata_of(folder);
-  auto files = std::make_shared<DcpFiles>(std::move(folder), metadata.files);
-  return build_dcp_tree(std::move(metadata), files, path.string());
+  Metadata metadata = metadata_of(folder);
+  auto files = std::make_shared<Files>(std::move(folder), metadata.files);
+  return build_tree(std::move(metadata), files, path.string());
 }
 
 [[noreturn]] void refuse_to_write() {
@@ -110,23 +110,23 @@ void add_problem(VerifyReport& report, const std::string& path, std::string part
 
 struct NamedItem {
   std::string name;
-  DcpItem item;
+  Item item;
 };
 
-std::vector<NamedItem> items_of(const DcpMetadata& metadata) {
+std::vector<NamedItem> items_of(const Metadata& metadata) {
   std::vector<NamedItem> items;
-  for (const DcpEntry& entry : metadata.entries) {
-    if (const auto* tensor = std::get_if<DcpTensor>(&entry.what)) {
-      for (const DcpChunk& chunk : tensor->chunks) items.push_back({entry.name, chunk.item});
+  for (const Entry& entry : metadata.entries) {
+    if (const auto* tensor = std::get_if<TensorEntry>(&entry.what)) {
+      for (const Chunk& chunk : tensor->chunks) items.push_back({entry.name, chunk.item});
     } else {
-      items.push_back({entry.name, std::get<DcpItem>(entry.what)});
+      items.push_back({entry.name, std::get<Item>(entry.what)});
     }
   }
   return items;
 }
 
 /// Compares the CRC-32 of each record of the item. Returns how many there were.
-std::uint64_t check_item(DcpFiles& files, const DcpItem& item) {
+std::uint64_t check_item(Files& files, const Item& item) {
   const std::shared_ptr<const os::File> file = files.open(item);
   codecs::ZipInput input;
   input.where = files.where(item);
@@ -157,8 +157,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {
     os::Directory folder = os::Directory::open(path);
-    const DcpMetadata metadata = metadata_of(folder);
-    const auto files = std::make_shared<DcpFiles>(std::move(folder), metadata.files);
+    const Metadata metadata = metadata_of(folder);
+    const auto files = std::make_shared<Files>(std::move(folder), metadata.files);
     const std::vector<NamedItem> items = items_of(metadata);
     std::uint64_t total_bytes = 0;
     for (const NamedItem& named : items) total_bytes += named.item.size_bytes;
@@ -180,7 +180,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
           progress.add(item.size_bytes);
         },
         [&] { progress.poll(); });
-    if (report.ok()) check_tree(build_dcp_tree(metadata, files, path.string()), report);
+    if (report.ok()) check_tree(build_tree(metadata, files, path.string()), report);
     progress.finish();
   } catch (const Error& error) {
     add_problem(report, path.string(), "structure", error);
@@ -191,6 +191,6 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kDcp = {"dcp", kSuffixes, probe, open, check, write, verify};
+const Format kFormat = {"dcp", kSuffixes, probe, open, check, write, verify};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::dcp

@@ -13,7 +13,7 @@
 #include "codecs/pickle/pickle.hpp"
 #include "core/tree/node.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::dcp {
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -41,7 +41,7 @@ class MetadataReader {
     }
   }
 
-  DcpMetadata read() {
+  Metadata read() {
     if (!is_instance(graph_.root, "Metadata")) {
       unsupported(
           "not the metadata of torch.distributed.checkpoint: expected an object of "
@@ -194,7 +194,7 @@ class MetadataReader {
     name_.clear();
   }
 
-  DcpItem item(std::uint32_t id) {
+  Item item(std::uint32_t id) {
     if (!is_instance(id, "_StorageInfo")) {
       unsupported("stored by another writer: expected an object of \"_StorageInfo\", found " +
                   describe(id) + "; nothing was imported");
@@ -204,7 +204,7 @@ class MetadataReader {
       unsupported("stored through an extension: expected plain bytes, found " +
                   transform_names(*transforms) + "; save it again without extensions");
     }
-    DcpItem item;
+    Item item;
     item.file = file(text(field(id, "relative_path"), "relative_path"));
     item.begin = natural(field(id, "offset"), "offset");
     item.size_bytes = natural(field(id, "length"), "length");
@@ -243,7 +243,7 @@ class MetadataReader {
     });
   }
 
-  std::vector<DcpKey> path() const {
+  std::vector<Key> path() const {
     const auto found = paths_.find(name_);
     if (found == paths_.end()) return {{name_, false}};
     const auto items = at(found->second).items;
@@ -251,7 +251,7 @@ class MetadataReader {
       corrupt("planner_data: expected 1 to " + std::to_string(kMaxDepth) + " keys, found " +
               std::to_string(items.size()));
     }
-    std::vector<DcpKey> path;
+    std::vector<Key> path;
     for (const std::uint32_t id : items) {
       const bool is_index = at(id).kind == PickleKind::integer;
       path.push_back(
@@ -261,8 +261,8 @@ class MetadataReader {
     return path;
   }
 
-  DcpEntry entry(std::uint32_t id) const {
-    DcpEntry entry;
+  Entry entry(std::uint32_t id) const {
+    Entry entry;
     entry.name = name_;
     entry.path = path();
     if (is_instance(id, "BytesStorageMetadata")) {
@@ -278,7 +278,7 @@ class MetadataReader {
     return entry;
   }
 
-  DcpItem stored(const Shape& offsets, const std::string& subject) const {
+  Item stored(const Shape& offsets, const std::string& subject) const {
     const auto found = items_.find(index_text(name_, offsets));
     if (found == items_.end()) {
       corrupt(subject + ": it is stored nowhere: expected an entry of storage_data, found none");
@@ -286,8 +286,8 @@ class MetadataReader {
     return found->second;
   }
 
-  DcpTensor tensor(std::uint32_t id) const {
-    DcpTensor tensor;
+  TensorEntry tensor(std::uint32_t id) const {
+    TensorEntry tensor;
     tensor.dtype = dtype(field(id, "properties"));
     tensor.shape = lengths(field(id, "size"), "size");
     size_of(tensor.dtype, tensor.shape, "size");
@@ -297,11 +297,11 @@ class MetadataReader {
     return tensor;
   }
 
-  void add_chunk(DcpTensor& tensor, std::uint32_t id) const {
+  void add_chunk(TensorEntry& tensor, std::uint32_t id) const {
     if (!is_instance(id, "ChunkStorageMetadata")) {
       unexpected("chunks", "objects of \"ChunkStorageMetadata\"", id);
     }
-    DcpChunk chunk;
+    Chunk chunk;
     chunk.offsets = lengths(field(id, "offsets"), "offsets of a chunk");
     chunk.sizes = lengths(field(id, "sizes"), "sizes of a chunk");
     const std::uint64_t size_bytes = size_of(tensor.dtype, chunk.sizes, "sizes of a chunk");
@@ -358,10 +358,10 @@ class MetadataReader {
   codecs::PickleGraph graph_;
   const std::string& where_;
   std::unordered_map<std::uint32_t, std::uint32_t> state_of_;  ///< of objects
-  std::unordered_map<std::string, DcpItem> items_;             ///< by index_text()
+  std::unordered_map<std::string, Item> items_;                ///< by index_text()
   std::unordered_map<std::string_view, std::uint32_t> paths_;
   std::unordered_map<std::string, std::uint32_t> files_;
-  DcpMetadata metadata_;
+  Metadata metadata_;
   std::string name_;  ///< of the entry that is read
 };
 
@@ -373,40 +373,40 @@ class MetadataReader {
 
 }  // namespace
 
-DcpMetadata parse_dcp_metadata(std::string_view pickle, const std::string& where) {
+Metadata parse_metadata(std::string_view pickle, const std::string& where) {
   return MetadataReader(pickle, where).read();
 }
 
-void DcpMerger::add(DcpMetadata other, const std::string& where) {
+void Merger::add(Metadata other, const std::string& where) {
   const auto first_file = static_cast<std::uint32_t>(merged_.files.size());
   merged_.files.insert(merged_.files.end(), other.files.begin(), other.files.end());
-  for (DcpEntry& entry : other.entries) {
-    auto* tensor = std::get_if<DcpTensor>(&entry.what);
+  for (Entry& entry : other.entries) {
+    auto* tensor = std::get_if<TensorEntry>(&entry.what);
     if (tensor == nullptr) {
-      std::get<DcpItem>(entry.what).file += first_file;
+      std::get<Item>(entry.what).file += first_file;
     } else {
-      std::erase_if(tensor->chunks, [&](const DcpChunk& chunk) {
+      std::erase_if(tensor->chunks, [&](const Chunk& chunk) {
         return !chunks_.insert(index_text(entry.name, chunk.offsets) + base::list_text(chunk.sizes))
                     .second;
       });
-      for (DcpChunk& chunk : tensor->chunks) chunk.item.file += first_file;
+      for (Chunk& chunk : tensor->chunks) chunk.item.file += first_file;
     }
     const auto [found, is_new] = positions_.emplace(entry.name, merged_.entries.size());
     if (is_new) {
       merged_.entries.push_back(std::move(entry));
       continue;
     }
-    DcpEntry& present = merged_.entries[found->second];
+    Entry& present = merged_.entries[found->second];
     if (present.what.index() != entry.what.index() || present.path != entry.path) {
       disagree(where, entry.name);
     }
     if (tensor == nullptr) continue;
-    auto& target = std::get<DcpTensor>(present.what);
+    auto& target = std::get<TensorEntry>(present.what);
     if (target.dtype != tensor->dtype || target.shape != tensor->shape) {
       disagree(where, entry.name);
     }
-    for (DcpChunk& chunk : tensor->chunks) target.chunks.push_back(std::move(chunk));
+    for (Chunk& chunk : tensor->chunks) target.chunks.push_back(std::move(chunk));
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::dcp

@@ -9,7 +9,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::dcp {
 namespace {
 
 /// Mapping less than this costs more than reading it, and a process has 65,530 maps.
@@ -21,18 +21,18 @@ std::string text_of(DType dtype, const Shape& shape) {
 
 }  // namespace
 
-DcpFiles::DcpFiles(os::Directory folder, std::vector<std::string> names)
+Files::Files(os::Directory folder, std::vector<std::string> names)
     : folder_(std::move(folder)), names_(std::move(names)), files_(names_.size()) {}
 
-std::string DcpFiles::where(const DcpItem& item) const {
+std::string Files::where(const Item& item) const {
   return folder_.display_of(names_[item.file]) + ": item at byte " + std::to_string(item.begin);
 }
 
-FileOpener DcpFiles::opener(const DcpItem& item) {
+FileOpener Files::opener(const Item& item) {
   return [self = shared_from_this(), item] { return self->open(item); };
 }
 
-std::shared_ptr<const os::File> DcpFiles::open(const DcpItem& item) {
+std::shared_ptr<const os::File> Files::open(const Item& item) {
   std::shared_ptr<const os::File> file = opened(item.file);
   const std::uint64_t size_bytes = file->info_at_open().size_bytes;
   if (!base::range_fits(item.begin, item.size_bytes, size_bytes)) {
@@ -44,7 +44,7 @@ std::shared_ptr<const os::File> DcpFiles::open(const DcpItem& item) {
   return file;
 }
 
-std::shared_ptr<const os::File> DcpFiles::opened(std::uint32_t number) {
+std::shared_ptr<const os::File> Files::opened(std::uint32_t number) {
   File& file = files_[number];
   const std::lock_guard lock(file.mutex);
   if (auto open = file.file.lock()) return open;
@@ -67,7 +67,7 @@ std::shared_ptr<const os::File> DcpFiles::opened(std::uint32_t number) {
   return made;
 }
 
-void DcpFiles::remember(std::shared_ptr<const os::File> file) {
+void Files::remember(std::shared_ptr<const os::File> file) {
   const std::lock_guard lock(recent_mutex_);
   if (recent_.size() < kMaxOpen) {
     recent_.push_back(std::move(file));
@@ -77,8 +77,8 @@ void DcpFiles::remember(std::shared_ptr<const os::File> file) {
   next_ = (next_ + 1) % kMaxOpen;
 }
 
-Leaf DcpSource::add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
-                    const DcpItem& item, const std::string& name) {
+Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
+                 const std::string& name) {
   const auto [found, is_new] =
       source->positions_.try_emplace({item.file, item.begin}, source->stored_.size());
   if (is_new) {
@@ -91,10 +91,10 @@ Leaf DcpSource::add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape
 }
 
 /// The tensor as its own item tells it, which must be what the metadata promises.
-const Leaf& DcpSource::find(const Leaf& leaf) {
+const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
-    const DcpItem& item = stored_tensor.item;
+    const Item& item = stored_tensor.item;
     const TensorDict::Item object =
         read_object_item(files_->opener(item), item.begin, item.size_bytes);
     if (const auto* found = std::get_if<Leaf>(&object))
@@ -110,7 +110,7 @@ const Leaf& DcpSource::find(const Leaf& leaf) {
                   (found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
 }
 
-Buffer DcpSource::map(const Leaf& leaf) {
+Buffer Source::map(const Leaf& leaf) {
   if (leaf.nbytes() == 0) return {};
   const Leaf& found = find(leaf);
   if (leaf.nbytes() > kSmallBytes) {
@@ -132,25 +132,25 @@ Buffer DcpSource::map(const Leaf& leaf) {
   return stored_tensor.copy;
 }
 
-void DcpSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
+void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
   find(leaf).read(offset_bytes, into);
 }
 
-void DcpSource::will_need(const Leaf& leaf) {
-  const DcpItem& item = stored(leaf).item;
+void Source::will_need(const Leaf& leaf) {
+  const Item& item = stored(leaf).item;
   files_->open(item)->will_need(item.begin, item.size_bytes);
 }
 
 /// An item is one tensor, however many names it has.
-LeafSource::Identity DcpSource::identity(const Leaf& leaf) {
+LeafSource::Identity Source::identity(const Leaf& leaf) {
   return {.device = kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),
           .part = leaf.position()};
 }
 
-std::string DcpSource::where(const Leaf& leaf) const {
+std::string Source::where(const Leaf& leaf) const {
   const Stored& stored_tensor = stored(leaf);
   return files_->where(stored_tensor.item) + ": key " + base::quote(stored_tensor.name);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::dcp

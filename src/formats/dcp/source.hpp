@@ -19,23 +19,23 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::dcp {
 
 /// The data files of a folder, each opened when it is first asked for. The last few stay open, so
 /// that a checkpoint of any number of ranks gets by with few descriptors. A file that is opened
 /// again is the same one as before, or it is an error. Thread-safe.
-class DcpFiles : public std::enable_shared_from_this<DcpFiles> {
+class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
 
-  DcpFiles(os::Directory folder, std::vector<std::string> names);
+  Files(os::Directory folder, std::vector<std::string> names);
 
   /// The file, known to hold the item. Throws Error(corrupt) if it is missing or too short.
-  std::shared_ptr<const os::File> open(const DcpItem& item);
+  std::shared_ptr<const os::File> open(const Item& item);
   /// open() of that item, for those who keep it.
-  FileOpener opener(const DcpItem& item);
+  FileOpener opener(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
-  std::string where(const DcpItem& item) const;
+  std::string where(const Item& item) const;
 
  private:
   struct File {
@@ -56,14 +56,14 @@ class DcpFiles : public std::enable_shared_from_this<DcpFiles> {
 
 /// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt
 /// when it is first touched.
-class DcpSource final : public LeafSource {
+class Source final : public LeafSource {
  public:
-  explicit DcpSource(std::shared_ptr<DcpFiles> files) : files_(std::move(files)) {}
+  explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
   /// The leaf of an item; `name` is for messages. Those of one item share their bytes. To be called
   /// before any leaf is used.
-  static Leaf add(const std::shared_ptr<DcpSource>& source, DType dtype, Shape shape,
-                  const DcpItem& item, const std::string& name);
+  static Leaf add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
+                  const std::string& name);
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
@@ -73,7 +73,7 @@ class DcpSource final : public LeafSource {
 
  private:
   struct Stored {
-    DcpItem item;
+    Item item;
     std::string name;
     std::once_flag looked;
     std::optional<Leaf> leaf;  ///< in the item; nothing if it holds no tensor
@@ -86,9 +86,9 @@ class DcpSource final : public LeafSource {
   }
   const Leaf& find(const Leaf& leaf);
 
-  std::shared_ptr<DcpFiles> files_;
+  std::shared_ptr<Files> files_;
   std::vector<std::unique_ptr<Stored>> stored_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> positions_;  ///< by file and begin
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::dcp

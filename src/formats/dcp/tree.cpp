@@ -16,7 +16,7 @@
 #include "core/tree/node.hpp"
 #include "formats/shared/object_file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::dcp {
 namespace {
 
 /// Items that a list may lack: a path can claim any position.
@@ -31,7 +31,7 @@ constexpr std::uint64_t kMaxHoles = 65'536;
 struct Branch {
   std::string key;
   std::string where = {};  ///< for messages
-  const DcpEntry* entry = nullptr;
+  const Entry* entry = nullptr;
   bool is_list = false;      ///< of what holds others
   bool has_tensors = false;  ///< here or below
   std::vector<std::uint32_t> children = {};
@@ -40,12 +40,12 @@ struct Branch {
 /// All places, and what their objects are read from. Parts that are read later share it.
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
-  Plan(DcpMetadata metadata, std::shared_ptr<DcpFiles> files, std::string where)
+  Plan(Metadata metadata, std::shared_ptr<Files> files, std::string where)
       : metadata_(std::move(metadata)), files_(std::move(files)) {
-    source_ = std::make_shared<DcpSource>(files_);
+    source_ = std::make_shared<Source>(files_);
     branches_.push_back({"", std::move(where)});
     branches_[0].has_tensors = true;  // the root is a node whatever it holds
-    for (const DcpEntry& entry : metadata_.entries) place(entry);
+    for (const Entry& entry : metadata_.entries) place(entry);
     for (Branch& branch : branches_) {
       if (branch.is_list) sort(branch);
     }
@@ -58,10 +58,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
  private:
   /// Enters the entry under its path.
-  void place(const DcpEntry& entry) {
-    const bool is_tensor = std::holds_alternative<DcpTensor>(entry.what);
+  void place(const Entry& entry) {
+    const bool is_tensor = std::holds_alternative<TensorEntry>(entry.what);
     std::uint32_t at = 0;
-    for (const DcpKey& key : entry.path) {
+    for (const Key& key : entry.path) {
       Branch& parent = branches_[at];
       const bool is_first = parent.children.empty();
       if (is_first) parent.is_list = key.is_index && at != 0;
@@ -132,20 +132,20 @@ class Plan : public std::enable_shared_from_this<Plan> {
   TensorDict node_of(std::uint32_t id);
   Node::Slot slot_of(std::uint32_t id);
 
-  Leaf leaf_of(const DcpEntry& entry) {
-    const auto& tensor = std::get<DcpTensor>(entry.what);
+  Leaf leaf_of(const Entry& entry) {
+    const auto& tensor = std::get<TensorEntry>(entry.what);
     std::vector<TensorPiece> pieces;
-    for (const DcpChunk& chunk : tensor.chunks) {
-      pieces.push_back({chunk.offsets, DcpSource::add(source_, tensor.dtype, chunk.sizes,
-                                                      chunk.item, entry.name)});
+    for (const Chunk& chunk : tensor.chunks) {
+      pieces.push_back(
+          {chunk.offsets, Source::add(source_, tensor.dtype, chunk.sizes, chunk.item, entry.name)});
     }
     return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
                                      branches_[0].where + ": key " + base::quote(entry.name));
   }
 
-  DcpMetadata metadata_;
-  std::shared_ptr<DcpFiles> files_;
-  std::shared_ptr<DcpSource> source_;
+  Metadata metadata_;
+  std::shared_ptr<Files> files_;
+  std::shared_ptr<Source> source_;
   std::vector<Branch> branches_;
   std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> positions_;
 };
@@ -183,7 +183,7 @@ TensorDict Plan::node_of(std::uint32_t id) {
 TensorDict::Item Plan::read(std::uint32_t id) {
   const Branch& branch = branches_[id];
   if (branch.entry != nullptr) {
-    const auto& item = std::get<DcpItem>(branch.entry->what);
+    const auto& item = std::get<Item>(branch.entry->what);
     try {
       return read_object_item(files_->opener(item), item.begin, item.size_bytes);
     } catch (const Error& error) {
@@ -219,9 +219,9 @@ TensorDict::Item Plan::read(std::uint32_t id) {
 
 }  // namespace
 
-TensorDict build_dcp_tree(DcpMetadata metadata, const std::shared_ptr<DcpFiles>& files,
-                          const std::string& where) {
+TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
+                      const std::string& where) {
   return std::make_shared<Plan>(std::move(metadata), files, where)->tree();
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::dcp

@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -35,4 +35,4 @@ Buffer Arena::allocate(std::size_t size_bytes) {
   return Buffer(piece, block_);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

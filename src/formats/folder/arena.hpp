@@ -7,7 +7,7 @@
 
 #include <tenfold/buffer.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Memory for small leaves, many to a block: a map apiece would cost a system call, a page and one
 /// of the 65,530 maps that a process may have. A block lives until the last piece of it is gone.
@@ -34,4 +34,4 @@ class Arena {
   std::size_t used_bytes_ = 0;
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

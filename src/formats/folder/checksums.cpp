@@ -17,7 +17,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr int kMaxEditAttempts = 10'000;
@@ -83,4 +83,4 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   }
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

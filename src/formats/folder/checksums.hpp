@@ -8,7 +8,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The `%checksums` of a folder, locked against others who change it.
 class ChecksumsEdit {
@@ -39,4 +39,4 @@ class ChecksumsEdit {
 /// replaced in one step, durably.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

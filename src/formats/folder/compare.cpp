@@ -7,7 +7,7 @@
 
 #include "base/checked.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
@@ -65,4 +65,4 @@ std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
   return total;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -9,7 +9,7 @@
 
 #include "formats/folder/files.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// True if both files begin with the same `size_bytes` bytes; bounded memory. Throws as read_at.
 bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes);
@@ -21,4 +21,4 @@ bool same_content(const StoredFile& file, std::span<const std::byte> bytes);
 /// nothing if a length is negative or it does not fit 63 bits.
 std::optional<std::uint64_t> nested_numel(const Tensor& sizes);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

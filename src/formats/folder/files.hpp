@@ -13,7 +13,7 @@
 
 #include "formats/folder/arena.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 // Where the files of a saved tree come from: a folder of the system (memmap_handle.hpp) or an
 // archive (memmap_archive_reader.hpp). Whoever reads a tree sees these two classes only.
@@ -110,4 +110,4 @@ class Folder {
   [[noreturn]] virtual void throw_replaced() const = 0;
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 StoredInfo stored_info(const os::FileInfo& info) noexcept {
@@ -173,4 +173,4 @@ void FolderHandle::throw_replaced() const {
                   display_ + ": the folder was replaced since it was opened; open it again");
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -9,7 +9,7 @@
 #include "formats/folder/files.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// A folder of the system. The root stays open; those below are opened relative to it when
 /// they are needed and closed again when too many are open, so that a tree of any number of nodes
@@ -64,4 +64,4 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   std::weak_ptr<const os::Directory> directory_;
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -15,7 +15,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 bool is_leftover(std::string_view name) {
   return (name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos) ||
@@ -155,4 +155,4 @@ void require_replaceable(const Path& path) {
                   (has_tree ? "these" : "the folder") + " first");
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// True for names that tenfold or tensordict leave for a moment, or after a crash.
 bool is_leftover(std::string_view name);
@@ -32,4 +32,4 @@ std::vector<std::string> foreign_in(const os::Directory& folder);
 /// Error(invalid_argument), naming it, if there is such a thing in the folder at `path`.
 void require_replaceable(const Path& path);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 bool is_unsafe(char c) noexcept {
@@ -86,4 +86,4 @@ bool is_metadata(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1) == kMetaName || path == kNotesName;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The longest name of a folder's entry.
 inline constexpr std::size_t kMaxNameBytes = 255;
@@ -42,4 +42,4 @@ bool is_clash_name(std::string_view name) noexcept;
 /// True for the path of a file below a saved tree that holds metadata rather than a tensor.
 bool is_metadata(std::string_view path) noexcept;
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -10,7 +10,7 @@
 #include "formats/folder/keys.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// How often a folder that was replaced meanwhile is opened anew.
@@ -58,4 +58,4 @@ WriteThroughLock lock_for_writing_through(const Path& path) {
                       "open it again");
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -6,7 +6,7 @@
 
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// What a write-through handle holds, as shared flocks: its folder, and those above it as long as
 /// they are nodes of a tree, too (they have a meta.json), so that none of them is replaced.
@@ -21,4 +21,4 @@ struct WriteThroughLock {
 /// Error(io) if a replacement of one of them is under way.
 WriteThroughLock lock_for_writing_through(const Path& path);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

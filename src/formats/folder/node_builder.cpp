@@ -18,7 +18,7 @@
 #include "formats/folder/row_count.hpp"
 #include "formats/folder/source.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// A sub-folder that is entered when it is asked for.
@@ -405,4 +405,4 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
   return TensorDict(std::move(node));
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

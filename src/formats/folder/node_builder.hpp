@@ -7,7 +7,7 @@
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/reader.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The node that a meta.json of a TensorDict describes, with what the notes add: hidden entries,
 /// unbatched leaves, the container it was. `class_name` not empty: a tensorclass.
@@ -21,4 +21,4 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
 /// Throws Error(corrupt) unless `device` is empty or has the syntax of a device.
 void require_device(const NodePlace& place, const std::string& device);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -13,7 +13,7 @@
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 bool is_float8_or_4(DType dtype) noexcept {
@@ -474,4 +474,4 @@ Plan plan_tree(const TensorDict& tree, const PlanOptions& options) {
   return Planner(options).run(tree);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 
 #include <tenfold/tensordict.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Every folder and file that a tree becomes, before any of them exists: what cannot be written is
 /// found out while nothing has happened yet.
@@ -56,4 +56,4 @@ struct PlanOptions {
 /// reads no tensor.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -12,7 +12,7 @@
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/node_builder.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::string_view kStackPickle = "pickle.pkl";
@@ -223,4 +223,4 @@ TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
   return open_tree(FolderHandle::root(std::move(folder), path), mode, problems);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -10,7 +10,7 @@
 #include "formats/folder/store.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// A node of an opened tree: its folder, and its path as the notes write it.
 struct NodePlace {
@@ -38,4 +38,4 @@ TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 
 #include "formats/folder/keys.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 template <class Meta>
@@ -62,4 +62,4 @@ bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder) {
   return true;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

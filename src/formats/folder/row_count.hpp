@@ -7,7 +7,7 @@
 #include "formats/folder/files.hpp"
 #include "formats/folder/meta/meta.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// What tells where rows end in a sparse matrix that grows; its folder has no batch size.
 inline constexpr std::string_view kRowEnds = "crow_indices";
@@ -21,4 +21,4 @@ std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 /// many ends.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

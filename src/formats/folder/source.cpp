@@ -12,7 +12,7 @@
 #include "formats/folder/compare.hpp"
 #include "formats/folder/keys.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder,
                            std::string note_path)
@@ -308,4 +308,4 @@ void FolderSource::flush(Monitor* monitor) {
   folder_->flush(mapped, monitor);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -14,7 +14,7 @@
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/store.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The leaves of one folder, one file each; Leaf::position() is what add() returned. A leaf's file
 /// is opened, checked, read or mapped, and closed when it is first asked for. Thread-safe once all
@@ -87,4 +87,4 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::unordered_set<std::string_view> keys_;  ///< made when a raw name is first looked for
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

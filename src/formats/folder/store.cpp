@@ -5,7 +5,7 @@
 #include "base/text.hpp"
 #include "formats/folder/keys.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// The path of an entry's node, and the entry's key; the root has neither.
@@ -71,4 +71,4 @@ AliasGroup* Store::alias_group(const std::string& path) const {
   return found == groups_.end() ? nullptr : found->second.get();
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

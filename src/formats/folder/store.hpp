@@ -19,7 +19,7 @@
 #include "formats/folder/arena.hpp"
 #include "formats/folder/files.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 class FolderSource;
 
@@ -105,4 +105,4 @@ class Store {
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

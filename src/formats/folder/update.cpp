@@ -21,7 +21,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Files that are open at once.
@@ -258,4 +258,4 @@ std::string first_existing_leaf(const Plan& plan, const Path& path) {
   return {};
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 
 #include "formats/folder/plan.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// How a folder that exists is changed into the one that was planned.
 struct UpdateRequest {
@@ -31,4 +31,4 @@ void update_folder(const Plan& plan, const Path& path, const UpdateRequest& requ
 /// The first file of a leaf that exists already at `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

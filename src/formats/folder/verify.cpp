@@ -15,7 +15,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 class TreeVerifier {
@@ -80,4 +80,4 @@ VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   return report;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -5,7 +5,7 @@
 #include "formats/folder/files.hpp"
 #include "formats/format.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Enters every node below `root` and checks the size of every leaf's file. Adds what is wrong to
 /// `report`, and counts leaves and bytes.
@@ -17,4 +17,4 @@ VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 /// The structure, the CRC-32 of every entry, and every block that `%checksums` names.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -17,7 +17,7 @@
 #include "os/process.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Larger files are cut into blocks that threads share; smaller ones are written by one thread,
@@ -314,4 +314,4 @@ std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexc
   return request.zeros && !request.reserve ? 0 : plan.leaf_bytes;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -6,7 +6,7 @@
 #include "formats/format.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Makes what the plan says in the empty folder `root`: sub-folders, files, and `%checksums` if
 /// they are asked for. With request.durable everything but `root` itself is on the device
@@ -16,4 +16,4 @@ void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& reque
 /// The bytes of tensors that write_plan() writes or reserves: none of holes and of tied tensors.
 std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept;
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -23,7 +23,7 @@
 // A NumPy file is one array without a name: it is read as a dict whose one key is the file's name
 // without the suffix, and a tree of one tensor is written whatever its key is.
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".npy"};
@@ -206,4 +206,4 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 const Format kNpy = {"npy", kSuffixes, probe, open, check, write, verify};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

@@ -9,7 +9,7 @@
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 64;  // of NumPy and of torch
@@ -175,4 +175,4 @@ void check_npy_leaf(std::string_view format, const std::string& key, const Leaf&
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

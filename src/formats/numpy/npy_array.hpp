@@ -9,7 +9,7 @@
 #include <tenfold/leaf.hpp>
 #include <tenfold/tensordict.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 
 // NumPy's arrays as tensors: what files of one (.npy) and of several (.npz) share.
 
@@ -54,4 +54,4 @@ void check_npy_root(std::string_view format, const NodeInfo& info);
 [[noreturn]] void refuse_for_npy(std::string_view format, const std::string& subject,
                                  const std::string& what);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

@@ -24,7 +24,7 @@
 // are the members' names without ".npy", folders of the archive included ("a/b"). What is written
 // is stored, not deflated, with its elements at multiples of 64 bytes, so that they are mapped.
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 namespace {
 
 constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
@@ -211,4 +211,4 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
 
 const Format kNpz = {"npz", kNpzSuffixes, probe_npz, open_npz, check_npz, write_npz, verify_npz};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

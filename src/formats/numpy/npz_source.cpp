@@ -12,7 +12,7 @@
 #include "formats/shared/zip_inflate.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
@@ -176,4 +176,4 @@ void NpzSource::will_need(const Leaf& leaf) {
   file_.will_need(found.data_offset, found.stored_bytes);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

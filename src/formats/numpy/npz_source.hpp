@@ -14,7 +14,7 @@
 #include "formats/numpy/npy_array.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::numpy {
 
 /// An archive of NumPy files, over one mapping. A leaf's position is that of its member.
 ///
@@ -66,4 +66,4 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   Buffer mapping_;
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::numpy

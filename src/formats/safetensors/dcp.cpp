@@ -27,7 +27,7 @@
 // tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, where they belong:
 // `{"w": {"saved_offsets": [2, 0]}}`. There is no list of files: all of them are the checkpoint.
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::array<std::string_view, 0> kDcpSuffixes = {};
@@ -44,7 +44,7 @@ bool probe_dcp(const Path& path) {
   return std::ranges::any_of(os::Directory::open(path).list(), is_shard);
 }
 
-std::vector<OpenedSafetensors> open_shards(const Path& path) {
+std::vector<OpenedFile> open_shards(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
   std::vector<std::string> names = folder.list();
   std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
@@ -53,9 +53,9 @@ std::vector<OpenedSafetensors> open_shards(const Path& path) {
                 path.string() + ": no shards: expected files called \"shard-...\", found none");
   }
   std::ranges::sort(names);
-  std::vector<OpenedSafetensors> shards;
+  std::vector<OpenedFile> shards;
   for (const std::string& name : names) {
-    shards.push_back(open_safetensors(os::File::open_read_at(folder, name)));
+    shards.push_back(open_file(os::File::open_read_at(folder, name)));
   }
   return shards;
 }
@@ -63,7 +63,7 @@ std::vector<OpenedSafetensors> open_shards(const Path& path) {
 /// Where the boxes of one file belong.
 class ShardingInfo {
  public:
-  explicit ShardingInfo(const OpenedSafetensors& shard) : where_(shard.source->file().display()) {
+  explicit ShardingInfo(const OpenedFile& shard) : where_(shard.source->file().display()) {
     const std::string* text = shard.header->metadata_value(kShardingInfo);
     if (text != nullptr) {
       value_ = from_json(*text, where_ + ": metadata " + base::quote(kShardingInfo));
@@ -110,7 +110,7 @@ struct Tensor {
 /// The tensors of all files.
 class Tensors {
  public:
-  void add(const OpenedSafetensors& shard) {
+  void add(const OpenedFile& shard) {
     const ShardingInfo info(shard);
     for (std::size_t i = 0; i < shard.header->entries.size(); ++i) {
       const std::string_view name = shard.header->name(i);
@@ -151,9 +151,9 @@ class Tensors {
   std::unordered_map<std::string, std::size_t> positions_;
 };
 
-TensorDict tree_of(const std::vector<OpenedSafetensors>& shards, const std::string& where) {
+TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& where) {
   Tensors all;
-  for (const OpenedSafetensors& shard : shards) all.add(shard);
+  for (const OpenedFile& shard : shards) all.add(shard);
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
@@ -190,8 +190,8 @@ void write_dcp(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_
 
 VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
   std::uint64_t num_tensors = 0;
-  VerifyReport report = verify_safetensors(path, request, [&](VerifyReport&) {
-    std::vector<OpenedSafetensors> shards = open_shards(path);
+  VerifyReport report = verify_file(path, request, [&](VerifyReport&) {
+    std::vector<OpenedFile> shards = open_shards(path);
     num_tensors = tree_of(shards, path.string()).size();
     return shards;
   });
@@ -201,7 +201,7 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kSafetensorsDcp = {"dcp",     kDcpSuffixes, probe_dcp, open_dcp,
-                                check_dcp, write_dcp,    verify_dcp};
+const Format kDcpFormat = {"dcp",     kDcpSuffixes, probe_dcp, open_dcp,
+                           check_dcp, write_dcp,    verify_dcp};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -9,45 +9,42 @@
 #include "base/hash/checksum.hpp"
 #include "formats/shared/json_checksums.hpp"
 
-namespace tenfold {
-std::string safetensors_header_of(const std::vector<const SafetensorsPlan::Tensor*>& tensors,
-                                  const SafetensorsMetadata& metadata) {
-  std::vector<SafetensorsTensor> rows;
+namespace tenfold::detail::formats::safetensors {
+std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata) {
+  std::vector<TensorEntry> rows;
   rows.reserve(tensors.size());
-  for (const SafetensorsPlan::Tensor* tensor : tensors) {
+  for (const Plan::Tensor* tensor : tensors) {
     rows.push_back(
         {tensor->name, tensor->leaf.dtype(), tensor->leaf.shape(), tensor->leaf.nbytes()});
   }
-  std::string header = write_safetensors_header(rows, metadata);
-  if (header.size() - 8 > kMaxSafetensorsHeaderBytes) {
+  std::string header = write_header(rows, metadata);
+  if (header.size() - 8 > kMaxHeaderBytes) {
     throw Error(ErrorCode::unsupported, "safetensors: the header is too long: expected at most " +
-                                            std::to_string(kMaxSafetensorsHeaderBytes) +
-                                            " bytes, found " + std::to_string(header.size() - 8) +
+                                            std::to_string(kMaxHeaderBytes) + " bytes, found " +
+                                            std::to_string(header.size() - 8) +
                                             "; save as a folder or in shards");
   }
   return header;
 }
 
-std::string blank_checksums(const std::vector<const SafetensorsPlan::Tensor*>& tensors) {
+std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors) {
   std::uint64_t blocks = 0;
-  for (const SafetensorsPlan::Tensor* tensor : tensors) {
+  for (const Plan::Tensor* tensor : tensors) {
     blocks += num_checksum_blocks(tensor->leaf.nbytes());
   }
   return blank_checksum_text(blocks);
 }
 
-void write_safetensors_file(os::File& file,
-                            const std::vector<const SafetensorsPlan::Tensor*>& tensors,
-                            SafetensorsMetadata metadata, const WriteRequest& request,
-                            Progress& progress) {
+void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
+                const WriteRequest& request, Progress& progress) {
   if (request.checksums) {
     metadata.insert_or_assign(std::string(kChecksumsMember), blank_checksums(tensors));
   }
-  std::string header = safetensors_header_of(tensors, metadata);
+  std::string header = header_of(tensors, metadata);
   std::vector<LeafWrite> writes;
   writes.reserve(tensors.size());
   std::uint64_t offset = header.size();
-  for (const SafetensorsPlan::Tensor* tensor : tensors) {
+  for (const Plan::Tensor* tensor : tensors) {
     const std::uint64_t size = tensor->leaf.nbytes();
     writes.push_back({&tensor->leaf, &file, offset, size, {}});
     offset += size;
@@ -68,9 +65,9 @@ namespace {
 
 /// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
 /// its checksum, and adds the data's blocks that are asked for to `blocks`.
-void plan_verification(const OpenedSafetensors& opened, const VerifyRequest& request,
-                       VerifyReport& report, std::vector<BlockCheck>& blocks) {
-  const SafetensorsHeader& header = *opened.header;
+void plan_verification(const OpenedFile& opened, const VerifyRequest& request, VerifyReport& report,
+                       std::vector<BlockCheck>& blocks) {
+  const Header& header = *opened.header;
   const os::File& file = opened.source->file();
   report.num_leaves += header.entries.size();
   report.num_bytes += header.data_bytes;
@@ -92,7 +89,7 @@ void plan_verification(const OpenedSafetensors& opened, const VerifyRequest& req
 
   auto checksum = checksums->begin();
   for (const std::uint32_t i : header.file_order()) {
-    const SafetensorsHeader::Entry& entry = header.entries[i];
+    const Header::Entry& entry = header.entries[i];
     const std::string where = opened.source->where(Leaf(entry.dtype, {}, opened.source, i));
     if (request.skips(where)) {
       checksum += static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
@@ -135,14 +132,13 @@ Problem problem_of(const std::string& message, const Path& path) {
 
 }  // namespace
 
-VerifyReport verify_safetensors(
-    const Path& path, const VerifyRequest& request,
-    const std::function<std::vector<OpenedSafetensors>(VerifyReport&)>& open) {
+VerifyReport verify_file(const Path& path, const VerifyRequest& request,
+                         const std::function<std::vector<OpenedFile>(VerifyReport&)>& open) {
   VerifyReport report;
   try {
-    const std::vector<OpenedSafetensors> files = open(report);
+    const std::vector<OpenedFile> files = open(report);
     std::vector<BlockCheck> blocks;
-    for (const OpenedSafetensors& file : files) {
+    for (const OpenedFile& file : files) {
       plan_verification(file, request, report, blocks);
     }
     Progress progress(request.monitor, report.num_bytes, path.filename().string());
@@ -157,4 +153,4 @@ VerifyReport verify_safetensors(
   return report;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

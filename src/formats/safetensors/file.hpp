@@ -13,31 +13,27 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 // One file of tensors, written and verified: what the single file and the shards share.
 
 /// Writes a whole file: `tensors` in the reference's order with `metadata` before them. With
 /// checksums `metadata` gets one more member, "tenfold_xxh3" (json_checksums.hpp); the document
 /// that it speaks of is the whole header, its length included.
-void write_safetensors_file(os::File& file,
-                            const std::vector<const SafetensorsPlan::Tensor*>& tensors,
-                            SafetensorsMetadata metadata, const WriteRequest& request,
-                            Progress& progress);
+void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
+                const WriteRequest& request, Progress& progress);
 
 /// The bytes that write_safetensors_file() would write before the data. Throws Error(unsupported)
 /// beyond the limit of 100,000,000 bytes.
-std::string safetensors_header_of(const std::vector<const SafetensorsPlan::Tensor*>& tensors,
-                                  const SafetensorsMetadata& metadata);
+std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
 /// The text of "tenfold_xxh3" for those tensors, all digits zero.
-std::string blank_checksums(const std::vector<const SafetensorsPlan::Tensor*>& tensors);
+std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
 /// Verifies the files that `open` gives: counts their leaves, bytes and checksums, compares headers
 /// and blocks with their checksums. `open` adds what else it finds; what it throws as corrupt or
 /// unsupported becomes a problem of `path`.
-VerifyReport verify_safetensors(
-    const Path& path, const VerifyRequest& request,
-    const std::function<std::vector<OpenedSafetensors>(VerifyReport&)>& open);
+VerifyReport verify_file(const Path& path, const VerifyRequest& request,
+                         const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

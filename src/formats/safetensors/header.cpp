@@ -13,23 +13,23 @@
 #include "codecs/json/json.hpp"
 #include "formats/safetensors/header_compact.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 
 }  // namespace
 
-std::uint32_t SafetensorsHeader::find(std::string_view wanted) const {
+std::uint32_t Header::find(std::string_view wanted) const {
   return index.find(wanted, [this](std::uint32_t i) { return name(i); });
 }
 
-const std::string* SafetensorsHeader::metadata_value(std::string_view key) const {
+const std::string* Header::metadata_value(std::string_view key) const {
   const auto found = metadata.find(key);
   return found == metadata.end() ? nullptr : &found->second;
 }
 
-std::vector<std::uint32_t> SafetensorsHeader::file_order() const {
+std::vector<std::uint32_t> Header::file_order() const {
   std::vector<std::uint32_t> order(entries.size());
   std::iota(order.begin(), order.end(), 0U);
   const auto before = [this](std::uint32_t a, std::uint32_t b) {
@@ -49,8 +49,7 @@ namespace {
 /// Fills a SafetensorsHeader from the events of its JSON text.
 class HeaderHandler final : public codecs::JsonHandler {
  public:
-  HeaderHandler(SafetensorsHeader& header, std::string_view where)
-      : header_(header), where_(where) {}
+  HeaderHandler(Header& header, std::string_view where) : header_(header), where_(where) {}
 
   void null() override {
     if (state_ == State::metadata_value) {
@@ -286,7 +285,7 @@ class HeaderHandler final : public codecs::JsonHandler {
   }
 
   void set_dtype(std::string_view value) {
-    const std::optional<DType> dtype = dtype_of_safetensors_name(value);
+    const std::optional<DType> dtype = dtype_of_name(value);
     if (!dtype) {
       throw Error(ErrorCode::unsupported, std::string(where_) + ": tensor " + base::quote(name_) +
                                               ": unknown dtype: expected one that torch has, "
@@ -304,7 +303,7 @@ class HeaderHandler final : public codecs::JsonHandler {
       fail("data_offsets", "is too short", "2 offsets", std::to_string(num_offsets_));
     }
     if (dtype_ == DType::float4_e2m1fn_x2) halve_last();
-    SafetensorsHeader::Entry entry;
+    Header::Entry entry;
     entry.begin = offsets_[0];
     entry.end = offsets_[1];
     entry.name_at = static_cast<std::uint32_t>(header_.names.size());
@@ -332,7 +331,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     header_.shapes.back() /= 2;
   }
 
-  SafetensorsHeader& header_;
+  Header& header_;
   std::string_view where_;
   State state_ = State::start;
   std::string name_;
@@ -372,10 +371,10 @@ std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> 
 }
 
 /// Checks what the format promises; afterwards every range may be used unchecked.
-void validate(const SafetensorsHeader& header, std::string_view where) {
+void validate(const Header& header, std::string_view where) {
   std::uint64_t expected_begin = 0;
   for (const std::uint32_t i : header.file_order()) {
-    const SafetensorsHeader::Entry& e = header.entries[i];
+    const Header::Entry& e = header.entries[i];
     if (e.begin != expected_begin) {
       fail_tensor(where, header.name(i),
                   "data_offsets must be contiguous: expected begin " +
@@ -394,7 +393,7 @@ void validate(const SafetensorsHeader& header, std::string_view where) {
     }
     if (*size_bytes != e.end - e.begin) {
       fail_tensor(where, header.name(i),
-                  "data_offsets do not fit " + std::string(*safetensors_name(e.dtype)) + " " +
+                  "data_offsets do not fit " + std::string(*name_of_dtype(e.dtype)) + " " +
                       base::list_text(header.shape(i)) + ": expected " +
                       std::to_string(*size_bytes) + " bytes, found " +
                       std::to_string(e.end - e.begin));
@@ -416,8 +415,8 @@ void validate(const SafetensorsHeader& header, std::string_view where) {
   }
 }
 
-SafetensorsHeader empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
-  SafetensorsHeader header;
+Header empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
+  Header header;
   header.data_offset = kLengthBytes + text_bytes;
   header.data_bytes = data_bytes;
   // An entry takes about 80 characters: one allocation for nearly every file.
@@ -431,8 +430,7 @@ SafetensorsHeader empty_header(std::size_t text_bytes, std::uint64_t data_bytes)
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes,
-                                           std::string_view where) {
+Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where) {
   const std::string header_where = std::string(where) + ": header";
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') {
@@ -441,7 +439,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
         header_where + ": not a JSON object: expected \"{\", found " +
             (first == std::string_view::npos ? "nothing" : base::quote(text.substr(first, 1))));
   }
-  SafetensorsHeader header = empty_header(text.size(), data_bytes);
+  Header header = empty_header(text.size(), data_bytes);
   const std::size_t entries_at = compact_entries_at(text);
   bool parsed = false;
   if (entries_at != std::string_view::npos) {
@@ -461,7 +459,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
   return header;
 }
 
-std::string read_safetensors_header_bytes(const os::File& file, std::uint64_t file_bytes) {
+std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes) {
   const std::string& where = file.display();
   if (file_bytes < kLengthBytes) {
     throw Error(ErrorCode::corrupt, where +
@@ -475,10 +473,10 @@ std::string read_safetensors_header_bytes(const os::File& file, std::uint64_t fi
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
   }
-  if (length > kMaxSafetensorsHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     throw Error(ErrorCode::corrupt, where + ": header: too long: expected at most " +
-                                        std::to_string(kMaxSafetensorsHeaderBytes) +
-                                        " bytes, found " + std::to_string(length));
+                                        std::to_string(kMaxHeaderBytes) + " bytes, found " +
+                                        std::to_string(length));
   }
   if (length > file_bytes - kLengthBytes) {
     throw Error(ErrorCode::corrupt,
@@ -493,4 +491,4 @@ std::string read_safetensors_header_bytes(const os::File& file, std::uint64_t fi
   return bytes;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

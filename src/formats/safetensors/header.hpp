@@ -13,7 +13,7 @@
 #include "core/tree/key_index.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// The header of a safetensors file: eight bytes of length, then JSON, then the tensors' bytes.
 /// After parse_safetensors_header() every range lies inside the file and may be used unchecked.
@@ -21,7 +21,7 @@ namespace tenfold {
 /// The entries are one flat table, in the order in which the header names them; names and shapes
 /// lie end to end in two lists, because a file of 10,000 tensors is opened in a few milliseconds
 /// and every small allocation counts.
-struct SafetensorsHeader {
+struct Header {
   struct Entry {
     std::uint64_t begin = 0;  ///< from the first data byte
     std::uint64_t end = 0;
@@ -54,26 +54,25 @@ struct SafetensorsHeader {
   std::vector<std::uint32_t> file_order() const;
 };
 
-inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 /// The name of safetensors for a dtype ("F32"), or nothing for one it does not have.
-std::optional<std::string_view> safetensors_name(DType dtype) noexcept;
+std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
 /// The dtype of that name, or nothing.
-std::optional<DType> dtype_of_safetensors_name(std::string_view name) noexcept;
+std::optional<DType> dtype_of_name(std::string_view name) noexcept;
 /// Where a dtype comes when tensors are ordered, as the reference does it: widest first.
-int safetensors_rank(DType dtype) noexcept;
+int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header that stands before `data_bytes` bytes of data.
 /// `where` names the file. Throws Error(corrupt); Error(unsupported) for a dtype torch lacks.
-SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes,
-                                           std::string_view where);
+Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
 /// Reads the header's bytes, the eight of its length included, having checked the length.
 /// `file_bytes` is the size of the file.
-std::string read_safetensors_header_bytes(const os::File& file, std::uint64_t file_bytes);
+std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes);
 
 /// A tensor to be written.
-struct SafetensorsTensor {
+struct TensorEntry {
   std::string_view name;
   DType dtype = DType::float32;
   std::span<const std::int64_t> shape;
@@ -82,8 +81,7 @@ struct SafetensorsTensor {
 
 /// The bytes of a header, length included, padded with spaces so that data starts at a multiple of
 /// 64. The tensors lie end to end in the order given.
-std::string write_safetensors_header(
-    std::span<const SafetensorsTensor> tensors,
-    const std::map<std::string, std::string, std::less<>>& metadata);
+std::string write_header(std::span<const TensorEntry> tensors,
+                         const std::map<std::string, std::string, std::less<>>& metadata);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

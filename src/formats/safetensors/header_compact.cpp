@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::string_view kMetadata = "{\"__metadata__\":{";
@@ -75,7 +75,7 @@ class Cursor {
   std::string_view rest_;
 };
 
-bool parse_shape(Cursor& cursor, SafetensorsHeader& header) {
+bool parse_shape(Cursor& cursor, Header& header) {
   if (cursor.literal("]")) return true;
   do {
     std::uint64_t length = 0;
@@ -85,16 +85,16 @@ bool parse_shape(Cursor& cursor, SafetensorsHeader& header) {
   return cursor.literal("]");
 }
 
-bool parse_entry(Cursor& cursor, SafetensorsHeader& header) {
+bool parse_entry(Cursor& cursor, Header& header) {
   if (!cursor.literal("\"")) return false;
   const auto name = cursor.plain_string();
   if (!name || *name == "__metadata__" || !cursor.literal(":{\"dtype\":\"")) return false;
   const auto dtype_name = cursor.plain_string();
   if (!dtype_name || !cursor.literal(",\"shape\":[")) return false;
-  const auto dtype = dtype_of_safetensors_name(*dtype_name);
+  const auto dtype = dtype_of_name(*dtype_name);
   // 4-bit types are counted otherwise, and rare.
   if (!dtype || *dtype == DType::float4_e2m1fn_x2) return false;
-  SafetensorsHeader::Entry entry;
+  Header::Entry entry;
   entry.dtype = *dtype;
   entry.shape_at = static_cast<std::uint32_t>(header.shapes.size());
   if (!parse_shape(cursor, header)) return false;
@@ -133,7 +133,7 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-bool parse_compact_entries(std::string_view text, SafetensorsHeader& header) {
+bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
   do {
     if (!parse_entry(cursor, header)) return false;
@@ -141,4 +141,4 @@ bool parse_compact_entries(std::string_view text, SafetensorsHeader& header) {
   return cursor.literal("}") && cursor.only_blanks_left();
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -4,7 +4,7 @@
 
 #include "formats/safetensors/header.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// Where the tensors start in a header written as the reference writes it: after "{", or after the
 /// comma that follows a leading "__metadata__" object. npos if it begins in any other way.
@@ -16,6 +16,6 @@ std::size_t compact_entries_at(std::string_view text) noexcept;
 /// general parser accepts more, and knows what to say about the rest.
 ///
 /// A quarter of the time that the general parser takes, for nearly every file there is.
-bool parse_compact_entries(std::string_view text, SafetensorsHeader& header);
+bool parse_compact_entries(std::string_view text, Header& header);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

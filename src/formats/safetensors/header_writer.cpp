@@ -4,7 +4,7 @@
 #include "codecs/json/json.hpp"
 #include "formats/safetensors/header.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 struct DTypeName {
@@ -41,30 +41,29 @@ constexpr std::uint64_t kDataAlignmentBytes = 64;
 
 }  // namespace
 
-std::optional<DType> dtype_of_safetensors_name(std::string_view name) noexcept {
+std::optional<DType> dtype_of_name(std::string_view name) noexcept {
   for (const DTypeName& row : kDTypeNames) {
     if (row.name == name) return row.dtype;
   }
   return std::nullopt;
 }
 
-std::optional<std::string_view> safetensors_name(DType dtype) noexcept {
+std::optional<std::string_view> name_of_dtype(DType dtype) noexcept {
   for (const DTypeName& row : kDTypeNames) {
     if (row.dtype == dtype) return row.name;
   }
   return std::nullopt;
 }
 
-int safetensors_rank(DType dtype) noexcept {
+int order_of_dtype(DType dtype) noexcept {
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i) {
     if (kDTypeNames[i].dtype == dtype) return static_cast<int>(i);
   }
   return static_cast<int>(kDTypeNames.size());
 }
 
-std::string write_safetensors_header(
-    std::span<const SafetensorsTensor> tensors,
-    const std::map<std::string, std::string, std::less<>>& metadata) {
+std::string write_header(std::span<const TensorEntry> tensors,
+                         const std::map<std::string, std::string, std::less<>>& metadata) {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
   if (!metadata.empty()) {
@@ -77,11 +76,11 @@ std::string write_safetensors_header(
     json.end_object();
   }
   std::uint64_t offset = 0;
-  for (const SafetensorsTensor& tensor : tensors) {
+  for (const TensorEntry& tensor : tensors) {
     json.key(tensor.name);
     json.begin_object();
     json.key("dtype");
-    json.string(*safetensors_name(tensor.dtype));
+    json.string(*name_of_dtype(tensor.dtype));
     json.key("shape");
     json.begin_array();
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -109,4 +108,4 @@ std::string write_safetensors_header(
   return bytes + text;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -15,7 +15,7 @@
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 [[noreturn]] void refuse(const std::string& key, const std::string& what) {
@@ -34,7 +34,7 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
                      std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
                      " components; save as a folder, which holds it");
   }
-  if (!safetensors_name(leaf.dtype())) {
+  if (!name_of_dtype(leaf.dtype())) {
     refuse(path, "the dtype cannot be stored: expected one that safetensors has, found " +
                      std::string(name(leaf.dtype())) + "; save as a folder, which holds it");
   }
@@ -95,10 +95,10 @@ std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
 }
 
 /// A flat dict of tensors as a plain file; nothing if the tree is anything else.
-std::optional<SafetensorsPlan> plan_flat(const TensorDict& tree) {
+std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
-  SafetensorsPlan plan;
+  Plan plan;
   plan.flat = true;
   std::vector<Leaf> leaves;
   bool flat = true;
@@ -190,8 +190,7 @@ bool can_be_stacked(const std::vector<TensorDict>& parts) {
 /// Writes the structure document and collects the tensors.
 class StructurePlanner {
  public:
-  explicit StructurePlanner(SafetensorsPlan& plan)
-      : plan_(plan), json_(codecs::JsonStyle::python) {}
+  explicit StructurePlanner(Plan& plan) : plan_(plan), json_(codecs::JsonStyle::python) {}
 
   std::string run(const TensorDict& tree) {
     json_.begin_object();
@@ -392,7 +391,7 @@ class StructurePlanner {
     json_.begin_object();
   }
 
-  SafetensorsPlan& plan_;
+  Plan& plan_;
   codecs::JsonWriter json_;
   TiedTensors tied_;
   std::unordered_set<std::string> names_;
@@ -401,9 +400,9 @@ class StructurePlanner {
 }  // namespace
 
 /// What people put into `__metadata__`, unless the file says it already.
-void add_metadata(SafetensorsPlan& plan, const std::map<std::string, std::string>& metadata) {
+void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
-  for (const SafetensorsPlan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
+  for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
   for (const auto& [key, text] : metadata) {
     if (is_reserved_member(key)) continue;
     if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
@@ -416,9 +415,9 @@ void add_metadata(SafetensorsPlan& plan, const std::map<std::string, std::string
   }
 }
 
-SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
-  std::optional<SafetensorsPlan> flat = plan_flat(tree);
-  SafetensorsPlan plan = flat ? std::move(*flat) : SafetensorsPlan{};
+Plan make_plan(const TensorDict& tree, bool notes) {
+  std::optional<Plan> flat = plan_flat(tree);
+  Plan plan = flat ? std::move(*flat) : Plan{};
   if (!plan.flat) {
     plan.metadata.emplace(kStructureMember, StructurePlanner(plan).run(tree));
   }
@@ -437,12 +436,12 @@ SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes) {
   return plan;
 }
 
-std::vector<std::size_t> reference_order(const std::vector<SafetensorsPlan::Tensor>& tensors) {
+std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::vector<int> ranks;
   ranks.reserve(tensors.size());
-  for (const auto& tensor : tensors) ranks.push_back(safetensors_rank(tensor.leaf.dtype()));
+  for (const auto& tensor : tensors) ranks.push_back(order_of_dtype(tensor.leaf.dtype()));
   const auto before = [&](std::size_t a, std::size_t b) {
     return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : tensors[a].name < tensors[b].name;
   };
@@ -452,7 +451,7 @@ std::vector<std::size_t> reference_order(const std::vector<SafetensorsPlan::Tens
   return order;
 }
 
-void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& stored_names) {
+void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   if (std::ranges::equal(plan.keys, stored_names)) return;
   std::unordered_map<std::string_view, std::size_t> positions;
   positions.reserve(plan.keys.size());
@@ -472,4 +471,4 @@ void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& store
   if (changed) plan.metadata.insert_or_assign(std::string(kOrderMember), std::move(text));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -22,7 +22,7 @@
 //   safetensors_file       writing and verifying one file
 //   safetensors_sharded    several files and their index
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors"};
@@ -43,14 +43,13 @@ bool probe(const Path& path) {
 }
 
 /// Takes the index out of the header, which needs it no more.
-TensorDict tree_of(const OpenedSafetensors& opened) {
-  SafetensorsTensors tensors;
+TensorDict tree_of(const OpenedFile& opened) {
+  TensorEntries tensors;
   tensors.files.push_back({opened.header, opened.source});
   tensors.rows.reserve(opened.header->entries.size());
   for (std::uint32_t i = 0; i < opened.header->entries.size(); ++i) tensors.rows.push_back({0, i});
   tensors.index = std::move(opened.header->index);
-  return build_safetensors_tree(std::move(tensors), opened.header->metadata,
-                                opened.source->file().display());
+  return build_tree(std::move(tensors), opened.header->metadata, opened.source->file().display());
 }
 
 TensorDict open(const Path& path, const OpenRequest& request) {
@@ -60,16 +59,16 @@ TensorDict open(const Path& path, const OpenRequest& request) {
                     ": mode: a safetensors file cannot be written through: expected "
                     "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
   }
-  return tree_of(open_safetensors(os::File::open_read(path)));
+  return tree_of(open_file(os::File::open_read(path)));
 }
 
 struct FilePlan {
-  SafetensorsPlan plan;
-  std::vector<const SafetensorsPlan::Tensor*> tensors;  ///< in the order of the file
+  Plan plan;
+  std::vector<const Plan::Tensor*> tensors;  ///< in the order of the file
 };
 
 FilePlan plan_file(const TensorDict& tree, bool notes) {
-  FilePlan file{plan_safetensors(tree, notes), {}};
+  FilePlan file{make_plan(tree, notes), {}};
   for (const std::size_t i : reference_order(file.plan.tensors)) {
     file.tensors.push_back(&file.plan.tensors[i]);
   }
@@ -84,9 +83,9 @@ FilePlan plan_file(const TensorDict& tree, bool notes) {
 
 void check(const TensorDict& tree) {
   const FilePlan file = plan_file(tree, true);
-  SafetensorsMetadata metadata = file.plan.metadata;
+  Metadata metadata = file.plan.metadata;
   metadata.insert_or_assign(std::string(kChecksumsMember), blank_checksums(file.tensors));
-  safetensors_header_of(file.tensors, metadata);
+  header_of(file.tensors, metadata);
 }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
@@ -101,15 +100,15 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
   Progress progress(request.monitor, total_bytes, path.filename().string());
   FileReplacement replacement(path, total_bytes);
-  write_safetensors_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);
+  write_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);
   replacement.publish(request.durable);
   progress.finish();
 }
 
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
-  return verify_safetensors(path, request, [&](VerifyReport&) {
-    std::vector<OpenedSafetensors> files;
-    files.push_back(open_safetensors(os::File::open_read(path)));
+  return verify_file(path, request, [&](VerifyReport&) {
+    std::vector<OpenedFile> files;
+    files.push_back(open_file(os::File::open_read(path)));
     tree_of(files.front());  // checks the structure against the tensors
     return files;
   });
@@ -117,6 +116,6 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kSafetensors = {"safetensors", kSuffixes, probe, open, check, write, verify};
+const Format kFormat = {"safetensors", kSuffixes, probe, open, check, write, verify};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

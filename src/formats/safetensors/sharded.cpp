@@ -20,7 +20,7 @@
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/json_checksums.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
@@ -44,7 +44,7 @@ struct OpenedShards {
   os::File index_file;
   std::string index_text;
   HubIndex index;
-  std::vector<OpenedSafetensors> shards;
+  std::vector<OpenedFile> shards;
 };
 
 os::Directory folder_of(const Path& file) {
@@ -78,7 +78,7 @@ OpenedShards open_indexed_shards(const Path& path) {
                   opened.index_file.display() + ": shard " + base::quote(name) +
                       ": missing: expected a file beside the index, found none");
     }
-    opened.shards.push_back(open_safetensors(std::move(shard)));
+    opened.shards.push_back(open_file(std::move(shard)));
   }
   return opened;
 }
@@ -86,9 +86,9 @@ OpenedShards open_indexed_shards(const Path& path) {
 /// The rows in the order of the weight map, which must name exactly the tensors of the shards.
 TensorDict tree_of(const OpenedShards& opened) {
   const std::string& where = opened.index_file.display();
-  SafetensorsTensors tensors;
+  TensorEntries tensors;
   std::size_t num_entries = 0;
-  for (const OpenedSafetensors& shard : opened.shards) {
+  for (const OpenedFile& shard : opened.shards) {
     tensors.files.push_back({shard.header, shard.source});
     num_entries += shard.header->entries.size();
   }
@@ -107,7 +107,7 @@ TensorDict tree_of(const OpenedShards& opened) {
   }
   if (num_entries != tensors.rows.size()) {
     for (std::size_t s = 0; s < opened.shards.size(); ++s) {
-      const SafetensorsHeader& header = *opened.shards[s].header;
+      const Header& header = *opened.shards[s].header;
       for (std::size_t i = 0; i < header.entries.size(); ++i) {
         const std::uint32_t row = tensors.find(header.name(i));
         if (row != KeyIndex::kNone && tensors.rows[row].file == s) continue;
@@ -118,7 +118,7 @@ TensorDict tree_of(const OpenedShards& opened) {
       }
     }
   }
-  return build_safetensors_tree(std::move(tensors), opened.index.metadata, where);
+  return build_tree(std::move(tensors), opened.index.metadata, where);
 }
 
 TensorDict open_index(const Path& path, const OpenRequest& request) {
@@ -132,12 +132,12 @@ TensorDict open_index(const Path& path, const OpenRequest& request) {
 }
 
 struct Shard {
-  std::vector<SafetensorsPlan::Tensor> tensors;
-  std::vector<const SafetensorsPlan::Tensor*> ordered;  ///< of `tensors`, as in the file
+  std::vector<Plan::Tensor> tensors;
+  std::vector<const Plan::Tensor*> ordered;  ///< of `tensors`, as in the file
 };
 
 struct ShardedPlan {
-  SafetensorsPlan plan;  ///< its tensors are in the shards
+  Plan plan;  ///< its tensors are in the shards
   HubIndex index;
   std::vector<Shard> shards;
   std::uint64_t total_bytes = 0;
@@ -147,10 +147,10 @@ struct ShardedPlan {
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes) {
   const std::uint64_t limit = shard_size_bytes == 0 ? kDefaultShardBytes : shard_size_bytes;
   ShardedPlan result;
-  result.plan = plan_safetensors(tree, notes);
+  result.plan = make_plan(tree, notes);
   result.plan.metadata.erase(std::string(kFormatMember));
   std::uint64_t shard_bytes = 0;
-  for (SafetensorsPlan::Tensor& tensor : result.plan.tensors) {
+  for (Plan::Tensor& tensor : result.plan.tensors) {
     const std::uint64_t size = tensor.leaf.nbytes();
     if (result.shards.empty() || shard_bytes > limit || size > limit - shard_bytes) {
       result.shards.emplace_back();
@@ -176,11 +176,11 @@ ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_
   return result;
 }
 
-SafetensorsMetadata shard_metadata() { return {{std::string(kFormatMember), "pt"}}; }
+Metadata shard_metadata() { return {{std::string(kFormatMember), "pt"}}; }
 
 void check_plan(const TensorDict& tree) {
   const ShardedPlan plan = plan_shards(tree, true, 0);
-  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+  for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 }
 
 /// The text of the index, its own checksum included.
@@ -218,7 +218,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
                     (request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
-  for (const Shard& shard : plan.shards) safetensors_header_of(shard.ordered, shard_metadata());
+  for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 
   // The index's own lock and sibling come first: two saves at once each use names of their own.
   FileReplacement index(target, plan.total_bytes);
@@ -228,7 +228,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   Progress progress(request.monitor, plan.total_bytes, path.filename().string());
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
     os::File file = shards.create(plan.index.shards[i], index.old_info());
-    write_safetensors_file(file, plan.shards[i].ordered, shard_metadata(), request, progress);
+    write_file(file, plan.shards[i].ordered, shard_metadata(), request, progress);
     if (request.durable) file.sync();
     file.close_written();
   }
@@ -269,7 +269,7 @@ void check_index(const OpenedShards& opened, VerifyReport& report) {
 }
 
 VerifyReport verify_index(const Path& path, const VerifyRequest& request) {
-  return verify_safetensors(path, request, [&](VerifyReport& report) {
+  return verify_file(path, request, [&](VerifyReport& report) {
     OpenedShards opened = open_indexed_shards(path);
     tree_of(opened);
     check_index(opened, report);
@@ -279,7 +279,7 @@ VerifyReport verify_index(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kSafetensorsSharded = {"safetensors", kShardedSuffixes, probe_index, open_index,
-                                    check_plan,    write_index,      verify_index};
+const Format kShardedFormat = {"safetensors", kShardedSuffixes, probe_index, open_index,
+                               check_plan,    write_index,      verify_index};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

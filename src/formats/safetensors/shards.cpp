@@ -14,7 +14,7 @@
 #include "formats/shared/commit.hpp"
 #include "os/process.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::string_view kIndexSuffix = ".index.json";
@@ -191,4 +191,4 @@ void ShardTransaction::remove_all(const std::vector<std::string>& names) {
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

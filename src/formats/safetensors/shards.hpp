@@ -11,7 +11,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// Keeps the shards of one index file tidy while they are replaced.
 ///
@@ -70,4 +70,4 @@ class ShardTransaction {
   bool committing_ = false;
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -8,12 +8,12 @@
 #include "base/text.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
-SafetensorsSource::SafetensorsSource(os::File file, std::shared_ptr<const SafetensorsHeader> header)
+Source::Source(os::File file, std::shared_ptr<const Header> header)
     : file_(std::move(file)), info_(file_.info()), header_(std::move(header)) {}
 
-const Buffer& SafetensorsSource::mapping() {
+const Buffer& Source::mapping() {
   std::call_once(mapped_, [this] {
     // Also where nobody means to write: torch cannot be told not to, and must change its copy only.
     mapping_ =
@@ -22,8 +22,8 @@ const Buffer& SafetensorsSource::mapping() {
   return mapping_;
 }
 
-Buffer SafetensorsSource::map(const Leaf& leaf) {
-  const SafetensorsHeader::Entry& e = entry(leaf);
+Buffer Source::map(const Leaf& leaf) {
+  const Header::Entry& e = entry(leaf);
   if (e.begin == e.end) return Buffer();
   const Buffer& whole = mapping();
   const auto address = reinterpret_cast<std::uintptr_t>(whole.data()) + e.begin;
@@ -32,11 +32,11 @@ Buffer SafetensorsSource::map(const Leaf& leaf) {
 }
 
 // Writers before safetensors 0.3 did not pad the header, so their tensors may lie anywhere.
-Buffer SafetensorsSource::aligned_copy(std::uint64_t position) {
+Buffer Source::aligned_copy(std::uint64_t position) {
   const std::lock_guard lock(copies_mutex_);
   Buffer& copy = copies_[position];
   if (copy.size_bytes() == 0) {
-    const SafetensorsHeader::Entry& e = header_->entries[static_cast<std::size_t>(position)];
+    const Header::Entry& e = header_->entries[static_cast<std::size_t>(position)];
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(e.end - e.begin));
     file_.read_at(header_->data_offset + e.begin, filled.bytes());
     copy = std::move(filled);
@@ -44,18 +44,17 @@ Buffer SafetensorsSource::aligned_copy(std::uint64_t position) {
   return copy;
 }
 
-void SafetensorsSource::read(const Leaf& leaf, std::uint64_t offset_bytes,
-                             std::span<std::byte> into) {
+void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
   file_.read_at(header_->data_offset + entry(leaf).begin + offset_bytes, into);
 }
 
-void SafetensorsSource::will_need(const Leaf& leaf) {
-  const SafetensorsHeader::Entry& e = entry(leaf);
+void Source::will_need(const Leaf& leaf) {
+  const Header::Entry& e = entry(leaf);
   file_.will_need(header_->data_offset + e.begin, e.end - e.begin);
 }
 
-LeafSource::Identity SafetensorsSource::identity(const Leaf& leaf) {
-  const SafetensorsHeader::Entry& e = entry(leaf);
+LeafSource::Identity Source::identity(const Leaf& leaf) {
+  const Header::Entry& e = entry(leaf);
   if (e.begin == e.end) return {};
   return {.device = info_.device,
           .inode = info_.inode,
@@ -63,18 +62,18 @@ LeafSource::Identity SafetensorsSource::identity(const Leaf& leaf) {
           .size_bytes = e.end - e.begin};
 }
 
-std::string SafetensorsSource::where(const Leaf& leaf) const {
+std::string Source::where(const Leaf& leaf) const {
   return file_.display() + ": tensor " +
          base::quote(header_->name(static_cast<std::size_t>(leaf.position())));
 }
 
-OpenedSafetensors open_safetensors(os::File file) {
+OpenedFile open_file(os::File file) {
   const std::uint64_t file_bytes = file.size_bytes();
-  const std::string bytes = read_safetensors_header_bytes(file, file_bytes);
-  auto header = std::make_shared<SafetensorsHeader>(parse_safetensors_header(
-      std::string_view(bytes).substr(8), file_bytes - bytes.size(), file.display()));
-  auto source = std::make_shared<SafetensorsSource>(std::move(file), header);
+  const std::string bytes = read_header_bytes(file, file_bytes);
+  auto header = std::make_shared<Header>(
+      parse_header(std::string_view(bytes).substr(8), file_bytes - bytes.size(), file.display()));
+  auto source = std::make_shared<Source>(std::move(file), header);
   return {std::move(header), std::move(source)};
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

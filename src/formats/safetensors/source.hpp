@@ -10,15 +10,15 @@
 #include "formats/safetensors/header.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// The tensors of one safetensors file; a leaf's position is that of its header entry.
 ///
 /// The file stays open (one descriptor a file), so that it is the file whose header was read
 /// whatever happens to its name. All its data is mapped at once, when a tensor is first asked for.
-class SafetensorsSource final : public LeafSource {
+class Source final : public LeafSource {
  public:
-  SafetensorsSource(os::File file, std::shared_ptr<const SafetensorsHeader> header);
+  Source(os::File file, std::shared_ptr<const Header> header);
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
@@ -30,7 +30,7 @@ class SafetensorsSource final : public LeafSource {
   const os::File& file() const noexcept { return file_; }
 
  private:
-  const SafetensorsHeader::Entry& entry(const Leaf& leaf) const {
+  const Header::Entry& entry(const Leaf& leaf) const {
     return header_->entries[static_cast<std::size_t>(leaf.position())];
   }
   const Buffer& mapping();
@@ -38,7 +38,7 @@ class SafetensorsSource final : public LeafSource {
 
   os::File file_;
   os::FileInfo info_;
-  std::shared_ptr<const SafetensorsHeader> header_;
+  std::shared_ptr<const Header> header_;
   std::once_flag mapped_;
   Buffer mapping_;
   std::mutex copies_mutex_;
@@ -46,10 +46,10 @@ class SafetensorsSource final : public LeafSource {
 };
 
 /// A file that was opened and whose header was checked.
-struct OpenedSafetensors {
-  std::shared_ptr<SafetensorsHeader> header;
-  std::shared_ptr<SafetensorsSource> source;
+struct OpenedFile {
+  std::shared_ptr<Header> header;
+  std::shared_ptr<Source> source;
 };
-OpenedSafetensors open_safetensors(os::File file);
+OpenedFile open_file(os::File file);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -11,7 +11,7 @@
 
 #include "core/tree/leaf_source.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 /// Runs shorter than this are picked out of larger reads.
@@ -191,4 +191,4 @@ Leaf stack_leaves(std::vector<Leaf> parts, std::int64_t dim) {
               std::make_shared<StackSource>(std::move(parts), static_cast<std::size_t>(dim)), 0);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

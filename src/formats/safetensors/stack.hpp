@@ -6,7 +6,7 @@
 
 #include <tenfold/leaf.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 // A lazy stack is stored as upstream stores it: each of its tensors once, stacked along the
 // stack's dimension. These are the two directions between that tensor and those of the entries.
@@ -22,4 +22,4 @@ Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed);
 /// dimension `dim`: a leaf that can be read but never mapped.
 Leaf stack_leaves(std::vector<Leaf> parts, std::int64_t dim);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

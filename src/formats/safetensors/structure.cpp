@@ -10,7 +10,7 @@
 #include "core/notes/notes.hpp"
 #include "core/value/value_json.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
@@ -414,4 +414,4 @@ std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const std
   return handler.take();
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

@@ -11,7 +11,7 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// The document that tensordict's `to_safetensors` puts in `__metadata__["tensordict"]`:
 ///
@@ -48,4 +48,4 @@ struct StructureLevel {
 /// for another version. `where` names file and member.
 std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const std::string& where);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

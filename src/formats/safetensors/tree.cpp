@@ -14,18 +14,18 @@
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/structure.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 bool is_reserved_member(std::string_view key) noexcept {
   return key == kStructureMember || key == kNotesMember || key == kChecksumsMember ||
          key == kOrderMember || key == kFormatMember || key == kTotalSizeMember;
 }
 
-std::uint32_t SafetensorsTensors::find(std::string_view wanted) const {
+std::uint32_t TensorEntries::find(std::string_view wanted) const {
   return index.find(wanted, [this](std::uint32_t row) { return name(row); });
 }
 
-Leaf SafetensorsTensors::leaf(std::size_t row) const {
+Leaf TensorEntries::leaf(std::size_t row) const {
   const File& file = files[rows[row].file];
   const std::uint32_t entry = rows[row].entry;
   const auto shape = file.header->shape(entry);
@@ -69,8 +69,8 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
 }
 
 /// Without a structure: a dict with the names as they stand.
-TensorDict build_flat(SafetensorsTensors tensors, const SafetensorsMetadata& metadata,
-                      const Notes& notes, const std::string& where) {
+TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
+                      const std::string& where) {
   auto node = std::make_shared<Node>();
   node->where = where;
   node->entries.reserve(tensors.rows.size());
@@ -112,7 +112,7 @@ TensorDict build_flat(SafetensorsTensors tensors, const SafetensorsMetadata& met
 /// Builds nodes as a structure document says.
 class TreeBuilder {
  public:
-  TreeBuilder(const SafetensorsTensors& tensors, const Notes& notes, const std::string& file,
+  TreeBuilder(const TensorEntries& tensors, const Notes& notes, const std::string& file,
               const std::string& where)
       : tensors_(tensors), notes_(notes), file_(file), where_(where), used_(tensors.rows.size()) {}
 
@@ -313,7 +313,7 @@ class TreeBuilder {
                                             " entries in all, found more");
   }
 
-  const SafetensorsTensors& tensors_;
+  const TensorEntries& tensors_;
   const Notes& notes_;
   const std::string& file_;
   const std::string& where_;
@@ -323,8 +323,7 @@ class TreeBuilder {
 
 }  // namespace
 
-TensorDict build_safetensors_tree(SafetensorsTensors tensors, const SafetensorsMetadata& metadata,
-                                  const std::string& where) {
+TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where) {
   Notes notes;
   if (const auto text = metadata.find(kNotesMember); text != metadata.end()) {
     notes = Notes::from_json(text->second, where + ": __metadata__ \"tenfold\"");
@@ -346,4 +345,4 @@ TensorDict build_safetensors_tree(SafetensorsTensors tensors, const SafetensorsM
   return tree;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

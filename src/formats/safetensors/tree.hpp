@@ -13,7 +13,7 @@
 #include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/header.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::safetensors {
 
 /// The members of `__metadata__` that are ours or that everybody knows.
 inline constexpr std::string_view kStructureMember = "tensordict";
@@ -28,12 +28,12 @@ inline constexpr std::string_view kTotalSizeMember = "total_size";
 /// True for the members above: they say nothing of tied tensors.
 bool is_reserved_member(std::string_view key) noexcept;
 
-using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
+using Metadata = std::map<std::string, std::string, std::less<>>;
 
 /// All tensors of one file, or of all the shards of an index.
-struct SafetensorsTensors {
+struct TensorEntries {
   struct File {
-    std::shared_ptr<const SafetensorsHeader> header;
+    std::shared_ptr<const Header> header;
     std::shared_ptr<LeafSource> source;  ///< positions are those of the header's entries
   };
   struct Row {
@@ -44,7 +44,7 @@ struct SafetensorsTensors {
   std::vector<Row> rows;
   KeyIndex index;  ///< of `rows`, by name
 
-  const SafetensorsHeader& header(std::size_t row) const { return *files[rows[row].file].header; }
+  const Header& header(std::size_t row) const { return *files[rows[row].file].header; }
   std::string_view name(std::size_t row) const { return header(row).name(rows[row].entry); }
   std::uint32_t find(std::string_view name) const;
   Leaf leaf(std::size_t row) const;
@@ -52,29 +52,28 @@ struct SafetensorsTensors {
 
 /// The tree of those tensors: as `metadata` describes it, or flat. `where` names the file.
 /// Throws Error(corrupt) if the description does not fit the tensors.
-TensorDict build_safetensors_tree(SafetensorsTensors tensors, const SafetensorsMetadata& metadata,
-                                  const std::string& where);
+TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree taken apart for writing.
-struct SafetensorsPlan {
+struct Plan {
   struct Tensor {
     std::string name;
     Leaf leaf;
   };
-  std::vector<Tensor> tensors;   ///< each stored once, in the order of the tree
-  SafetensorsMetadata metadata;  ///< "format", structure, notes, dropped names
+  std::vector<Tensor> tensors;  ///< each stored once, in the order of the tree
+  Metadata metadata;            ///< "format", structure, notes, dropped names
   bool flat = false;
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
 /// Throws Error(unsupported), naming the key, for what safetensors cannot hold.
 /// Without `notes` nothing that only this library reads is written.
-SafetensorsPlan plan_safetensors(const TensorDict& tree, bool notes);
+Plan make_plan(const TensorDict& tree, bool notes);
 
 /// The positions of `tensors` as the reference orders them: widest dtype first, then by name.
-std::vector<std::size_t> reference_order(const std::vector<SafetensorsPlan::Tensor>& tensors);
+std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds what gives a flat tree its order back, if tensors are listed as `stored_names` says.
-void add_order(SafetensorsPlan& plan, const std::vector<std::string_view>& stored_names);
+void add_order(Plan& plan, const std::vector<std::string_view>& stored_names);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::safetensors

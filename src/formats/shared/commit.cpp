@@ -13,7 +13,7 @@
 #include "os/fs/free_space.hpp"
 #include "os/thread/background.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 std::string hidden_name(const std::string& name, const std::string& suffix) {
   constexpr std::size_t kMaxNameBytes = 255;
@@ -445,4 +445,4 @@ void replace_file(const Path& path, std::string_view bytes, bool durable) {
   replacement.publish(durable);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

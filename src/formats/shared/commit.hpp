@@ -12,7 +12,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// Writers of one target that can be at work at once.
 inline constexpr int kMaxSiblings = 64;
@@ -173,4 +173,4 @@ bool recover_folder(const Path& path);
 /// Replaces the file at `path` by these bytes, by one FileReplacement.
 void replace_file(const Path& path, std::string_view bytes, bool durable);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

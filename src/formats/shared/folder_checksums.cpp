@@ -8,7 +8,7 @@
 #include "base/checked.hpp"
 #include "base/hash/checksum.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::string_view kLastWord = "xxh3 ";
@@ -125,4 +125,4 @@ bool silence_lines(std::string& text, const std::string& where,
   return silenced;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
@@ -46,4 +46,4 @@ std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::stri
 bool silence_lines(std::string& text, const std::string& where,
                    const std::function<bool(std::string_view path)>& concerns);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -15,7 +15,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::size_t kOpenFiles = 64;
@@ -151,4 +151,4 @@ void check_folder_checksums(const os::Directory& root, const VerifyRequest& requ
   ChecksumVerifier(root, request, report, is_growing).run();
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

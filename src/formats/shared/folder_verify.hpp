@@ -8,7 +8,7 @@
 #include "formats/format.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// A message "<path>: <part>: <what>" in its pieces; `path` is used where it does not begin so.
 Problem problem_of(const Error& error, const std::string& path);
@@ -22,4 +22,4 @@ os::File open_below(const os::Directory& root, std::string_view path);
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
                             VerifyReport& report, bool is_growing = false);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

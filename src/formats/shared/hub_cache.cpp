@@ -8,7 +8,7 @@
 
 #include "base/text.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::string_view kUp = "../";
@@ -67,4 +67,4 @@ os::File open_shard(const os::Directory& folder, const std::string& name,
   return open_blob(folder, *blob);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

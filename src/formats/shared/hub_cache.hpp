@@ -5,7 +5,7 @@
 
 #include "os/fs/directory.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// Opens the file `name` beside an index, `folder` being where the index lies; an invalid File if
 /// there is none.
@@ -18,4 +18,4 @@ namespace tenfold {
 os::File open_shard(const os::Directory& folder, const std::string& name,
                     const std::string& index_display);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

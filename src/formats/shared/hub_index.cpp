@@ -9,7 +9,7 @@
 #include "codecs/json/json.hpp"
 #include "core/tree/key_index.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 /// True for a name that can only mean an entry of the folder itself.
@@ -163,4 +163,4 @@ std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_byte
   return text;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// The index of a sharded checkpoint, `{"metadata": {...}, "weight_map": {tensor: file}}`, a
 /// convention of huggingface_hub and transformers.
@@ -28,4 +28,4 @@ HubIndex parse_hub_index(std::string_view text, const std::string& where);
 /// The text of an index.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

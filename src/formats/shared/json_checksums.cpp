@@ -5,7 +5,7 @@
 
 #include "base/hash/checksum.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::size_t kDigits = 16;
@@ -97,4 +97,4 @@ std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocume
   return blocks;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

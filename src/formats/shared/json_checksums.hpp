@@ -9,7 +9,7 @@
 
 #include <tenfold/io.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 // Checksums as a text inside a file's own JSON, for formats that have no place of their own for
 // them: 16 hexadecimal digits of the hash of the document (with these digits as zeros), a space,
@@ -50,4 +50,4 @@ struct ChecksummedDocument {
 std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
                                                          VerifyReport& report);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -19,7 +19,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
@@ -456,4 +456,4 @@ std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num
   return problems;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

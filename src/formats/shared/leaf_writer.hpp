@@ -10,7 +10,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// What is computed of each 16 MiB block of a leaf while it is written.
 enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
@@ -57,4 +57,4 @@ std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

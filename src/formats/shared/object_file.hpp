@@ -11,7 +11,7 @@
 #include "formats/shared/zip_archive.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// Gives a file that is open, always the same one. Thread-safe.
 using FileOpener = std::function<std::shared_ptr<const os::File>()>;
@@ -34,4 +34,4 @@ std::string describe_object(const TensorDict::Item& item);
 /// no tensor. Defined in torch_file_write.cpp.
 std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -5,7 +5,7 @@
 
 #include <tenfold/error.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::int64_t kIntervalNs = 50'000'000;
@@ -31,4 +31,4 @@ void Progress::finish() {
   if (monitor_ != nullptr) monitor_->report(total_bytes_, total_bytes_, what_);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

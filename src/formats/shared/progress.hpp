@@ -6,7 +6,7 @@
 
 #include <tenfold/io.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// Bytes done so far, counted by any thread, and told to the caller's Monitor by its own thread.
 class Progress {
@@ -32,4 +32,4 @@ class Progress {
   std::int64_t last_poll_ns_ = 0;
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -10,7 +10,7 @@
 
 // The writer. tree_notes_apply.cpp is the reader.
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 class Collector {
@@ -98,4 +98,4 @@ std::string tree_notes_of(const TensorDict& tree, ModuleVersions versions) {
   return document.members.size() == 1 ? std::string() : to_json(Value(std::move(document)));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -6,7 +6,7 @@
 
 #include <tenfold/tensordict.hpp>
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 // What a plain nesting of Python's dicts, lists, tuples and tensors cannot say of a tree, as one
 // JSON document for formats that hold such a nesting:
@@ -36,4 +36,4 @@ std::string tree_notes_of(const TensorDict& tree,
 /// higher; `where` names it.
 void apply_tree_notes(std::string_view json, const std::string& where, TensorDict& tree);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

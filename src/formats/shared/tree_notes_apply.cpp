@@ -16,7 +16,7 @@
 #include "core/tree/node.hpp"
 #include "formats/shared/tree_notes.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 using Object = Value::Object;
@@ -338,4 +338,4 @@ void apply_tree_notes(std::string_view json, const std::string& where, TensorDic
   Reader(where, tree).run(from_json(json, where));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -8,7 +8,7 @@
 
 #include "core/tree/leaf_source.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 VerifyFilter::VerifyFilter(const TensorDict& whole, TensorDict selected)
     : selected_(std::move(selected)) {
@@ -45,4 +45,4 @@ void VerifyFilter::add(const Leaf& leaf, Places& places) {
   if (parts.empty()) places.insert(leaf.source()->where(leaf));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

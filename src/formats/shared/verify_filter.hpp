@@ -8,7 +8,7 @@
 
 #include "core/tree/node.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// Which stored bytes need no check because nobody loads them: those of the leaves of a tree that
 /// were not selected. Headers, metadata and what no leaf names are for everybody.
@@ -36,4 +36,4 @@ class VerifyFilter {
   Places wanted_;
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

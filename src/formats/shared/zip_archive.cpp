@@ -10,7 +10,7 @@
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/zip_archive_deflate.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
@@ -82,4 +82,4 @@ void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entri
   file.write_at(archive.layout.directory_offset(), std::as_bytes(std::span(directory)));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -12,7 +12,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// An entry of an archive that is going to be written.
 struct ZipArchiveEntry {
@@ -31,4 +31,4 @@ struct ZipArchiveEntry {
 void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                        const WriteRequest& request, Progress& progress);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -13,7 +13,7 @@
 #include "formats/shared/zip_archive_deflate.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 /// Entries that are deflated at once, before they are written one after the other.
@@ -131,4 +131,4 @@ void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& 
   file.write_at(layout.directory_offset(), std::as_bytes(std::span(directory)));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -9,7 +9,7 @@
 #include "os/fs/holes.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 using codecs::ZipEntry;
@@ -149,4 +149,4 @@ std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input,
   return errors;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -9,7 +9,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// CRC-32s of the bytes of stored entries, in their order. Threads share blocks of 16 MiB, each
 /// with 1 MiB of memory. Holes, where the file tells of them (os/fs/holes.hpp), are not read.
@@ -25,4 +25,4 @@ std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input,
                                                   std::span<const codecs::ZipEntry* const> entries,
                                                   int num_threads, Progress& progress);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

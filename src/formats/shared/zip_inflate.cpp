@@ -7,7 +7,7 @@
 
 #include "os/memory/mapping.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 namespace {
 
 /// Less is inflated without a look at the memory that is free.
@@ -36,4 +36,4 @@ Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEn
   return bytes;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -6,7 +6,7 @@
 
 #include "codecs/zip/zip.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats {
 
 /// What one entry holds, in memory. A large deflated one is first compared with the memory that is
 /// free, since a small file can hold much. `subject` names it in messages, and `remedy` says what
@@ -14,4 +14,4 @@ namespace tenfold {
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
                               const std::string& subject, const std::string& remedy);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -18,7 +18,7 @@
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/object_file.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// An entry that cannot be read: whoever asks for it is told why.
@@ -357,4 +357,4 @@ Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const st
   return Builder(context, rank).slot(path, key);
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

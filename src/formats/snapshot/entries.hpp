@@ -10,7 +10,7 @@
 #include "formats/snapshot/manifest.hpp"
 #include "formats/snapshot/source.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 /// What all parts of the tree share.
 struct Context {
@@ -30,4 +30,4 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -5,7 +5,7 @@
 #include "formats/snapshot/manifest.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 /// The text of `.snapshot_metadata`. Throws Error(corrupt) if there is none.
 std::string read_metadata(const os::Directory& root);
@@ -13,4 +13,4 @@ std::string read_metadata(const os::Directory& root);
 /// Replaces what is at `path`, which must be a snapshot or an empty folder, by a new snapshot.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -11,7 +11,7 @@
 #include <tenfold/tensor.hpp>
 #include <tenfold/value.hpp>
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
@@ -112,4 +112,4 @@ bool is_plain_location(std::string_view location);
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -10,7 +10,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/snapshot/manifest.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 struct TypeName {
@@ -300,4 +300,4 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   return manifest;
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -7,7 +7,7 @@
 #include "codecs/json/utf8.hpp"
 #include "formats/snapshot/manifest.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// JSON as Python's json.dumps writes it, in the part that a YAML parser reads as the same: what
@@ -230,4 +230,4 @@ std::optional<double> number_of_base64(std::string_view text) {
   return number;
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

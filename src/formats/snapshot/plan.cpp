@@ -20,7 +20,7 @@
 #include "formats/shared/object_file.hpp"
 #include "formats/shared/tree_notes.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// What torchsnapshot's `buffer_protocol` knows. Others go through torch.save.
@@ -461,4 +461,4 @@ Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options) {
   return Planner(options).run(tree);
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

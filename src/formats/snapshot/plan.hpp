@@ -10,7 +10,7 @@
 #include "formats/shared/zip_archive.hpp"
 #include "formats/snapshot/manifest.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 /// A part of a tensor's contiguous bytes, and where in a file they go.
 struct Placement {
@@ -42,4 +42,4 @@ struct Plan {
 /// snapshot cannot hold. Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options);
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -34,8 +34,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
 
-namespace tenfold {
-namespace snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// The names of all files that a snapshot may hold.
@@ -249,10 +248,6 @@ void write_folder(const TensorDict& tree, const Path& path, const SnapshotOption
   replacement.publish(options.durable);
 }
 
-}  // namespace snapshot
+const Format kFormat = {"snapshot", {}, probe, open, check, write, verify, true};
 
-const Format kSnapshot = {
-    "snapshot",       {},  snapshot::probe, snapshot::open, snapshot::check, snapshot::write,
-    snapshot::verify, true};
-
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::snapshot

@@ -10,7 +10,7 @@
 #include "formats/shared/folder_verify.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// Files that stay open between reads; more are opened each time.
@@ -148,4 +148,4 @@ std::string RawSource::where(const Leaf& leaf) const {
   return text;
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -14,7 +14,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 /// The data files of a snapshot, each opened when it is first needed. Thread-safe.
 class Files {
@@ -85,4 +85,4 @@ class RawSource final : public LeafSource {
   std::vector<Range> ranges_;
 };
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -11,7 +11,7 @@
 #include "core/tree/typed_keys.hpp"
 #include "formats/snapshot/entries.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
@@ -177,4 +177,4 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
   return lost;
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

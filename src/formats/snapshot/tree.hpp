@@ -10,7 +10,7 @@
 #include "formats/snapshot/manifest.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 
 /// The tree of a snapshot: a dict of what app_state held, each part made when it is entered. Of
 /// several ranks: a dict "0", "1", ... of what each rank would restore: its own entries, those of
@@ -24,4 +24,4 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
 /// The paths of entries that no container names: they are in no tree.
 std::vector<std::string> unreachable(const Manifest& manifest);
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

@@ -15,7 +15,7 @@
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold::snapshot {
+namespace tenfold::detail::formats::snapshot {
 namespace {
 
 /// Files that are open at once.
@@ -180,4 +180,4 @@ void write_plan(const Plan& plan, os::Directory& root, const SnapshotOptions& op
   Writer(plan, root, options).run();
 }
 
-}  // namespace tenfold::snapshot
+}  // namespace tenfold::detail::formats::snapshot

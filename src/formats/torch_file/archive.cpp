@@ -7,7 +7,7 @@
 
 #include "base/text.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::uint64_t kMaxWordBytes = 64;  // of version and byteorder
@@ -19,7 +19,7 @@ constexpr int kLastVersion = 10;  // that torch reads
 }
 
 /// The text of a small record.
-std::string word_in(const codecs::ZipInput& input, const TorchArchive& archive,
+std::string word_in(const codecs::ZipInput& input, const Archive& archive,
                     const codecs::ZipEntry& entry) {
   if (entry.size_bytes > kMaxWordBytes) {
     fail(ErrorCode::corrupt, input,
@@ -31,7 +31,7 @@ std::string word_in(const codecs::ZipInput& input, const TorchArchive& archive,
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void check_version(const codecs::ZipInput& input, const TorchArchive& archive) {
+void check_version(const codecs::ZipInput& input, const Archive& archive) {
   const codecs::ZipEntry* entry = archive.find("version");
   if (entry == nullptr) entry = archive.find(".data/version");
   if (entry == nullptr) {
@@ -52,7 +52,7 @@ void check_version(const codecs::ZipInput& input, const TorchArchive& archive) {
   }
 }
 
-void check_byteorder(const codecs::ZipInput& input, const TorchArchive& archive) {
+void check_byteorder(const codecs::ZipInput& input, const Archive& archive) {
   const codecs::ZipEntry* entry = archive.find("byteorder");
   if (entry == nullptr) return;
   const std::string order = word_in(input, archive, *entry);
@@ -65,12 +65,12 @@ void check_byteorder(const codecs::ZipInput& input, const TorchArchive& archive)
 
 }  // namespace
 
-const codecs::ZipEntry* TorchArchive::find(std::string_view name) const {
+const codecs::ZipEntry* Archive::find(std::string_view name) const {
   return directory.find(root + "/" + std::string(name));
 }
 
-TorchArchive read_torch_archive(const codecs::ZipInput& input) {
-  TorchArchive archive;
+Archive read_archive(const codecs::ZipInput& input) {
+  Archive archive;
   archive.directory = codecs::read_zip_central_headers(input, codecs::ZipLimits());
   const auto& entries = archive.directory.entries;
   if (!entries.empty()) {
@@ -92,8 +92,7 @@ TorchArchive read_torch_archive(const codecs::ZipInput& input) {
   return archive;
 }
 
-std::vector<std::byte> read_torch_pickle(const codecs::ZipInput& input,
-                                         const TorchArchive& archive) {
+std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive) {
   if (archive.pickle.size_bytes > kMaxPickleBytes) {
     fail(ErrorCode::unsupported, input,
          "record \"data.pkl\": too long: expected at most " + std::to_string(kMaxPickleBytes) +
@@ -102,4 +101,4 @@ std::vector<std::byte> read_torch_pickle(const codecs::ZipInput& input,
   return codecs::read_zip_entry(input, archive.pickle);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -8,10 +8,10 @@
 
 #include "codecs/zip/zip.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// The record that tenfold adds where the pickle cannot say what the tree was (tree_notes.hpp).
-inline constexpr std::string_view kTorchNotesRecord = "tenfold.json";
+inline constexpr std::string_view kNotesRecord = "tenfold.json";
 
 /// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, the
 /// root of any spelling:
@@ -23,7 +23,7 @@ inline constexpr std::string_view kTorchNotesRecord = "tenfold.json";
 ///   tenfold.json  of our own
 ///
 /// Others are ignored, `.format_version` too: where records lie, the zip directory tells.
-struct TorchArchive {
+struct Archive {
   codecs::ZipDirectory directory;
   std::string root;
   codecs::ZipEntry pickle;  ///< `data.pkl`, with its local header
@@ -35,10 +35,9 @@ struct TorchArchive {
 /// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
 /// and Error(unsupported) for TorchScript, big-endian files and versions to come. Local headers,
 /// which say where storages lie, are left to the caller.
-TorchArchive read_torch_archive(const codecs::ZipInput& input);
+Archive read_archive(const codecs::ZipInput& input);
 
 /// The bytes of `data.pkl`.
-std::vector<std::byte> read_torch_pickle(const codecs::ZipInput& input,
-                                         const TorchArchive& archive);
+std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

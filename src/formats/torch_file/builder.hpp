@@ -19,14 +19,14 @@
 #include "formats/torch_file/pickle.hpp"
 #include "formats/torch_file/tensor.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// Makes the tree that the pickle of a file of torch.save stands for. torch_file_tree.cpp has what
 /// is read, torch_file_opaque.cpp what is only shown.
-class TorchTreeBuilder {
+class TreeBuilder {
  public:
-  TorchTreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<TorchStorages>& storages,
-                   const std::string& where)
+  TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
+              const std::string& where)
       : pickle_(graph, where),
         tensors_(pickle_, storages),
         budget_(kMaxRepeats + 4 * graph.nodes.size()),
@@ -41,12 +41,11 @@ class TorchTreeBuilder {
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
-  using Children = TorchChildren;
 
   /// Marks a container as being converted.
   class Entered {
    public:
-    Entered(TorchTreeBuilder& builder, std::uint32_t id) : builder_(builder), id_(id) {
+    Entered(TreeBuilder& builder, std::uint32_t id) : builder_(builder), id_(id) {
       builder_.open_[id_] = true;
       ++builder_.depth_;
     }
@@ -58,7 +57,7 @@ class TorchTreeBuilder {
     }
 
    private:
-    TorchTreeBuilder& builder_;
+    TreeBuilder& builder_;
     std::uint32_t id_;
   };
 
@@ -78,9 +77,9 @@ class TorchTreeBuilder {
 
   // Trees are as deep as the stack: what a level needs only now and then is not in its frame.
 
-  [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const TorchPickle::Call& call);
+  [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const Pickle::Call& call);
   [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
-                                    const TorchPickle::Call& call);
+                                    const Pickle::Call& call);
   [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
                                 std::span<const std::uint32_t> items);
 
@@ -101,19 +100,19 @@ class TorchTreeBuilder {
 
   /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
   /// indices, plain indices, values, size).
-  [[gnu::noinline]] Slot sparse(const TorchPickle::Call& call);
+  [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
   /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
-  bool is_jagged(const TorchPickle::Call& call) const;
-  [[gnu::noinline]] Slot jagged(const TorchPickle::Call& call);
+  bool is_jagged(const Pickle::Call& call) const;
+  [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
   /// A Parameter of a tensor of the meta device, which is no leaf: its opaque node says
   /// "parameter", a bool: requires_grad.
-  bool is_meta_parameter(const TorchPickle::Call& call) const;
-  [[gnu::noinline]] Slot meta_parameter(const TorchPickle::Call& call);
+  bool is_meta_parameter(const Pickle::Call& call) const;
+  [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 
-  Slot of_collections(std::uint32_t id, const TorchPickle::Call& call);
-  [[gnu::noinline]] Slot counter(std::uint32_t id, const TorchPickle::Call& call);
+  Slot of_collections(std::uint32_t id, const Pickle::Call& call);
+  [[gnu::noinline]] Slot counter(std::uint32_t id, const Pickle::Call& call);
 
   template <class Fill>
   Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
@@ -130,7 +129,7 @@ class TorchTreeBuilder {
       fill(children);
       add_unreadable_pairs(children);
     }
-    return torch_file_container(pickle_, std::move(children), kind, forced);
+    return container_of(pickle_, std::move(children), kind, forced);
   }
 
   void add(Children& to, std::string key, std::uint32_t value);
@@ -152,8 +151,8 @@ class TorchTreeBuilder {
   /// Under names that no key has.
   [[gnu::noinline]] void add_unreadable_pairs(Children& to);
 
-  TorchPickle pickle_;
-  TorchTensors tensors_;
+  Pickle pickle_;
+  Tensors tensors_;
   std::size_t budget_;
   std::vector<bool> open_;  ///< containers around the one that is converted
   std::size_t depth_ = 0;
@@ -161,4 +160,4 @@ class TorchTreeBuilder {
   bool is_beyond_limits_ = false;  ///< an error that is no one entry's
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -9,7 +9,7 @@
 
 #include "core/tensor/leaf_bytes.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 /// The memory from a tensor's first element to the end of its last.
@@ -35,7 +35,7 @@ class Planner {
  public:
   explicit Planner(std::span<const Leaf> leaves) : leaves_(leaves), group_of_(leaves.size()) {}
 
-  TorchFileLayout run() {
+  FileLayout run() {
     find_groups();
     std::vector<std::optional<std::size_t>> storages(groups_.size());
     plan_.tensors.resize(leaves_.size());
@@ -117,8 +117,8 @@ class Planner {
 
   std::size_t add_storage(const Group& group) {
     const Leaf& first = leaves_[group.leaves.front()];
-    TorchStorageLayout storage{first, first.dtype(), false};
-    storage.untyped = torch_storage_class(first.dtype()).empty() ||
+    StorageLayout storage{first, first.dtype(), false};
+    storage.untyped = storage_class(first.dtype()).empty() ||
                       std::ranges::any_of(group.leaves, [&](std::size_t i) {
                         return leaves_[i].dtype() != first.dtype();
                       });
@@ -126,7 +126,7 @@ class Planner {
     const bool stays = in_memory && stays_as_it_lies(group);
     if (stays) storage.bytes = memory_of(group);
     for (const std::size_t i : group.leaves) {
-      TorchTensorLayout& tensor = plan_.tensors[i];
+      TensorLayout& tensor = plan_.tensors[i];
       if (!stays) {
         tensor.strides = contiguous_strides(leaves_[i].shape());
         continue;
@@ -161,12 +161,12 @@ class Planner {
   std::span<const Leaf> leaves_;
   std::vector<std::size_t> group_of_;  ///< of each leaf
   std::vector<Group> groups_;
-  TorchFileLayout plan_;
+  FileLayout plan_;
 };
 
 }  // namespace
 
-std::string_view torch_storage_class(DType dtype) noexcept {
+std::string_view storage_class(DType dtype) noexcept {
   switch (dtype) {
     case DType::float32:
       return "FloatStorage";
@@ -197,6 +197,6 @@ std::string_view torch_storage_class(DType dtype) noexcept {
   }
 }
 
-TorchFileLayout lay_out_torch_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
+FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -21,7 +21,7 @@
 #include "formats/torch_file/tree.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleGraph;
 using codecs::PickleKind;
@@ -38,7 +38,7 @@ struct LegacyExtent {
   std::uint64_t size_bytes = 0;
 };
 
-class LegacyStorages final : public TorchStorages {
+class LegacyStorages final : public Storages {
  public:
   LegacyStorages(os::File file, std::vector<LegacyExtent> extents)
       : file_(std::move(file)),
@@ -66,15 +66,15 @@ class LegacyStorages final : public TorchStorages {
     return copy;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     file_.read_at(extents_[range.storage].begin + range.begin + offset_bytes, into);
   }
   void will_need(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     file_.will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
   }
   Identity identity(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
     return {.device = info_.device,
             .inode = info_.inode,
@@ -131,7 +131,7 @@ void check_machine(const PickleGraph& graph, const std::string& where) {
 }
 
 /// The bytes of an element of each storage that the object names.
-std::unordered_map<std::string, std::uint64_t> item_bytes_of(const TorchPickle& pickle) {
+std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickle) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   for (const PickleNode& node : pickle.graph().nodes) {
     if (node.kind != PickleKind::persistent) continue;
@@ -140,17 +140,17 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const TorchPickle& 
     const PickleNode type = pickle.at(tuple.items[1]);
     const auto key = pickle.text(tuple.items[2]);
     if (type.kind != PickleKind::global || !key) continue;
-    const auto dtype = torch_storage_dtype(type.text, type.name);
+    const auto dtype = storage_dtype(type.text, type.name);
     sizes.try_emplace(std::string(*key), dtype ? itemsize(*dtype) : 1);
   }
   return sizes;
 }
 
-std::vector<LegacyExtent> extents_of(const os::File& file, const TorchPickle& object,
+std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
                                      const PickleGraph& keys, std::uint64_t at) {
   const std::string& where = file.display();
   const std::uint64_t file_bytes = file.size_bytes();
-  const TorchPickle list(keys, where);
+  const Pickle list(keys, where);
   const PickleNode root = keys.at(keys.root);
   if (root.kind != PickleKind::list) fail(where, "storage keys: expected a list, found none");
   const auto sizes = item_bytes_of(object);
@@ -186,7 +186,7 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const TorchPickle& ob
 
 }  // namespace
 
-bool is_torch_legacy(std::string_view head) noexcept {
+bool is_legacy_head(std::string_view head) noexcept {
   constexpr std::string_view kMagic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 13);
   constexpr char kFrame = '\x95';  // with 8 bytes of a size, from protocol 4 on
   if (head.size() < 3 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
@@ -195,7 +195,7 @@ bool is_torch_legacy(std::string_view head) noexcept {
   return head.starts_with(kMagic);
 }
 
-TensorDict open_legacy_torch_file(os::File file, const std::string& key) {
+TensorDict open_legacy(os::File file, const std::string& key) {
   const std::string where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   Front pickles({reinterpret_cast<const char*>(front.data()), front.size_bytes()}, where);
@@ -209,9 +209,9 @@ TensorDict open_legacy_torch_file(os::File file, const std::string& key) {
   const PickleGraph graph = pickles.next("object");
   const PickleGraph keys = pickles.next("storage keys");
   std::vector<LegacyExtent> extents =
-      extents_of(file, TorchPickle(graph, where), keys, pickles.position());
+      extents_of(file, Pickle(graph, where), keys, pickles.position());
   const auto storages = std::make_shared<LegacyStorages>(std::move(file), std::move(extents));
-  return build_torch_file_tree(graph, storages, where, key);
+  return build_tree(graph, storages, where, key);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

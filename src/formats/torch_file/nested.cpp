@@ -7,7 +7,7 @@
 
 #include "formats/torch_file/tensor.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 /// True if components of `sizes` [n, k] lie one after the other, each row-major.
@@ -40,8 +40,7 @@ bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets
 
 }  // namespace
 
-Leaf torch_file_nested(const TorchPickle& pickle, TorchTensors& tensors,
-                       const TorchPickle::Call& call) {
+Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call) {
   pickle.require_arguments(call, 4, 4);
   std::vector<Tensor> parts;
   for (const std::uint32_t part : call.arguments) {
@@ -62,4 +61,4 @@ Leaf torch_file_nested(const TorchPickle& pickle, TorchTensors& tensors,
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleKind;
 using codecs::PickleNode;
@@ -48,7 +48,7 @@ std::string_view class_of(PickleKind kind) {
 }
 
 template <class Info>
-void set_keys(const TorchPickle& pickle, TorchChildren& children, Info& info) {
+void set_keys(const Pickle& pickle, Children& children, Info& info) {
   const bool are_sound =
       std::move(children.keys).finish(info, [&](std::size_t i) -> const std::string& {
         return children.entries[i].key;
@@ -59,7 +59,7 @@ void set_keys(const TorchPickle& pickle, TorchChildren& children, Info& info) {
   }
 }
 
-TensorDict node_of(const TorchPickle& pickle, TorchChildren children, NodeKind kind) {
+TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
   auto node = std::make_shared<Node>();
   node->info.kind = kind;
   set_keys(pickle, children, node->info);
@@ -72,8 +72,7 @@ TensorDict node_of(const TorchPickle& pickle, TorchChildren children, NodeKind k
 
 }  // namespace
 
-Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren children, NodeKind kind,
-                                bool forced) {
+Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced) {
   const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
   if (children.any_tensor || forced || !is_value) return node_of(pickle, std::move(children), kind);
   if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
@@ -94,7 +93,7 @@ Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren childre
   return NonTensor{Value(Value::List{std::move(items)})};
 }
 
-std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) {
+std::string opaque_name(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::persistent) return "persistent id";
   if (const auto known = class_of(node.kind); !known.empty()) return std::string(known);
@@ -104,4 +103,4 @@ std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id) 
   return std::string(named.text) + "." + std::string(named.name);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -13,10 +13,10 @@
 #include "core/tree/typed_keys.hpp"
 #include "formats/torch_file/pickle.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// What a container of a pickle holds, while it is filled.
-struct TorchChildren {
+struct Children {
   std::vector<Node::Entry> entries;
   KeyIndex positions;  ///< of a dict
   bool any_tensor = false;
@@ -31,11 +31,10 @@ struct TorchChildren {
 };
 
 /// The container: a node, or, without tensors below and unless `forced`, a NonTensor.
-Node::Slot torch_file_container(const TorchPickle& pickle, TorchChildren children, NodeKind kind,
-                                bool forced);
+Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// What the pickle would have called to make what `id` stands for: "module.Class"; the name of its
 /// class for Python's own values.
-std::string torch_file_opaque_name(const TorchPickle& pickle, std::uint32_t id);
+std::string opaque_name(const Pickle& pickle, std::uint32_t id);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

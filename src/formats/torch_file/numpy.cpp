@@ -17,7 +17,7 @@
 //   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on
 //   dtype("f8", False, True), then the state (3, "<", ...)
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -49,7 +49,7 @@ bool is_multiarray(std::string_view module) {
 }
 
 /// The items of the one state that the object was given; none if it has another history.
-std::span<const std::uint32_t> state_of(const TorchPickle& pickle, std::uint32_t id) {
+std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};
   const PickleNode state = pickle.at(changes[0].value);
@@ -57,7 +57,7 @@ std::span<const std::uint32_t> state_of(const TorchPickle& pickle, std::uint32_t
   return state.items;
 }
 
-DType dtype_of(const TorchPickle& pickle, std::uint32_t id) {
+DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind != PickleKind::reduce || !pickle.is_global(node.items[0], "numpy", "dtype")) {
     pickle.corrupt("dtype: expected one of NumPy, found " + pickle.describe(id));
@@ -81,7 +81,7 @@ DType dtype_of(const TorchPickle& pickle, std::uint32_t id) {
   return known->dtype;
 }
 
-Leaf leaf_of(const TorchPickle& pickle, DType dtype, const Shape& shape, bool is_fortran,
+Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fortran,
              std::uint32_t data) {
   const auto bytes = pickle.bytes(data);
   if (!bytes) {
@@ -111,7 +111,7 @@ Leaf leaf_of(const TorchPickle& pickle, DType dtype, const Shape& shape, bool is
 }
 
 /// _frombuffer(bytes, dtype, shape, order)
-Leaf leaf_of_buffer(const TorchPickle& pickle, const TorchPickle::Call& call) {
+Leaf leaf_of_buffer(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 4, 4);
   const auto order = pickle.text(call.arguments[3]);
   if (order != "C" && order != "F") {
@@ -124,8 +124,7 @@ Leaf leaf_of_buffer(const TorchPickle& pickle, const TorchPickle::Call& call) {
 
 }  // namespace
 
-std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32_t id,
-                                          const TorchPickle::Call& call) {
+std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call) {
   const bool is_numeric =
       call.module == "numpy.core.numeric" || call.module == "numpy._core.numeric";
   if (is_numeric && call.name == "_frombuffer") return leaf_of_buffer(pickle, call);
@@ -145,4 +144,4 @@ std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32
                  order.integer != 0, state[4]);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

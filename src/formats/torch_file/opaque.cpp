@@ -12,7 +12,7 @@
 // What a pickle would have made by calls that are not known, and what of known kinds cannot be
 // read: shown, and nothing is called.
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -35,7 +35,7 @@ std::string problem_of(std::string_view class_name) {
 
 }  // namespace
 
-Node::Slot TorchTreeBuilder::unreadable(std::uint32_t id, std::string problem) {
+Node::Slot TreeBuilder::unreadable(std::uint32_t id, std::string problem) {
   const std::string prefix = pickle_.where() + ": " + pickle_.subject() + ": ";
   if (problem.starts_with(prefix)) problem.erase(0, prefix.size());
   const PickleNode node = pickle_.at(id);
@@ -58,7 +58,7 @@ Node::Slot TorchTreeBuilder::unreadable(std::uint32_t id, std::string problem) {
   }
 }
 
-TorchChildren TorchTreeBuilder::text_parts(std::string_view bytes) {
+Children TreeBuilder::text_parts(std::string_view bytes) {
   Value::Special held;
   held.type = Value::Special::Type::bytes;
   held.text = bytes;
@@ -68,15 +68,15 @@ TorchChildren TorchTreeBuilder::text_parts(std::string_view bytes) {
   return parts;
 }
 
-Node::Slot TorchTreeBuilder::opaque_node(std::uint32_t id, Children parts, std::string problem) {
-  Slot made = torch_file_container(pickle_, std::move(parts), NodeKind::opaque, false);
+Node::Slot TreeBuilder::opaque_node(std::uint32_t id, Children parts, std::string problem) {
+  Slot made = container_of(pickle_, std::move(parts), NodeKind::opaque, false);
   NodeInfo& info = std::get<TensorDict>(made).info();
-  info.class_name = torch_file_opaque_name(pickle_, id);
+  info.class_name = opaque_name(pickle_, id);
   info.problem = std::move(problem);
   return made;
 }
 
-Node::Slot TorchTreeBuilder::opaque(std::uint32_t id) {
+Node::Slot TreeBuilder::opaque(std::uint32_t id) {
   const PickleNode node = pickle_.at(id);
   Slot made = container(id, NodeKind::opaque, [&](Children& to) {
     if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
@@ -90,12 +90,12 @@ Node::Slot TorchTreeBuilder::opaque(std::uint32_t id) {
     add_history(to, id);
   });
   NodeInfo& info = std::get<TensorDict>(made).info();
-  info.class_name = torch_file_opaque_name(pickle_, id);
+  info.class_name = opaque_name(pickle_, id);
   info.problem = problem_of(info.class_name);
   return made;
 }
 
-void TorchTreeBuilder::add_history(Children& to, std::uint32_t id) {
+void TreeBuilder::add_history(Children& to, std::uint32_t id) {
   std::vector<std::uint32_t> items;
   std::vector<std::uint32_t> pairs;
   std::optional<std::uint32_t> state;
@@ -113,19 +113,19 @@ void TorchTreeBuilder::add_history(Children& to, std::uint32_t id) {
   if (state) add(to, "state", *state);
 }
 
-void TorchTreeBuilder::add_list(Children& to, const std::string& key,
-                                const std::vector<std::uint32_t>& items) {
+void TreeBuilder::add_list(Children& to, const std::string& key,
+                           const std::vector<std::uint32_t>& items) {
   pickle_.keys.push_back(key);
   Children list;
   add_items(list, items);
   pickle_.keys.pop_back();
-  Slot made = torch_file_container(pickle_, std::move(list), NodeKind::list, false);
+  Slot made = container_of(pickle_, std::move(list), NodeKind::list, false);
   to.entries.push_back({key, std::move(made)});
 }
 
-void TorchTreeBuilder::add_unreadable_pairs(Children& to) {
+void TreeBuilder::add_unreadable_pairs(Children& to) {
   for (auto& [key, value, problem] : std::exchange(to.unreadable, {})) {
-    const std::string shown = torch_file_opaque_name(pickle_, key);
+    const std::string shown = opaque_name(pickle_, key);
     std::string name = "<" + shown + ">";
     const auto position = static_cast<std::uint32_t>(to.entries.size());
     const auto key_at = [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; };
@@ -144,4 +144,4 @@ void TorchTreeBuilder::add_unreadable_pairs(Children& to) {
   }
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

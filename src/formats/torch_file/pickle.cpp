@@ -7,7 +7,7 @@
 
 #include "base/text.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -34,16 +34,16 @@ std::optional<std::string> latin1_bytes(std::string_view text) {
 
 }  // namespace
 
-TorchPickle::TorchPickle(const codecs::PickleGraph& graph, std::string where)
+Pickle::Pickle(const codecs::PickleGraph& graph, std::string where)
     : graph_(graph), where_(std::move(where)), changes_(graph.changes) {
   std::ranges::stable_sort(changes_, {}, &PickleChange::object);
 }
 
-std::span<const PickleChange> TorchPickle::changes(std::uint32_t id) const {
+std::span<const PickleChange> Pickle::changes(std::uint32_t id) const {
   return std::ranges::equal_range(changes_, id, {}, &PickleChange::object);
 }
 
-std::optional<TorchPickle::Call> TorchPickle::call(std::uint32_t id) const {
+std::optional<Pickle::Call> Pickle::call(std::uint32_t id) const {
   const PickleNode node = at(id);
   if (node.kind != PickleKind::reduce) return std::nullopt;
   const PickleNode callable = at(node.items[0]);
@@ -51,7 +51,7 @@ std::optional<TorchPickle::Call> TorchPickle::call(std::uint32_t id) const {
   return Call{callable.text, callable.name, at(node.items[1]).items};
 }
 
-std::optional<std::string> TorchPickle::bytes(std::uint32_t id) const {
+std::optional<std::string> Pickle::bytes(std::uint32_t id) const {
   const PickleNode node = at(id);
   if (node.kind == PickleKind::bytes || node.kind == PickleKind::bytearray ||
       node.kind == PickleKind::old_string) {
@@ -69,13 +69,13 @@ std::optional<std::string> TorchPickle::bytes(std::uint32_t id) const {
   return latin1(arguments.items[0], arguments.items[1]);
 }
 
-std::optional<std::string> TorchPickle::latin1(std::uint32_t id, std::uint32_t encoding) const {
+std::optional<std::string> Pickle::latin1(std::uint32_t id, std::uint32_t encoding) const {
   const auto name = text(encoding);
   if ((name != "latin1" && name != "latin-1") || !text(id)) return std::nullopt;
   return latin1_bytes(*text(id));
 }
 
-std::optional<std::string_view> TorchPickle::text(std::uint32_t id) const {
+std::optional<std::string_view> Pickle::text(std::uint32_t id) const {
   const PickleNode node = at(id);
   if (node.kind == PickleKind::text) return node.text;
   const bool is_ascii = std::ranges::all_of(
@@ -84,13 +84,12 @@ std::optional<std::string_view> TorchPickle::text(std::uint32_t id) const {
   return std::nullopt;
 }
 
-bool TorchPickle::is_global(std::uint32_t id, std::string_view module,
-                            std::string_view name) const {
+bool Pickle::is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
   const PickleNode node = at(id);
   return node.kind == PickleKind::global && node.text == module && node.name == name;
 }
 
-std::uint64_t TorchPickle::natural(std::uint32_t id, std::string_view subject) const {
+std::uint64_t Pickle::natural(std::uint32_t id, std::string_view subject) const {
   const PickleNode node = at(id);
   if (node.kind == PickleKind::integer && node.integer >= 0) {
     return static_cast<std::uint64_t>(node.integer);
@@ -99,7 +98,7 @@ std::uint64_t TorchPickle::natural(std::uint32_t id, std::string_view subject) c
           (node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
 }
 
-Shape TorchPickle::lengths(std::uint32_t id, std::string_view subject) const {
+Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
   constexpr std::size_t kMaxDimensions = 64;  // of torch
   PickleNode node = at(id);
   if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
@@ -122,7 +121,7 @@ Shape TorchPickle::lengths(std::uint32_t id, std::string_view subject) const {
   return lengths;
 }
 
-std::string TorchPickle::describe(std::uint32_t id) const {
+std::string Pickle::describe(std::uint32_t id) const {
   const PickleNode node = at(id);
   const auto quoted = [](const PickleNode& global) {
     return base::quote(std::string(global.text) + "." + std::string(global.name));
@@ -136,26 +135,26 @@ std::string TorchPickle::describe(std::uint32_t id) const {
   return std::string(codecs::describe(node.kind));
 }
 
-std::string TorchPickle::subject() const {
+std::string Pickle::subject() const {
   return keys.empty() ? "root" : "key " + base::quote(dotted(keys));
 }
 
-void TorchPickle::corrupt(const std::string& what) const {
+void Pickle::corrupt(const std::string& what) const {
   throw Error(ErrorCode::corrupt, where_ + ": " + subject() + ": " + what);
 }
 
-void TorchPickle::unsupported(const std::string& what) const {
+void Pickle::unsupported(const std::string& what) const {
   throw Error(ErrorCode::unsupported, where_ + ": " + subject() + ": " + what);
 }
 
-void TorchPickle::refuse_global(std::string_view module, std::string_view name) const {
+void Pickle::refuse_global(std::string_view module, std::string_view name) const {
   unsupported(
       "it is no tensor, JSON value or container of them: expected one of the classes that are "
       "read, found " +
       base::quote(std::string(module) + "." + std::string(name)) + "; nothing was imported");
 }
 
-void TorchPickle::require_arguments(const Call& call, std::size_t least, std::size_t most) const {
+void Pickle::require_arguments(const Call& call, std::size_t least, std::size_t most) const {
   const std::size_t count = call.arguments.size();
   if (count >= least && count <= most) return;
   corrupt(std::string(call.name) + ": expected " + std::to_string(least) +
@@ -163,4 +162,4 @@ void TorchPickle::require_arguments(const Call& call, std::size_t least, std::si
           std::to_string(count));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -12,13 +12,13 @@
 
 #include "codecs/pickle/pickle.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// A pickle that torch.save wrote, while it is made into a tree: what its nodes mean, and how
 /// errors name the place.
-class TorchPickle {
+class Pickle {
  public:
-  TorchPickle(const codecs::PickleGraph& graph, std::string where);
+  Pickle(const codecs::PickleGraph& graph, std::string where);
 
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
@@ -71,4 +71,4 @@ class TorchPickle {
   std::vector<codecs::PickleChange> changes_;  ///< by object, else in order
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -18,7 +18,7 @@
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -44,7 +44,7 @@ class LeafCollector {
 
 class Pickler {
  public:
-  Pickler(const TorchFileLayout& layout, const std::vector<Leaf>& leaves)
+  Pickler(const FileLayout& layout, const std::vector<Leaf>& leaves)
       : layout_(layout), leaves_(leaves) {}
 
   std::string run(const TensorDict::Item& root) {
@@ -315,8 +315,8 @@ class Pickler {
   /// The next leaf: a call of torch's function that makes a tensor of a storage.
   void tensor() {
     const Leaf& leaf = leaves_[next_leaf_];
-    const TorchTensorLayout& tensor = layout_.tensors[next_leaf_++];
-    const TorchStorageLayout& storage = layout_.storages[tensor.storage];
+    const TensorLayout& tensor = layout_.tensors[next_leaf_++];
+    const StorageLayout& storage = layout_.storages[tensor.storage];
     if (leaf.is_nested()) {
       refuse("a nested tensor cannot be stored: expected a dense one, found one of " +
              std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
@@ -351,13 +351,13 @@ class Pickler {
     to_.end_ordered_dict();
   }
 
-  void write_storage(std::size_t number, const TorchStorageLayout& storage) {
+  void write_storage(std::size_t number, const StorageLayout& storage) {
     to_.begin_tuple();
     to_.known_text("storage");
     if (storage.untyped) {
       to_.global("torch.storage", "UntypedStorage");
     } else {
-      to_.global("torch", torch_storage_class(storage.dtype));
+      to_.global("torch", storage_class(storage.dtype));
     }
     to_.known_text(std::to_string(number));
     to_.known_text("cpu");
@@ -373,7 +373,7 @@ class Pickler {
     to_.end_tuple();
   }
 
-  const TorchFileLayout& layout_;
+  const FileLayout& layout_;
   const std::vector<Leaf>& leaves_;
   codecs::PickleWriter to_;
   std::unordered_map<const Node*, std::uint32_t> nodes_;  ///< pickled before
@@ -384,17 +384,17 @@ class Pickler {
 
 }  // namespace
 
-TorchFilePlan plan_torch_file(const TensorDict& tree) { return plan_torch_object(tree); }
+Plan make_plan(const TensorDict& tree) { return make_object_plan(tree); }
 
-TorchFilePlan plan_torch_object(const TensorDict::Item& item) {
+Plan make_object_plan(const TensorDict::Item& item) {
   LeafCollector collector;
   if (const auto* leaf = std::get_if<Leaf>(&item)) collector.leaves.push_back(*leaf);
   if (const auto* tree = std::get_if<TensorDict>(&item)) collector.node(*tree);
-  TorchFileLayout layout = lay_out_torch_file(collector.leaves);
-  TorchFilePlan plan;
+  FileLayout layout = lay_out_file(collector.leaves);
+  Plan plan;
   plan.pickle = Pickler(layout, collector.leaves).run(item);
   plan.storages = std::move(layout.storages);
   return plan;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

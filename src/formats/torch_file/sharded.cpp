@@ -20,7 +20,7 @@
 // `pytorch_model.bin.index.json`: transformers' index of files of torch.save, each a dict of
 // tensors by name. It is read as one dict of all of them; nothing is written so.
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::array<std::string_view, 3> kShardedSuffixes = {".bin.index.json", ".pt.index.json",
@@ -121,7 +121,7 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
   try {
     OpenedIndex opened = open_index(path);
     for (const std::string& name : opened.index.shards) {
-      const VerifyReport found = kTorchFile.verify(path.parent_path() / name, request);
+      const VerifyReport found = kFormat.verify(path.parent_path() / name, request);
       report.num_leaves += found.num_leaves;
       report.num_bytes += found.num_bytes;
       report.num_checksums += found.num_checksums;
@@ -139,7 +139,7 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kTorchSharded = {"pt",          kShardedSuffixes, probe_sharded,  open_sharded,
-                              check_sharded, write_sharded,    verify_sharded, true};
+const Format kShardedFormat = {"pt",          kShardedSuffixes, probe_sharded,  open_sharded,
+                               check_sharded, write_sharded,    verify_sharded, true};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -22,15 +22,15 @@
 // Tensors of a pickle that are made of several: sparse and jagged ones; and those that are made of
 // none, on the meta device.
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleKind;
 using codecs::PickleNode;
 
-Node::Slot TorchTreeBuilder::sparse(const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   pickle_.require_arguments(call, 2, 2);
   const auto inner = pickle_.call(call.arguments[0]);
-  const auto said = inner ? torch_file_special(pickle_, call.arguments[0], *inner) : std::nullopt;
+  const auto said = inner ? special_value(pickle_, call.arguments[0], *inner) : std::nullopt;
   std::string_view layout = said ? std::string_view(said->text) : std::string_view();
   if (layout.starts_with("torch.")) layout.remove_prefix(6);
   const auto names = sparse_parts(layout);
@@ -56,13 +56,13 @@ Node::Slot TorchTreeBuilder::sparse(const TorchPickle::Call& call) {
   return made;
 }
 
-bool TorchTreeBuilder::is_jagged(const TorchPickle::Call& call) const {
+bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
   return call.is("torch._tensor", "_rebuild_from_type_v2") && call.arguments.size() == 4 &&
          pickle_.is_global(call.arguments[0], "torch.nested._internal.nested_tensor",
                            "_rebuild_njt");
 }
 
-Node::Slot TorchTreeBuilder::jagged(const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
   const PickleNode arguments = pickle_.at(call.arguments[2]);
   const bool is_one = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
                       pickle_.at(arguments.items[0]).kind == PickleKind::dict;
@@ -107,13 +107,13 @@ Node::Slot TorchTreeBuilder::jagged(const TorchPickle::Call& call) {
   return made;
 }
 
-bool TorchTreeBuilder::is_meta_parameter(const TorchPickle::Call& call) const {
+bool TreeBuilder::is_meta_parameter(const Pickle::Call& call) const {
   if (call.module != "torch._utils" || !call.name.starts_with("_rebuild_parameter")) return false;
   const auto inner = call.arguments.empty() ? std::nullopt : pickle_.call(call.arguments[0]);
-  return inner && torch_file_opaque_name(pickle_, call.arguments[0]) == kMetaTensor;
+  return inner && opaque_name(pickle_, call.arguments[0]) == kMetaTensor;
 }
 
-Node::Slot TorchTreeBuilder::meta_parameter(const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
   pickle_.require_arguments(call, 3, 4);
   const PickleNode requires_grad = pickle_.at(call.arguments[1]);
   if (requires_grad.kind != PickleKind::boolean) {
@@ -124,4 +124,4 @@ Node::Slot TorchTreeBuilder::meta_parameter(const TorchPickle::Call& call) {
   return made;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

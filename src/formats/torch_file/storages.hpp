@@ -11,10 +11,10 @@
 
 #include "core/tree/leaf_source.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// Where one contiguous tensor lies in a storage.
-struct TorchRange {
+struct StorageRange {
   std::size_t storage = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
@@ -22,9 +22,9 @@ struct TorchRange {
 
 /// The storages of a file that torch.save wrote: runs of bytes, each of one or several tensors.
 /// A source of leaves that learns where they lie while the tree is built.
-class TorchStorages : public LeafSource {
+class Storages : public LeafSource {
  public:
-  std::vector<TorchRange> ranges;  ///< by the position of the leaf
+  std::vector<StorageRange> ranges;  ///< by the position of the leaf
 
   /// The number of the storage of that key, or nothing.
   virtual std::optional<std::size_t> find(std::string_view key) const = 0;
@@ -33,21 +33,21 @@ class TorchStorages : public LeafSource {
   virtual Buffer bytes(std::size_t storage) = 0;
 
   Buffer map(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
     return bytes(range.storage)
         .slice(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size_bytes));
   }
 
   Part map_storage(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     return {bytes(range.storage), range.begin};
   }
 
  protected:
-  const TorchRange& range_of(const Leaf& leaf) const {
+  const StorageRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(leaf.position())];
   }
 };
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

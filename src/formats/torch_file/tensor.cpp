@@ -10,7 +10,7 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleKind;
 using codecs::PickleNode;
@@ -51,7 +51,7 @@ bool is_contiguous(const Shape& shape, const Shape& strides) {
 
 }  // namespace
 
-std::optional<DType> torch_storage_dtype(std::string_view module, std::string_view name) {
+std::optional<DType> storage_dtype(std::string_view module, std::string_view name) {
   if (module != "torch" && module != "torch.cuda") return std::nullopt;
   for (const StorageClass& known : kStorageClasses) {
     if (known.name == name) return known.dtype;
@@ -59,7 +59,7 @@ std::optional<DType> torch_storage_dtype(std::string_view module, std::string_vi
   return std::nullopt;
 }
 
-std::optional<Leaf> TorchTensors::leaf(std::uint32_t id, const TorchPickle::Call& call) {
+std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
   if (call.is(kUtils, "_rebuild_tensor")) {
     pickle_.require_arguments(call, 4, 4);
     return rebuild(call, false);
@@ -85,12 +85,12 @@ std::optional<Leaf> TorchTensors::leaf(std::uint32_t id, const TorchPickle::Call
   }
   // Tensors over one storage are tied by it. These are copies: what the pickle shares stays one.
   if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
-  std::optional<Leaf> copy = torch_file_numpy_leaf(pickle_, id, call);
+  std::optional<Leaf> copy = numpy_leaf(pickle_, id, call);
   if (copy) copies_.emplace(id, *copy);
   return copy;
 }
 
-Leaf TorchTensors::rebuild(const TorchPickle::Call& call, bool names_dtype) {
+Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   const Storage where = storage(call.arguments[0]);
   std::optional<DType> dtype = where.dtype;
   if (names_dtype) {
@@ -113,7 +113,7 @@ Leaf TorchTensors::rebuild(const TorchPickle::Call& call, bool names_dtype) {
 }
 
 /// As torch, which takes a gradient of nothing but floating-point and complex numbers.
-bool TorchTensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
+bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
     pickle_.corrupt("requires_grad: expected a bool, found " + pickle_.describe(id));
@@ -127,7 +127,7 @@ bool TorchTensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   return true;
 }
 
-Leaf TorchTensors::parameter(const TorchPickle::Call& call, bool has_state) {
+Leaf Tensors::parameter(const Pickle::Call& call, bool has_state) {
   pickle_.require_arguments(call, has_state ? 4 : 3, has_state ? 4 : 3);
   if (has_state) warn_of_state(call.arguments[3]);
   Leaf made = of_call(call.arguments[0]);
@@ -138,7 +138,7 @@ Leaf TorchTensors::parameter(const TorchPickle::Call& call, bool has_state) {
 
 /// The tensor that another call wraps: made of a storage or of NumPy's bytes, so that the recursion
 /// ends here.
-Leaf TorchTensors::of_call(std::uint32_t id) {
+Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
       inner && (inner->module.starts_with("numpy") ||
@@ -150,7 +150,7 @@ Leaf TorchTensors::of_call(std::uint32_t id) {
 }
 
 /// A tensor with attributes of Python's, which are left out; nothing for one of another class.
-std::optional<Leaf> TorchTensors::of_type(const TorchPickle::Call& call) {
+std::optional<Leaf> Tensors::of_type(const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
   if (!pickle_.is_global(type, "torch", "Tensor") &&
@@ -168,14 +168,14 @@ std::optional<Leaf> TorchTensors::of_type(const TorchPickle::Call& call) {
   if (function.text != kUtils || !function.name.starts_with("_rebuild_tensor")) {
     pickle_.refuse_global(function.text, function.name);
   }
-  const TorchPickle::Call inner = {function.text, function.name, arguments.items};
+  const Pickle::Call inner = {function.text, function.name, arguments.items};
   std::optional<Leaf> made = leaf(call.arguments[0], inner);
   if (!made) pickle_.refuse_global(function.text, function.name);
   warn_of_state(call.arguments[3]);
   return *std::move(made);
 }
 
-void TorchTensors::warn_of_state(std::uint32_t state) const {
+void Tensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
   // The compiler's notes on a tensor are none of the program's.
@@ -189,7 +189,7 @@ void TorchTensors::warn_of_state(std::uint32_t state) const {
 }
 
 /// Of a view that stands for the conjugate or the negative of its bytes the storage tells nothing.
-void TorchTensors::require_plain(std::uint32_t metadata) const {
+void Tensors::require_plain(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   if (node.kind == PickleKind::none) return;
   if (node.kind != PickleKind::dict) {
@@ -204,7 +204,7 @@ void TorchTensors::require_plain(std::uint32_t metadata) const {
   }
 }
 
-TorchTensors::Storage TorchTensors::storage(std::uint32_t id) {
+Tensors::Storage Tensors::storage(std::uint32_t id) {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::persistent) {
     pickle_.corrupt("storage: expected a storage of the file, found " + pickle_.describe(id));
@@ -227,7 +227,7 @@ TorchTensors::Storage TorchTensors::storage(std::uint32_t id) {
     pickle_.corrupt("storage: expected a class, found " + pickle_.describe(tuple.items[1]));
   }
   Storage result;
-  result.dtype = torch_storage_dtype(type.text, type.name);
+  result.dtype = storage_dtype(type.text, type.name);
   const bool untyped = type.name == "UntypedStorage" && type.text == "torch.storage";
   if (!result.dtype && !untyped) pickle_.refuse_global(type.text, type.name);
 
@@ -252,8 +252,8 @@ TorchTensors::Storage TorchTensors::storage(std::uint32_t id) {
   return result;
 }
 
-Leaf TorchTensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape shape,
-                        Shape strides) {
+Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape shape,
+                   Shape strides) {
   const std::uint64_t item_bytes = itemsize(dtype);
   const std::uint64_t available = storages_->size_bytes(storage) / item_bytes;
   if (strides.size() != shape.size()) {
@@ -295,4 +295,4 @@ Leaf TorchTensors::view(DType dtype, std::size_t storage, std::uint64_t offset, 
   return leaf;
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -11,28 +11,28 @@
 #include "formats/torch_file/pickle.hpp"
 #include "formats/torch_file/storages.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// The elements of a storage class ("torch", "FloatStorage"); nothing for another, and for untyped
 /// bytes.
-std::optional<DType> torch_storage_dtype(std::string_view module, std::string_view name);
+std::optional<DType> storage_dtype(std::string_view module, std::string_view name);
 
 /// Makes leaves of the calls by which torch and NumPy pickle tensors.
-class TorchTensors {
+class Tensors {
  public:
-  TorchTensors(TorchPickle& pickle, std::shared_ptr<TorchStorages> storages)
+  Tensors(Pickle& pickle, std::shared_ptr<Storages> storages)
       : pickle_(pickle), storages_(std::move(storages)) {}
 
   /// The leaf of the call `id`; nothing if it makes no tensor. A tensor that is contiguous stays on
   /// disk; another is a strided view of its storage. Throws Error(corrupt) for one that reaches
   /// beyond its storage, and Error(unsupported) for conjugate and negative views.
-  std::optional<Leaf> leaf(std::uint32_t id, const TorchPickle::Call& call);
+  std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
  private:
-  Leaf rebuild(const TorchPickle::Call& call, bool names_dtype);
-  Leaf parameter(const TorchPickle::Call& call, bool has_state);
+  Leaf rebuild(const Pickle::Call& call, bool names_dtype);
+  Leaf parameter(const Pickle::Call& call, bool has_state);
   bool requires_grad(std::uint32_t id, const Leaf& leaf) const;
-  std::optional<Leaf> of_type(const TorchPickle::Call& call);
+  std::optional<Leaf> of_type(const Pickle::Call& call);
   Leaf of_call(std::uint32_t id);
   void warn_of_state(std::uint32_t state) const;
   void require_plain(std::uint32_t metadata) const;
@@ -44,18 +44,16 @@ class TorchTensors {
   };
   Storage storage(std::uint32_t id);
 
-  TorchPickle& pickle_;
-  std::shared_ptr<TorchStorages> storages_;
+  Pickle& pickle_;
+  std::shared_ptr<Storages> storages_;
   std::unordered_map<std::uint32_t, Leaf> copies_;  ///< out of the pickle
 };
 
 /// The leaf of a numpy scalar or array, copied out of the pickle; nothing for another call.
-std::optional<Leaf> torch_file_numpy_leaf(const TorchPickle& pickle, std::uint32_t id,
-                                          const TorchPickle::Call& call);
+std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
 /// A nested tensor: a call of (buffer, sizes, strides, offsets), of which the last two must say:
 /// one after the other.
-Leaf torch_file_nested(const TorchPickle& pickle, TorchTensors& tensors,
-                       const TorchPickle::Call& call);
+Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -37,7 +37,7 @@
 // data (torch_file_tree), or the layout of older versions (torch_file_legacy). torch_file_write
 // writes archives.
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
@@ -82,9 +82,9 @@ struct ArchiveFile {
 };
 
 /// The storages of an archive, over one mapping of the file.
-class ArchiveStorages final : public TorchStorages {
+class ArchiveStorages final : public Storages {
  public:
-  ArchiveStorages(ArchiveFile file, TorchArchive archive)
+  ArchiveStorages(ArchiveFile file, Archive archive)
       : file_(std::move(file)),
         info_(file_.file()->info()),
         archive_(std::move(archive)),
@@ -92,7 +92,7 @@ class ArchiveStorages final : public TorchStorages {
 
   const ArchiveFile& file() const noexcept { return file_; }
   /// Names and sizes; where entries lie once local headers were read.
-  const TorchArchive& archive() const noexcept { return archive_; }
+  const Archive& archive() const noexcept { return archive_; }
   /// By whoever needs them first, once. Throws Error(corrupt).
   void read_local_headers() {
     if (is_located_.load(std::memory_order_acquire)) return;
@@ -121,7 +121,7 @@ class ArchiveStorages final : public TorchStorages {
                           static_cast<std::size_t>(found.size_bytes));
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     const codecs::ZipEntry& found = entry(range.storage);
     if (found.method == codecs::ZipMethod::stored) {
       file_.file()->read_at(file_.begin + found.data_offset + range.begin + offset_bytes, into);
@@ -131,14 +131,14 @@ class ArchiveStorages final : public TorchStorages {
     std::memcpy(into.data(), copy.data() + range.begin + offset_bytes, into.size());
   }
   void will_need(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     const codecs::ZipEntry& found = entry(range.storage);
     if (found.method != codecs::ZipMethod::stored) return;
     file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   Identity identity(const Leaf& leaf) override {
-    const TorchRange& range = range_of(leaf);
+    const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
     // What is deflated lies nowhere in the file, so the record is told from the others first.
     return {.device = info_.device,
@@ -175,7 +175,7 @@ class ArchiveStorages final : public TorchStorages {
 
   ArchiveFile file_;
   os::FileInfo info_;
-  TorchArchive archive_;
+  Archive archive_;
   std::mutex locating_;
   std::atomic<bool> is_located_{false};
   std::once_flag mapped_;
@@ -208,21 +208,18 @@ void refuse_other_layouts(const ArchiveFile& file) {
   }
 }
 
-bool is_legacy(const os::File& file) {
-  return is_torch_legacy(head_of(file, kTorchLegacyHeadBytes));
-}
+bool is_legacy(const os::File& file) { return is_legacy_head(head_of(file, kLegacyHeadBytes)); }
 
 std::shared_ptr<ArchiveStorages> open_archive(ArchiveFile file) {
   refuse_other_layouts(file);
-  TorchArchive archive = read_torch_archive(file.input());
+  Archive archive = read_archive(file.input());
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
 /// Calls `build` with the graph of `data.pkl`, whose text lives as long as the call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
-  const std::vector<std::byte> bytes =
-      read_torch_pickle(storages.file().input(), storages.archive());
+  const std::vector<std::byte> bytes = read_pickle(storages.file().input(), storages.archive());
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return build(codecs::read_pickle(text, storages.file().where + ": record \"data.pkl\""));
 }
@@ -255,7 +252,7 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
 }
 
 void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
-  const codecs::ZipEntry* notes = storages.archive().find(kTorchNotesRecord);
+  const codecs::ZipEntry* notes = storages.archive().find(kNotesRecord);
   if (notes == nullptr) return;
   const Buffer bytes = read_entry_into_memory(storages.file().input(), *notes,
                                               storages.record(*notes), "save it again");
@@ -266,7 +263,7 @@ void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
 TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages, const Path& path) {
   TensorDict tree = with_local_headers(*storages, [&] {
     return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-      return build_torch_file_tree(graph, storages, storages->file().where, path.stem().string());
+      return build_tree(graph, storages, storages->file().where, path.stem().string());
     });
   });
   apply_notes(*storages, tree);
@@ -277,7 +274,7 @@ TensorDict::Item object_in(ArchiveFile file) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(std::move(file));
   storages->read_local_headers();
   return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-    return build_torch_file_object(graph, storages, storages->file().where);
+    return build_object(graph, storages, storages->file().where);
   });
 }
 
@@ -289,7 +286,7 @@ bool probe(const Path& path) {
   constexpr std::size_t kHeaderBytes = 30;
   constexpr std::size_t kLengthAt = 26;
   const std::string head = head_of(file, 4096);
-  if (is_torch_legacy(head)) return true;
+  if (is_legacy_head(head)) return true;
   if (!head.starts_with(kZipMagic) || head.size() < kHeaderBytes) return false;
   const std::size_t length = static_cast<unsigned char>(head[kLengthAt]) |
                              static_cast<std::size_t>(static_cast<unsigned char>(head[27])) << 8U;
@@ -314,7 +311,7 @@ TensorDict open(const Path& path, const OpenRequest& request) {
                     "\"c\", found \"r+\"; save it as a memmap folder");
   }
   os::File file = os::File::open_read(path);
-  if (is_legacy(file)) return open_legacy_torch_file(std::move(file), path.stem().string());
+  if (is_legacy(file)) return open_legacy(std::move(file), path.stem().string());
   return tree_of(open_archive(ArchiveFile(std::move(file))), path);
 }
 
@@ -370,7 +367,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     os::File file = os::File::open_read(path);
     if (is_legacy(file)) {
       report.num_bytes = file.size_bytes();
-      count_leaves(report, open_legacy_torch_file(std::move(file), path.stem().string()));
+      count_leaves(report, open_legacy(std::move(file), path.stem().string()));
     } else {
       verify_archive(report, request, progress, std::move(file), path);
     }
@@ -383,12 +380,18 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
+const Format kFormat = {"pt", kSuffixes, probe, open, check_tree, write_tree, verify, true};
+
+}  // namespace tenfold::detail::formats::torch_file
+
+namespace tenfold::detail::formats {
+
 TensorDict::Item read_object_file(FileOpener file) {
-  return object_in(ArchiveFile(std::move(file)));
+  return torch_file::object_in(torch_file::ArchiveFile(std::move(file)));
 }
 
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
-  return object_in(ArchiveFile(std::move(file), begin, size_bytes));
+  return torch_file::object_in(torch_file::ArchiveFile(std::move(file), begin, size_bytes));
 }
 
 std::string describe_object(const TensorDict::Item& item) {
@@ -401,7 +404,4 @@ std::string describe_object(const TensorDict::Item& item) {
   return "an object of " + base::quote(node->info().class_name);
 }
 
-const Format kTorchFile = {"pt",   kSuffixes, probe, open, check_torch_file, write_torch_file,
-                           verify, true};
-
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

@@ -24,13 +24,13 @@
 #include "formats/torch_file/tensor.hpp"
 #include "formats/torch_file/value.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleChange;
 using codecs::PickleKind;
 using codecs::PickleNode;
 
-TensorDict TorchTreeBuilder::root(std::uint32_t id, const std::string& key) {
+TensorDict TreeBuilder::root(std::uint32_t id, const std::string& key) {
   force_node_ = true;
   Slot converted = convert(id);
   if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
@@ -48,21 +48,21 @@ TensorDict TorchTreeBuilder::root(std::uint32_t id, const std::string& key) {
   pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
 }
 
-TensorDict::Item TorchTreeBuilder::object(std::uint32_t id) {
+TensorDict::Item TreeBuilder::object(std::uint32_t id) {
   Slot converted = convert(id);
   if (auto* leaf = std::get_if<Leaf>(&converted)) return std::move(*leaf);
   if (auto* json = std::get_if<NonTensor>(&converted)) return std::move(*json);
   return std::get<TensorDict>(std::move(converted));
 }
 
-void TorchTreeBuilder::spend() {
+void TreeBuilder::spend() {
   if (budget_-- != 0) return;
   is_beyond_limits_ = true;
   pickle_.unsupported("the file names the same containers again and again: expected at most " +
                       std::to_string(kMaxRepeats) + " repeats, found more");
 }
 
-Node::Slot TorchTreeBuilder::convert(std::uint32_t id) {
+Node::Slot TreeBuilder::convert(std::uint32_t id) {
   spend();
   try {
     return convert_readable(id);
@@ -72,7 +72,7 @@ Node::Slot TorchTreeBuilder::convert(std::uint32_t id) {
   }
 }
 
-Node::Slot TorchTreeBuilder::convert_readable(std::uint32_t id) {
+Node::Slot TreeBuilder::convert_readable(std::uint32_t id) {
   const PickleNode node = pickle_.at(id);
   switch (node.kind) {
     case PickleKind::none:
@@ -115,24 +115,24 @@ Node::Slot TorchTreeBuilder::convert_readable(std::uint32_t id) {
   refuse(id, "");
 }
 
-Node::Slot TorchTreeBuilder::special(Value::Special::Type type, std::string_view text) {
+Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text) {
   Value::Special made;
   made.type = type;
   made.text = text;
   return NonTensor{Value(std::move(made))};
 }
 
-void TorchTreeBuilder::refuse(std::uint32_t id, const std::string& remedy) const {
+void TreeBuilder::refuse(std::uint32_t id, const std::string& remedy) const {
   pickle_.unsupported("it cannot be read: expected a tensor, a JSON value or a container, found " +
                       pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
 }
 
-bool TorchTreeBuilder::has_valid_text(std::uint32_t id) const {
+bool TreeBuilder::has_valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
   return text && base::is_utf8(*text);
 }
 
-std::string TorchTreeBuilder::valid_text(std::uint32_t id) const {
+std::string TreeBuilder::valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
   if (!text || !base::is_utf8(*text)) {
     pickle_.unsupported("text cannot be read: expected UTF-8, found " +
@@ -141,7 +141,7 @@ std::string TorchTreeBuilder::valid_text(std::uint32_t id) const {
   return std::string(*text);
 }
 
-Node::Slot TorchTreeBuilder::of_global(std::uint32_t id) {
+Node::Slot TreeBuilder::of_global(std::uint32_t id) {
   const PickleNode node = pickle_.at(id);
   if (node.text != "torch") return opaque(id);
   if (is_torch_dtype(node.name)) {
@@ -153,17 +153,17 @@ Node::Slot TorchTreeBuilder::of_global(std::uint32_t id) {
   return opaque(id);
 }
 
-Node::Slot TorchTreeBuilder::of_call(std::uint32_t id) {
+Node::Slot TreeBuilder::of_call(std::uint32_t id) {
   const auto call = pickle_.call(id);
   if (!call) return opaque(id);
   return call->module == "collections" ? of_collections(id, *call) : of_other_call(id, *call);
 }
 
-Node::Slot TorchTreeBuilder::of_other_call(std::uint32_t id, const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::of_other_call(std::uint32_t id, const Pickle::Call& call) {
   if (is_jagged(call)) return jagged(call);
   if (is_meta_parameter(call)) return meta_parameter(call);
   if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
-  if (auto made = torch_file_special(pickle_, id, call)) {
+  if (auto made = special_value(pickle_, id, call)) {
     return NonTensor{Value(*std::move(made))};
   }
   for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
@@ -171,13 +171,13 @@ Node::Slot TorchTreeBuilder::of_other_call(std::uint32_t id, const TorchPickle::
   }
   if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
   if (call.is("torch._utils", "_rebuild_nested_tensor")) {
-    return torch_file_nested(pickle_, tensors_, call);
+    return nested_tensor(pickle_, tensors_, call);
   }
   return opaque(id);
 }
 
-Node::Slot TorchTreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
-                                        const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
+                                   const Pickle::Call& call) {
   pickle_.require_arguments(call, 0, 1);
   if (call.arguments.empty()) return set_of(id, type, {});
   const PickleNode items = pickle_.at(call.arguments[0]);
@@ -185,8 +185,8 @@ Node::Slot TorchTreeBuilder::called_set(std::uint32_t id, Value::Special::Type t
   return set_of(id, type, items.items);
 }
 
-Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
-                                    std::span<const std::uint32_t> items) {
+Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
+                               std::span<const std::uint32_t> items) {
   force_node_ = false;  // a set at the root makes no tree
   Value::Special set;
   set.type = type;
@@ -204,7 +204,7 @@ Node::Slot TorchTreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
                          std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
 }
 
-Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::of_collections(std::uint32_t id, const Pickle::Call& call) {
   if (call.name == "OrderedDict") {
     pickle_.require_arguments(call, 0, 1);
     return container(id, NodeKind::ordered_dict, [&](Children& to) {
@@ -214,14 +214,14 @@ Node::Slot TorchTreeBuilder::of_collections(std::uint32_t id, const TorchPickle:
   }
   if (call.name == "defaultdict") {
     pickle_.require_arguments(call, 0, 1);
-    if (!call.arguments.empty()) check_torch_file_factory(pickle_, call.arguments[0]);
+    if (!call.arguments.empty()) check_factory(pickle_, call.arguments[0]);
     return container(id, NodeKind::dict, [&](Children& to) { add_changes(to, id); });
   }
   if (call.name == "Counter") return counter(id, call);
   return opaque(id);
 }
 
-Node::Slot TorchTreeBuilder::counter(std::uint32_t id, const TorchPickle::Call& call) {
+Node::Slot TreeBuilder::counter(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 0, 1);
   force_node_ = false;
   Slot counts = container(id, NodeKind::dict, [&](Children& to) {
@@ -240,7 +240,7 @@ Node::Slot TorchTreeBuilder::counter(std::uint32_t id, const TorchPickle::Call& 
   return NonTensor{Value(std::move(special))};
 }
 
-void TorchTreeBuilder::add(Children& to, std::string key, std::uint32_t value) {
+void TreeBuilder::add(Children& to, std::string key, std::uint32_t value) {
   pickle_.keys.push_back(std::move(key));
   Slot converted = convert(value);
   to.any_tensor |= !std::holds_alternative<NonTensor>(converted);
@@ -248,23 +248,23 @@ void TorchTreeBuilder::add(Children& to, std::string key, std::uint32_t value) {
   pickle_.keys.pop_back();
 }
 
-void TorchTreeBuilder::add_items(Children& to, std::span<const std::uint32_t> items) {
+void TreeBuilder::add_items(Children& to, std::span<const std::uint32_t> items) {
   to.entries.reserve(to.entries.size() + items.size());
   std::size_t position = 0;
   for (const std::uint32_t item : items) add(to, std::to_string(position++), item);
 }
 
-void TorchTreeBuilder::reserve(Children& to, std::size_t more) {
+void TreeBuilder::reserve(Children& to, std::size_t more) {
   to.entries.reserve(to.entries.size() + more);
   to.positions.reserve(to.entries.size() + more);
 }
 
-void TorchTreeBuilder::add_pairs(Children& to, std::span<const std::uint32_t> items) {
+void TreeBuilder::add_pairs(Children& to, std::span<const std::uint32_t> items) {
   reserve(to, items.size() / 2);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) add_pair(to, items[i], items[i + 1]);
 }
 
-void TorchTreeBuilder::add_listed_pairs(Children& to, std::uint32_t list) {
+void TreeBuilder::add_listed_pairs(Children& to, std::uint32_t list) {
   const PickleNode pairs = pickle_.at(list);
   if (pairs.kind != PickleKind::list) refuse(list, "");
   for (const std::uint32_t item : pairs.items) {
@@ -276,7 +276,7 @@ void TorchTreeBuilder::add_listed_pairs(Children& to, std::uint32_t list) {
   }
 }
 
-void TorchTreeBuilder::add_changes(Children& to, std::uint32_t id) {
+void TreeBuilder::add_changes(Children& to, std::uint32_t id) {
   const std::span<const PickleChange> changes = pickle_.changes(id);
   reserve(to, changes.size());
   for (const PickleChange& change : changes) {
@@ -290,7 +290,7 @@ void TorchTreeBuilder::add_changes(Children& to, std::uint32_t id) {
   }
 }
 
-void TorchTreeBuilder::add_attributes(Children& to, std::uint32_t id) {
+void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
   const PickleNode state = pickle_.at(id);
   bool others = state.kind != PickleKind::dict;
   for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
@@ -307,7 +307,7 @@ void TorchTreeBuilder::add_attributes(Children& to, std::uint32_t id) {
        ": the dict's attributes are left out: expected none, found some");
 }
 
-void TorchTreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
+void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
   const PickleNode node = pickle_.at(key);
   const bool is_int = node.kind == PickleKind::integer || node.kind == PickleKind::big_integer;
   const bool is_text = node.kind == PickleKind::text || node.kind == PickleKind::old_string;
@@ -349,7 +349,7 @@ void TorchTreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t v
   to.entries.pop_back();
 }
 
-std::optional<Value> TorchTreeBuilder::typed_key(std::uint32_t id) {
+std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   spend();
   const PickleNode node = pickle_.at(id);
   switch (node.kind) {
@@ -379,16 +379,14 @@ std::optional<Value> TorchTreeBuilder::typed_key(std::uint32_t id) {
   }
   return Value(std::move(tuple));
 }
-TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
-                                 const std::shared_ptr<TorchStorages>& storages,
-                                 const std::string& where, const std::string& key) {
-  return TorchTreeBuilder(graph, storages, where).root(graph.root, key);
+TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
+                      const std::string& where, const std::string& key) {
+  return TreeBuilder(graph, storages, where).root(graph.root, key);
 }
 
-TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
-                                         const std::shared_ptr<TorchStorages>& storages,
-                                         const std::string& where) {
-  return TorchTreeBuilder(graph, storages, where).object(graph.root);
+TensorDict::Item build_object(const codecs::PickleGraph& graph,
+                              const std::shared_ptr<Storages>& storages, const std::string& where) {
+  return TreeBuilder(graph, storages, where).object(graph.root);
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -8,7 +8,7 @@
 #include "codecs/pickle/pickle.hpp"
 #include "formats/torch_file/storages.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 /// The tree that the pickle of a file of torch.save stands for. Nothing is imported or called; what
 /// is known by name becomes:
@@ -22,14 +22,12 @@ namespace tenfold {
 /// else, dicts' items of other keys than str, numbers, None and tuples of these, and values that a
 /// tree cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
 /// deeply or repeats too often, Error(corrupt) for tensors that do not fit their storages.
-TensorDict build_torch_file_tree(const codecs::PickleGraph& graph,
-                                 const std::shared_ptr<TorchStorages>& storages,
-                                 const std::string& where, const std::string& key);
+TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
+                      const std::string& where, const std::string& key);
 
 /// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf. Throws
 /// Error(unsupported) for what is or holds an opaque node.
-TensorDict::Item build_torch_file_object(const codecs::PickleGraph& graph,
-                                         const std::shared_ptr<TorchStorages>& storages,
-                                         const std::string& where);
+TensorDict::Item build_object(const codecs::PickleGraph& graph,
+                              const std::shared_ptr<Storages>& storages, const std::string& where);
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -7,7 +7,7 @@
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/sparse.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 
 using codecs::PickleKind;
 using codecs::PickleNode;
@@ -22,21 +22,21 @@ Special of_text(Special::Type type, std::string text) {
   return special;
 }
 
-double real(const TorchPickle& pickle, std::uint32_t id) {
+double real(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::number) return node.number;
   if (node.kind == PickleKind::integer) return static_cast<double>(node.integer);
   pickle.corrupt("complex: expected two numbers, found " + pickle.describe(id));
 }
 
-std::string text(const TorchPickle& pickle, std::uint32_t id, const std::string& subject) {
+std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subject) {
   const auto found = pickle.text(id);
   if (found && base::is_utf8(*found)) return std::string(*found);
   pickle.corrupt(subject + ": expected text, found " + pickle.describe(id));
 }
 
 /// bytearray(), bytearray(bytes), bytearray(text, "latin-1").
-std::optional<Special> bytearray(const TorchPickle& pickle, const TorchPickle::Call& call) {
+std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 0, 2);
   if (call.arguments.empty()) return of_text(Special::Type::bytearray, "");
   auto bytes = call.arguments.size() == 1 ? pickle.bytes(call.arguments[0])
@@ -45,7 +45,7 @@ std::optional<Special> bytearray(const TorchPickle& pickle, const TorchPickle::C
   return of_text(Special::Type::bytearray, *std::move(bytes));
 }
 
-Special device(const TorchPickle& pickle, const TorchPickle::Call& call) {
+Special device(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 1, 2);
   std::string name = text(pickle, call.arguments[0], "device");
   if (call.arguments.size() == 2) {
@@ -60,12 +60,12 @@ Special device(const TorchPickle& pickle, const TorchPickle::Call& call) {
 
 }  // namespace
 
-bool is_builtin(const TorchPickle::Call& call, std::string_view name) {
+bool is_builtin(const Pickle::Call& call, std::string_view name) {
   return call.name == name && (call.module == "builtins" || call.module == "__builtin__");
 }
 
-std::optional<Special> torch_file_special(const TorchPickle& pickle, std::uint32_t id,
-                                          const TorchPickle::Call& call) {
+std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
+                                     const Pickle::Call& call) {
   if (call.is("torch", "Size")) {
     pickle.require_arguments(call, 1, 1);
     Special size = of_text(Special::Type::size, "");
@@ -95,7 +95,7 @@ std::optional<Special> torch_file_special(const TorchPickle& pickle, std::uint32
   return std::nullopt;
 }
 
-void check_torch_file_factory(const TorchPickle& pickle, std::uint32_t id) {
+void check_factory(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::none) return;
   const bool plain =
@@ -112,4 +112,4 @@ void check_torch_file_factory(const TorchPickle& pickle, std::uint32_t id) {
                      pickle.describe(id));
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::torch_file

@@ -16,7 +16,7 @@
 #include "formats/torch_file/archive.hpp"
 #include "formats/torch_file/plan.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::uint32_t kAlignment = 64;  // torch's
@@ -29,8 +29,7 @@ std::string root_of(const Path& path) {
   return stem;
 }
 
-std::vector<ZipArchiveEntry> entries_of(TorchFilePlan plan, std::string notes,
-                                        const std::string& root) {
+std::vector<ZipArchiveEntry> entries_of(Plan plan, std::string notes, const std::string& root) {
   std::vector<ZipArchiveEntry> entries;
   entries.reserve(plan.storages.size() + 4);
   const auto add = [&](const std::string& name, std::string text, std::optional<Leaf> leaf) {
@@ -43,18 +42,18 @@ std::vector<ZipArchiveEntry> entries_of(TorchFilePlan plan, std::string notes,
     add("data/" + std::to_string(i), "", std::move(plan.storages[i].bytes));
   }
   add("version", "3\n", std::nullopt);
-  if (!notes.empty()) add(std::string(kTorchNotesRecord), std::move(notes), std::nullopt);
+  if (!notes.empty()) add(std::string(kNotesRecord), std::move(notes), std::nullopt);
   return entries;
 }
 
 }  // namespace
 
-void check_torch_file(const TensorDict& tree) {
-  plan_torch_file(tree);
+void check_tree(const TensorDict& tree) {
+  make_plan(tree);
   tree_notes_of(tree);
 }
 
-void write_torch_file(const TensorDict& tree, const Path& path, const WriteRequest& request) {
+void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request) {
   if (request.zeros) {
     throw Error(ErrorCode::unsupported,
                 path.string() +
@@ -62,9 +61,9 @@ void write_torch_file(const TensorDict& tree, const Path& path, const WriteReque
                     "folder, found " +
                     base::quote(path.filename().string()));
   }
-  TorchFilePlan plan = plan_torch_file(tree);
+  Plan plan = make_plan(tree);
   std::uint64_t total_bytes = 0;
-  for (const TorchStorageLayout& storage : plan.storages) total_bytes += storage.bytes.nbytes();
+  for (const StorageLayout& storage : plan.storages) total_bytes += storage.bytes.nbytes();
   const std::vector<ZipArchiveEntry> entries =
       entries_of(std::move(plan), request.notes ? tree_notes_of(tree) : "", root_of(path));
   Progress progress(request.monitor, total_bytes, path.filename().string());
@@ -74,8 +73,12 @@ void write_torch_file(const TensorDict& tree, const Path& path, const WriteReque
   progress.finish();
 }
 
+}  // namespace tenfold::detail::formats::torch_file
+
+namespace tenfold::detail::formats {
+
 std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item) {
-  return entries_of(plan_torch_object(item), "", "archive");
+  return torch_file::entries_of(torch_file::make_object_plan(item), "", "archive");
 }
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats

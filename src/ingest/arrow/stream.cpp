@@ -21,6 +21,8 @@
 #include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 constexpr std::int64_t kBatchRows = 65'536;
@@ -361,7 +363,7 @@ class ArrowIngest {
   void tell(std::int64_t row, const std::string& column, const std::string& error,
             const std::string& text) {
     writer_->append_text(
-        memmap_folder::kBadRowsName,
+        formats::folder::kBadRowsName,
         to_json_line({.row = row, .column = column, .error = error, .text = shown_text(text)}));
   }
 
@@ -397,7 +399,7 @@ class ArrowIngest {
   std::optional<Path> path_;
   std::vector<std::unique_ptr<BatchStream>> streams_;
   std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same, to be read once more
-  std::optional<Progress> progress_;
+  std::optional<formats::Progress> progress_;
   std::vector<Source> sources_;
   std::vector<Column> targets_;
   std::optional<TableWriter> writer_;

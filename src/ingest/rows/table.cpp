@@ -9,6 +9,8 @@
 
 namespace tenfold {
 
+using namespace detail;
+
 RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
                    std::vector<std::string> order, const TableWriterOptions& options,
                    bool defers_nulls)
@@ -109,7 +111,7 @@ void RowTable::skip_row(std::string_view line) {
   ++report_.num_bad_rows;
   if (line.empty() || !path_) return;
   bad_rows_ += line;
-  if (writer_) writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
+  if (writer_) writer_->append_text(formats::folder::kBadRowsName, std::exchange(bad_rows_, {}));
 }
 
 void RowTable::sort_columns() {
@@ -130,7 +132,7 @@ void RowTable::make_writer(bool is_end) {
   if (known.empty() && !is_end) return;
   writer_.emplace(*path_, Schema(known), options_);
   if (!bad_rows_.empty()) {
-    writer_->append_text(memmap_folder::kBadRowsName, std::exchange(bad_rows_, {}));
+    writer_->append_text(formats::folder::kBadRowsName, std::exchange(bad_rows_, {}));
   }
   if (!known.empty()) write_nulls(known);
 }

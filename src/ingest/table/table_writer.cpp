@@ -28,9 +28,11 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
-using memmap_folder::Plan;
+using formats::folder::Plan;
 
 /// Memory for bytes that wait to be written, of all columns together.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
@@ -72,7 +74,7 @@ std::size_t parts_of(const Column& column) {
 
 /// The folder that will be written, if what is there may give way to it.
 Path checked_target(const Path& path, bool overwrite) {
-  const bool there = os::exists(path) || recover_folder(path);
+  const bool there = os::exists(path) || formats::recover_folder(path);
   const auto refuse = [&](const std::string& what) {
     throw Error::io(EEXIST, path.string(), path.string() + ": " + what);
   };
@@ -84,7 +86,7 @@ Path checked_target(const Path& path, bool overwrite) {
     refuse("expected a data set to replace, or nothing, found a file; remove it first");
   }
   try {
-    memmap_folder::require_replaceable(path);
+    formats::folder::require_replaceable(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
     refuse(std::string(error.what()).substr(path.string().size() + 2));
@@ -117,7 +119,7 @@ struct TableWriter::State {
   State(const Path& path, Schema wanted, const TableWriterOptions& with)
       : options(with),
         replacement(checked_target(path, with.overwrite),
-                    expected_bytes(wanted, with.expected_rows), memmap_folder::foreign_in) {
+                    expected_bytes(wanted, with.expected_rows), formats::folder::foreign_in) {
     std::vector<Column> columns = wanted.columns();
     name_leaves(columns);
     std::size_t num_parts = 1;
@@ -134,7 +136,7 @@ struct TableWriter::State {
 
   std::unique_ptr<PartFile> create(bool unbatched) {
     if (unbatched && !values.valid()) {
-      const std::string name(memmap_folder::kValuesName);
+      const std::string name(formats::folder::kValuesName);
       replacement.folder().create_directory(name);
       values = os::Directory::open_at(replacement.folder(), name);
     }
@@ -167,7 +169,7 @@ struct TableWriter::State {
         tree.set(leaf->at(0), TensorDict::Item(Leaf(DType::uint8, {0}, no_bytes, 0)));
       }
     }
-    static_cast<void>(memmap_folder::plan_tree(tree));
+    static_cast<void>(formats::folder::plan_tree(tree));
   }
 
   /// Gives all leaves names that differ.
@@ -216,22 +218,22 @@ struct TableWriter::State {
       leaf.mark_unbatched(stored[i].unbatched);
       tree.set(stored[i].leaf.at(0), TensorDict::Item(std::move(leaf)));
     }
-    return memmap_folder::plan_tree(tree);
+    return formats::folder::plan_tree(tree);
   }
 
   os::Directory& folder_of(const Plan& plan, std::size_t number) {
-    return number == 0 || plan.folders[number].name != memmap_folder::kValuesName
+    return number == 0 || plan.folders[number].name != detail::formats::folder::kValuesName
                ? replacement.folder()
                : values;
   }
 
   void require_equal_rows() const;
   void finish_files();
-  void write_texts(const Plan& plan, std::vector<ChecksumLine>& lines);
+  void write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines);
   void sync_files(const Plan& plan);
 
   TableWriterOptions options;
-  FolderReplacement replacement;
+  formats::FolderReplacement replacement;
   os::Directory values;  ///< `%values/`, once there is something in it
   std::size_t gathered_bytes = 0;
   std::size_t num_created = 0;
@@ -439,14 +441,14 @@ void TableWriter::State::finish_files() {
   for (auto& [name, text] : texts) text->finish();
 }
 
-void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>& lines) {
+void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines) {
   const auto write = [&](os::Directory& folder, const std::string& name, const std::string& path,
                          const std::string& text) {
     PartFile& file = *metadata.emplace_back(std::make_unique<PartFile>(
         folder, name, PartFile::Options{.stays_open = true, .will_sync = options.durable}));
     file.append(std::as_bytes(std::span(text)));
     file.finish();
-    append_lines(lines, path, file.size_bytes(), file.checksums());
+    formats::append_lines(lines, path, file.size_bytes(), file.checksums());
   };
   for (const Plan::File& file : plan.files) {
     os::Directory& folder = folder_of(plan, file.folder);
@@ -457,13 +459,13 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<ChecksumLine>
     }
     PartFile& part = *parts->of(file.leaf).file;
     part.rename(file.name);
-    append_lines(lines, path, part.size_bytes(), part.checksums());
+    formats::append_lines(lines, path, part.size_bytes(), part.checksums());
   }
   for (const auto& [name, text] : texts) {
-    append_lines(lines, name, text->size_bytes(), text->checksums());
+    formats::append_lines(lines, name, text->size_bytes(), text->checksums());
   }
-  const std::string name(kChecksumsName);
-  write(replacement.folder(), name, name, checksums_text(lines));
+  const std::string name(formats::kChecksumsName);
+  write(replacement.folder(), name, name, formats::checksums_text(lines));
 }
 
 /// Most bytes are on the device already; waiting for it on several threads is what is left.
@@ -474,7 +476,7 @@ void TableWriter::State::sync_files(const Plan& plan) {
   }
   for (const auto& [name, text] : texts) files.push_back(text.get());
   for (const auto& file : metadata) files.push_back(file.get());
-  Progress progress(options.monitor, 0, "save");
+  formats::Progress progress(options.monitor, 0, "save");
   os::parallel_for(
       files.size(), os::num_threads_for(options.num_threads),
       [&](std::size_t i) { files[i]->sync(); }, [&] { progress.poll(); });
@@ -493,13 +495,13 @@ void TableWriter::commit() {
   const Plan plan = state.plan();
   // A column that had values of unequal length may have been changed, or have none.
   const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
-    return folder.name == memmap_folder::kValuesName;
+    return folder.name == detail::formats::folder::kValuesName;
   });
   if (state.values.valid() && !has_values) {
     state.values.close();
-    state.replacement.folder().remove_tree(std::string(memmap_folder::kValuesName));
+    state.replacement.folder().remove_tree(std::string(formats::folder::kValuesName));
   }
-  std::vector<ChecksumLine> lines;
+  std::vector<formats::ChecksumLine> lines;
   state.write_texts(plan, lines);
   if (state.options.durable) state.sync_files(plan);
   state.replacement.publish(state.options.durable);

@@ -10,6 +10,8 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 /// How long the calling thread waits for its turn before it polls.
@@ -17,7 +19,7 @@ constexpr std::chrono::milliseconds kPollInterval{50};
 
 class Pipeline {
  public:
-  Pipeline(BlockReader& reader, Progress& progress)
+  Pipeline(BlockReader& reader, formats::Progress& progress)
       : reader_(reader), progress_(progress), caller_(std::this_thread::get_id()) {}
 
   /// One thread's part: blocks until there are no more.
@@ -107,7 +109,7 @@ class Pipeline {
   }
 
   BlockReader& reader_;
-  Progress& progress_;
+  formats::Progress& progress_;
   std::thread::id caller_;
 
   std::mutex reading_;
@@ -123,7 +125,7 @@ class Pipeline {
 
 }  // namespace
 
-void run_pipeline(BlockReader& reader, int num_threads, Progress& progress,
+void run_pipeline(BlockReader& reader, int num_threads, formats::Progress& progress,
                   const std::function<std::unique_ptr<BlockWork>()>& make_work) {
   Pipeline pipeline(reader, progress);
   const int threads = os::num_threads_for(num_threads);

@@ -24,7 +24,7 @@ class BlockWork {
 /// Reads blocks in order, works on them on several threads, and hands over what they made in
 /// order. An exception of any of them ends it, and is thrown on, unless an earlier block ends it
 /// without one. The calling thread polls `progress`.
-void run_pipeline(BlockReader& reader, int num_threads, Progress& progress,
+void run_pipeline(BlockReader& reader, int num_threads, detail::formats::Progress& progress,
                   const std::function<std::unique_ptr<BlockWork>()>& make_work);
 
 }  // namespace tenfold

@@ -95,7 +95,7 @@ void RowWork::refuse(const Unkept& unkept) {
   }
   ++sink_.num_bad_rows;
   if (sink_.on_error == OnError::collect) {
-    sink_.writer.append_text(memmap_folder::kBadRowsName, to_json_line(bad));
+    sink_.writer.append_text(detail::formats::folder::kBadRowsName, to_json_line(bad));
   }
 }
 

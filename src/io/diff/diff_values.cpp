@@ -21,6 +21,8 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
@@ -279,7 +281,7 @@ std::vector<std::size_t> pairs_that_disagree(const std::vector<LeafPair>& pairs,
                                              const DiffOptions& options) {
   const std::vector<Task> tasks = tasks_of(pairs, chosen);
   std::vector<std::atomic<bool>> disagrees(pairs.size());
-  Progress progress(options.monitor, bytes_of(pairs, tasks), "diff");
+  formats::Progress progress(options.monitor, bytes_of(pairs, tasks), "diff");
   os::parallel_for(
       tasks.size(), os::num_threads_for(options.num_threads),
       [&](std::size_t i) {
@@ -365,7 +367,7 @@ std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
   const std::vector<Task> tasks = tasks_of(pairs, differing);
   std::vector<Sums> sums(tasks.size());
   const Tolerance tolerance{options.rtol, options.atol};
-  Progress progress(options.monitor, bytes_of(pairs, tasks), "diff: figures");
+  formats::Progress progress(options.monitor, bytes_of(pairs, tasks), "diff: figures");
   os::parallel_for(
       tasks.size(), os::num_threads_for(options.num_threads),
       [&](std::size_t i) {

@@ -13,6 +13,8 @@
 #include "io/registry.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::HasSubstr;
@@ -46,9 +48,9 @@ std::string stack(const std::string& cls, const std::string& rest, const std::st
 }
 
 TensorDict opened(const Path& path) {
-  EXPECT_TRUE(kConsolidated.probe(path));
-  EXPECT_TRUE(kConsolidated.verify(path, {}).ok());
-  return kConsolidated.open(path, {});
+  EXPECT_TRUE(consolidated::kFormat.probe(path));
+  EXPECT_TRUE(consolidated::kFormat.verify(path, {}).ok());
+  return consolidated::kFormat.open(path, {});
 }
 
 TensorDict opened(const std::string& document) {
@@ -113,7 +115,7 @@ TEST(Consolidated, IsKnownByItsEndHoweverItBegins) {
   std::string bytes = file_of(node(R"("x": ["torch.int64", [4], 0, 32, 0])"));
   bytes.replace(0, 9, std::string("\x05\0\0\0\0\0\0\0{", 9));
   write_bytes(folder / "file", bytes);
-  EXPECT_TRUE(kSafetensors.probe(folder / "file"));
+  EXPECT_TRUE(safetensors::kFormat.probe(folder / "file"));
   EXPECT_EQ(probe(folder / "file"), "consolidated");
 }
 
@@ -163,9 +165,9 @@ TEST(Consolidated, NeverWritesToTheFile) {
   EXPECT_EQ(bytes_of(folder / "file"), bytes);
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(
-      error_of(ErrorCode::unsupported, [&] { kConsolidated.open(folder / "file", request); }),
-      HasSubstr("cannot be written through"));
+  EXPECT_THAT(error_of(ErrorCode::unsupported,
+                       [&] { consolidated::kFormat.open(folder / "file", request); }),
+              HasSubstr("cannot be written through"));
 }
 
 TEST(Consolidated, NoPrefixOfAFileCrashesTheReader) {
@@ -173,8 +175,8 @@ TEST(Consolidated, NoPrefixOfAFileCrashesTheReader) {
   const std::string whole = bytes_of(golden("nested"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / "file", whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { kConsolidated.open(folder / "file", {}); });
-    EXPECT_FALSE(kConsolidated.verify(folder / "file", {}).ok());
+    error_of(ErrorCode::corrupt, [&] { consolidated::kFormat.open(folder / "file", {}); });
+    EXPECT_FALSE(consolidated::kFormat.verify(folder / "file", {}).ok());
   }
 }
 
@@ -272,9 +274,9 @@ TEST(Consolidated, SaysWhatIsWrongAndWhere) {
   const Path path = folder / "file";
   for (const Bad& bad : cases) {
     write_bytes(path, file_of(bad.document));
-    EXPECT_EQ(error_of(bad.code, [&] { kConsolidated.open(path, {}); }),
+    EXPECT_EQ(error_of(bad.code, [&] { consolidated::kFormat.open(path, {}); }),
               path.string() + ": " + bad.message);
-    EXPECT_FALSE(kConsolidated.verify(path, {}).ok());
+    EXPECT_FALSE(consolidated::kFormat.verify(path, {}).ok());
   }
 }
 

@@ -13,6 +13,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::HasSubstr;
@@ -65,16 +67,16 @@ TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
 
 TEST(ConsolidatedWrite, JaggedTensorsAreWhatTensordictWritesToTheByte) {
   const Path golden = Path(TENFOLD_TEST_DATA) / "consolidated/ok-jagged.consolidated";
-  const TensorDict tree = kConsolidated.open(golden, {});
+  const TensorDict tree = consolidated::kFormat.open(golden, {});
   TensorDict in_order(tree.info());  // as the program had them, which the document does not say
   for (const char* key : {"rows", "holes", "n", "x"}) in_order.set(key, tree.get(key));
   EXPECT_EQ(consolidated(in_order), bytes_of(golden));
   const TemporaryFolder folder;
-  kConsolidated.write(in_order, folder / "file", request());
-  const TensorDict found = kConsolidated.open(folder / "file", {});
+  consolidated::kFormat.write(in_order, folder / "file", request());
+  const TensorDict found = consolidated::kFormat.open(folder / "file", {});
   EXPECT_EQ(text_of(found), text_of(in_order));
   EXPECT_EQ(found["n"]["turned"].info().dense_shape, (Shape{3, 2, -1}));
-  EXPECT_TRUE(kConsolidated.verify(folder / "file", {}).ok());
+  EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
 }
 
 TEST(ConsolidatedWrite, StacksOfValuesAreNodes) {
@@ -135,8 +137,8 @@ TensorDict rich_tree() {
 TEST(ConsolidatedWrite, AllOfATreeComesBack) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
-  kConsolidated.write(tree, folder / "file", request());
-  const TensorDict found = kConsolidated.open(folder / "file", {});
+  consolidated::kFormat.write(tree, folder / "file", request());
+  const TensorDict found = consolidated::kFormat.open(folder / "file", {});
   EXPECT_EQ(text_of(found), text_of(tree));
   EXPECT_EQ(found.info().metadata, tree.info().metadata);
   EXPECT_EQ(found.info().schema, tree.info().schema);
@@ -145,7 +147,7 @@ TEST(ConsolidatedWrite, AllOfATreeComesBack) {
   };
   EXPECT_EQ(bytes_at("tied"), bytes_at("again"));
   EXPECT_EQ(found.value("epoch"), Value(3));
-  const VerifyReport report = kConsolidated.verify(folder / "file", {});
+  const VerifyReport report = consolidated::kFormat.verify(folder / "file", {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 5U);
   EXPECT_EQ(report.num_checksums, 4U);  // the document, and each tensor that has bytes
@@ -153,17 +155,18 @@ TEST(ConsolidatedWrite, AllOfATreeComesBack) {
 
 TEST(ConsolidatedWrite, KeepsAnySaveOfWhatItOpened) {
   const TemporaryFolder folder;
-  kConsolidated.write(rich_tree(), folder / "file", request());
-  kConsolidated.write(kConsolidated.open(folder / "file", {}), folder / "again", request());
+  consolidated::kFormat.write(rich_tree(), folder / "file", request());
+  consolidated::kFormat.write(consolidated::kFormat.open(folder / "file", {}), folder / "again",
+                              request());
   EXPECT_EQ(bytes_of(folder / "again"), bytes_of(folder / "file"));
 }
 
 TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
   const TemporaryFolder folder;
-  kConsolidated.write(rich_tree(), folder / "file", request());
+  consolidated::kFormat.write(rich_tree(), folder / "file", request());
   const std::string whole = bytes_of(folder / "file");
   const std::size_t data = whole.size() - 8 - document_of(whole).size();
-  EXPECT_TRUE(kConsolidated.verify(folder / "file", {}).ok());
+  EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
   // Who hides the names of the checksums makes a file that has none.
   const auto hides = [&](std::size_t i) {
     for (const std::string name : {R"("size": ["tenfold", )", R"("tenfold_xxh3":)"}) {
@@ -180,13 +183,13 @@ TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
     std::string bytes = whole;
     bytes[i] = static_cast<char>(bytes[i] ^ 1);
     write_bytes(folder / "file", bytes);
-    EXPECT_FALSE(kConsolidated.verify(folder / "file", {}).ok()) << "byte " << i;
+    EXPECT_FALSE(consolidated::kFormat.verify(folder / "file", {}).ok()) << "byte " << i;
   }
 }
 
 TEST(ConsolidatedWrite, StaleNotesOfOthersAreIgnoredWithAWarning) {
   const TemporaryFolder folder;
-  kConsolidated.write(rich_tree(), folder / "file", request(false));
+  consolidated::kFormat.write(rich_tree(), folder / "file", request(false));
   const std::string whole = bytes_of(folder / "file");
   std::string document = document_of(whole);
   const std::size_t at = document.find("\"order\": {\"\": [");
@@ -197,7 +200,7 @@ TEST(ConsolidatedWrite, StaleNotesOfOthersAreIgnoredWithAWarning) {
   bytes.append(reinterpret_cast<const char*>(&length), 8);
   write_bytes(folder / "file", bytes);
   Warnings warnings;
-  const TensorDict found = kConsolidated.open(folder / "file", {});
+  const TensorDict found = consolidated::kFormat.open(folder / "file", {});
   EXPECT_EQ(found.keys(),
             (std::vector<std::string>{"epoch", "tied", "again", "state", "table", "instance"}));
   ASSERT_EQ(warnings.messages().size(), 1U);
@@ -218,9 +221,9 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   TensorDict endless;
   endless.set("self", endless);
   const auto expect = [&](ErrorCode code, const TensorDict& tree, const std::string& words) {
-    const auto write = [&] { kConsolidated.write(tree, folder / "file", request()); };
+    const auto write = [&] { consolidated::kFormat.write(tree, folder / "file", request()); };
     EXPECT_THAT(error_of(code, write), HasSubstr(words));
-    EXPECT_THAT(error_of(code, [&] { kConsolidated.check(tree); }), HasSubstr(words));
+    EXPECT_THAT(error_of(code, [&] { consolidated::kFormat.check(tree); }), HasSubstr(words));
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   };
   using enum ErrorCode;
@@ -268,7 +271,7 @@ TEST(ConsolidatedWrite, TheDeepestTreeThatIsWrittenIsRead) {
   int depth = 0;
   try {
     for (; depth < 600; ++depth) {
-      kConsolidated.check(tree);
+      consolidated::kFormat.check(tree);
       tree = with("n", tree);
     }
   } catch (const Error& error) {
@@ -276,8 +279,8 @@ TEST(ConsolidatedWrite, TheDeepestTreeThatIsWrittenIsRead) {
   }
   EXPECT_EQ(depth, 509);
   const TensorDict deepest = std::get<TensorDict>(tree.get("n"));
-  kConsolidated.write(deepest, folder / "file", request());
-  EXPECT_EQ(kConsolidated.open(folder / "file", {}).size(), 1U);
+  consolidated::kFormat.write(deepest, folder / "file", request());
+  EXPECT_EQ(consolidated::kFormat.open(folder / "file", {}).size(), 1U);
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::HasSubstr;
@@ -110,17 +112,18 @@ TEST(Dcp, ReadsOnlyTheFilesThatAreAskedFor) {
 TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
-  const DcpItem item{0, 0, 1};
-  const auto files = std::make_shared<DcpFiles>(
-      os::Directory::open(path), std::vector<std::string>(1 + DcpFiles::kMaxOpen, "__1_0.distcp"));
+  const dcp::Item item{0, 0, 1};
+  const auto files = std::make_shared<dcp::Files>(
+      os::Directory::open(path),
+      std::vector<std::string>(1 + dcp::Files::kMaxOpen, "__1_0.distcp"));
   std::weak_ptr<const os::File> first = files->open(item);
   EXPECT_FALSE(first.expired());
   // Of more files than are kept open each is still there, and the first is closed.
-  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
   const FileOpener again = files->opener(item);
   EXPECT_EQ(again()->size_bytes(), std::filesystem::file_size(path / "__1_0.distcp"));
-  for (std::uint32_t i = 1; i <= DcpFiles::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
+  for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   std::filesystem::copy(path / "__1_0.distcp", path / "other");
   std::filesystem::rename(path / "other", path / "__1_0.distcp");
   EXPECT_THAT(error_of(ErrorCode::io, [&] { again(); }), HasSubstr("was replaced since"));

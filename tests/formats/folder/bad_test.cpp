@@ -23,6 +23,8 @@
 #include "support/warnings.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,7 +58,7 @@ struct Failure {
 
 std::optional<Failure> failure_of(const fs::path& path, Mode mode = Mode::read) {
   try {
-    touch_all(kMemmapFolder.open(path, {mode}));
+    touch_all(folder::kFormat.open(path, {mode}));
   } catch (const Error& error) {
     return Failure{error.code(), error.what()};
   }
@@ -100,7 +102,7 @@ TEST_P(MemmapBad, IsRefusedWithItsMessage) {
 }
 
 TEST_P(MemmapBad, IsAProblemForVerify) {
-  const VerifyReport report = kMemmapFolder.verify(GetParam().path / "tree", {});
+  const VerifyReport report = folder::kFormat.verify(GetParam().path / "tree", {});
   ASSERT_FALSE(report.ok());
   EXPECT_NE(report.problems[0].part, "");
   EXPECT_NE(report.problems[0].what, "");
@@ -175,7 +177,7 @@ TEST(MemmapHostile, NeverWaitsForAFifo) {
       EXPECT_EQ(failure->code, ErrorCode::corrupt) << name;
       EXPECT_THAT(failure->message, HasSubstr("expected a regular file, found a FIFO")) << name;
     }
-    EXPECT_FALSE(kMemmapFolder.verify(folder / "bad", {}).ok());
+    EXPECT_FALSE(folder::kFormat.verify(folder / "bad", {}).ok());
   }
 }
 
@@ -232,7 +234,7 @@ TEST(MemmapHostile, TakesFromTheNotesNoNameThatLeavesTheFolder) {
   {
     // Only names that a save gives are taken; what is ignored leaves the rest as it is.
     const test::Warnings warnings;
-    const TensorDict tree = kMemmapFolder.open(folder / "bad", {});
+    const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});
     EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("found \"other\"; ignored"),
                                             HasSubstr("found \"elsewhere\"; ignored")));
@@ -263,7 +265,7 @@ std::vector<fs::path> small_files() {
 void use_damaged(const fs::path& path) {
   static_cast<void>(failure_of(path));
   try {
-    static_cast<void>(kMemmapFolder.verify(path, {}));
+    static_cast<void>(folder::kFormat.verify(path, {}));
   } catch (const Error&) {
   }
 }

@@ -20,6 +20,8 @@
 #include "support/warnings.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,18 +42,18 @@ std::string read_text(const fs::path& path) {
 void save_folder(const TensorDict& tree, const fs::path& path) {
   WriteRequest request;
   request.durable = false;
-  kMemmapFolder.write(tree, path, request);
+  folder::kFormat.write(tree, path, request);
 }
 
 /// As memmap*: only what tensordict itself writes.
 void save_plain(const TensorDict& tree, const fs::path& path) {
   WriteRequest request;
   request.durable = request.checksums = request.notes = false;
-  kMemmapFolder.write(tree, path, request);
+  folder::kFormat.write(tree, path, request);
 }
 
 TensorDict open_folder(const fs::path& path, Mode mode = Mode::read) {
-  return kMemmapFolder.open(path, {mode});
+  return folder::kFormat.open(path, {mode});
 }
 
 std::string error_of(const std::function<void()>& call, ErrorCode code) {
@@ -89,7 +91,7 @@ void expect_round_trip(const TensorDict& tree) {
   const TemporaryFolder folder;
   save_folder(tree, folder / "tree");
   EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
-  const VerifyReport report = kMemmapFolder.verify(folder / "tree", {});
+  const VerifyReport report = folder::kFormat.verify(folder / "tree", {});
   EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
 }
 
@@ -192,7 +194,7 @@ TEST(MemmapFolder, KeepsEntriesWhoseFilesWouldHaveOneName) {
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/x.memmap"));
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/a.shape.memmap"));
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
-  EXPECT_TRUE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
 TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
@@ -216,7 +218,7 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
   EXPECT_THAT(read_text(folder / "tree/meta.json"), Not(HasSubstr("table")));
   EXPECT_EQ(test::bytes_of(open_folder(folder / "tree/%values").at("table")),
             test::bytes_of(counting({7})));
-  EXPECT_TRUE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
 TEST(MemmapFolder, StoresTiedTensorsOnce) {
@@ -275,7 +277,7 @@ TEST(MemmapFolder, WritesZerosAsHoles) {
   WriteRequest request;
   request.durable = request.checksums = request.notes = false;
   request.zeros = true;
-  kMemmapFolder.write(tree, folder / "tree", request);
+  folder::kFormat.write(tree, folder / "tree", request);
   struct stat status{};
   ASSERT_EQ(::stat((folder / "tree/big.memmap").c_str(), &status), 0);
   EXPECT_EQ(status.st_size, 8 << 20);
@@ -420,7 +422,7 @@ TEST(MemmapFolder, RefusesWhatNoFolderCanHold) {
   };
   for (const Refused& refused : cases) {
     const std::string message =
-        error_of([&] { kMemmapFolder.check(refused.make()); }, refused.code);
+        error_of([&] { folder::kFormat.check(refused.make()); }, refused.code);
     EXPECT_THAT(message, HasSubstr(refused.message)) << refused.name;
   }
   itself.set("again", Value());  // else it would keep itself alive
@@ -434,9 +436,9 @@ TEST(MemmapFolder, SavesDurablyWithEveryThreadCount) {
     const TemporaryFolder folder;
     WriteRequest request;
     request.num_threads = threads;
-    kMemmapFolder.write(tree, folder / "tree", request);
+    folder::kFormat.write(tree, folder / "tree", request);
     EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
-    EXPECT_TRUE(kMemmapFolder.verify(folder / "tree", {}).ok());
+    EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   }
 }
 

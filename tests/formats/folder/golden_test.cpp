@@ -18,6 +18,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,38 +170,38 @@ class MemmapGolden : public testing::TestWithParam<Golden> {
 };
 
 TEST_P(MemmapGolden, ReadsWhatWasInMemory) {
-  ASSERT_TRUE(kMemmapFolder.probe(path_));
+  ASSERT_TRUE(folder::kFormat.probe(path_));
   for (const Mode mode : {Mode::read, Mode::copy_on_write}) {
-    expect_node(kMemmapFolder.open(path_, {mode}), member(expected_, "tree"), "");
+    expect_node(folder::kFormat.open(path_, {mode}), member(expected_, "tree"), "");
   }
 }
 
 TEST_P(MemmapGolden, WritesTheSameBytes) {
-  const TensorDict tree = kMemmapFolder.open(path_, {});
+  const TensorDict tree = folder::kFormat.open(path_, {});
   const test::TemporaryFolder folder;
   WriteRequest request;
   request.durable = request.checksums = request.notes = false;
   request.zeros = std::get<bool>(member(expected_, "like").data());
-  kMemmapFolder.write(tree, folder / "again", request);
+  folder::kFormat.write(tree, folder / "again", request);
   if (std::get<bool>(member(expected_, "rewrite").data())) {
     EXPECT_EQ(files_below(folder / "again"), files_below(path_));
   }
-  expect_node(kMemmapFolder.open(folder / "again", {}), member(expected_, "tree"), "");
+  expect_node(folder::kFormat.open(folder / "again", {}), member(expected_, "tree"), "");
 }
 
 TEST_P(MemmapGolden, SavesWithoutNotesAndVerifies) {
   const test::TemporaryFolder folder;
-  kMemmapFolder.write(kMemmapFolder.open(path_, {}), folder / "saved", {});
+  folder::kFormat.write(folder::kFormat.open(path_, {}), folder / "saved", {});
   EXPECT_FALSE(fs::exists(folder / "saved/%notes.json"));
-  const VerifyReport report = kMemmapFolder.verify(folder / "saved", {});
+  const VerifyReport report = folder::kFormat.verify(folder / "saved", {});
   EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].part << ": "
                            << report.problems[0].what;
   EXPECT_GT(report.num_checksums, 0U);
-  expect_node(kMemmapFolder.open(folder / "saved", {}), member(expected_, "tree"), "");
+  expect_node(folder::kFormat.open(folder / "saved", {}), member(expected_, "tree"), "");
 }
 
 TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
-  const VerifyReport report = kMemmapFolder.verify(path_, {});
+  const VerifyReport report = folder::kFormat.verify(path_, {});
   EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
   EXPECT_EQ(report.num_checksums, 0U);
 }
@@ -211,22 +213,22 @@ TEST_P(MemmapGolden, ReadsTheSameFromUpstreamsArchives) {
   const fs::path deflated = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + "-deflate.tdz");
   if (!fs::exists(stored)) GTEST_SKIP() << "a folder of too many files to pack";
   for (const fs::path& archive : {stored, deflated}) {
-    ASSERT_TRUE(kMemmapArchive.probe(archive)) << archive;
+    ASSERT_TRUE(folder::kArchiveFormat.probe(archive)) << archive;
     for (const Mode mode : {Mode::read, Mode::copy_on_write}) {
-      expect_node(kMemmapArchive.open(archive, {mode}), member(expected_, "tree"), "");
+      expect_node(folder::kArchiveFormat.open(archive, {mode}), member(expected_, "tree"), "");
     }
-    const VerifyReport report = kMemmapArchive.verify(archive, {});
+    const VerifyReport report = folder::kArchiveFormat.verify(archive, {});
     EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
   }
 }
 
 TEST_P(MemmapGolden, SavesAnArchiveAndVerifies) {
   const test::TemporaryFolder folder;
-  kMemmapArchive.write(kMemmapFolder.open(path_, {}), folder / "saved.tdz", {});
-  const VerifyReport report = kMemmapArchive.verify(folder / "saved.tdz", {});
+  folder::kArchiveFormat.write(folder::kFormat.open(path_, {}), folder / "saved.tdz", {});
+  const VerifyReport report = folder::kArchiveFormat.verify(folder / "saved.tdz", {});
   EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
   EXPECT_GT(report.num_checksums, 0U);
-  expect_node(kMemmapArchive.open(folder / "saved.tdz", {}), member(expected_, "tree"), "");
+  expect_node(folder::kArchiveFormat.open(folder / "saved.tdz", {}), member(expected_, "tree"), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, MemmapGolden, testing::ValuesIn(goldens()),

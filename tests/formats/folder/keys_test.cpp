@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 // The table of tensordict's own names; the golden folders ok-keys-* have them on disk.
@@ -78,4 +78,4 @@ TEST(MemmapKeys, KnowsTheNamesThatNotesMayGive) {
 }
 
 }  // namespace
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

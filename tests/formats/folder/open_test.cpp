@@ -22,6 +22,8 @@
 #include "support/warnings.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,11 +53,11 @@ void save_folder(const TensorDict& tree, const fs::path& path, bool checksums = 
   WriteRequest request;
   request.durable = false;
   request.checksums = checksums;
-  kMemmapFolder.write(tree, path, request);
+  folder::kFormat.write(tree, path, request);
 }
 
 TensorDict open_folder(const fs::path& path, Mode mode = Mode::read) {
-  return kMemmapFolder.open(path, {mode});
+  return folder::kFormat.open(path, {mode});
 }
 
 /// A root with tensors "small" and "large", and a node "n" with a tensor "x".
@@ -186,13 +188,13 @@ TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
   tree.set("middle", middle);
   tree.set("y", Tensor(DType::int32, {2}, Buffer::allocate(8)));
   save_folder(tree, folder / "tree");
-  const std::uint64_t before = kMemmapFolder.verify(folder / "tree", {}).num_checksums;
+  const std::uint64_t before = folder::kFormat.verify(folder / "tree", {}).num_checksums;
   {
     const TensorDict node =
-        kMemmapFolder.open(folder / "tree/middle/inner", {.mode = Mode::write_through});
+        folder::kFormat.open(folder / "tree/middle/inner", {.mode = Mode::write_through});
     node.at("x").raw_data()[0] = std::byte{7};
   }
-  const VerifyReport report = kMemmapFolder.verify(folder / "tree", {});
+  const VerifyReport report = folder::kFormat.verify(folder / "tree", {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_checksums, before - 1);
 }
@@ -200,17 +202,17 @@ TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
 TEST(MemmapOpen, WritingThroughDropsTheChecksumsOfTensorsAlone) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
-  const std::uint64_t before = kMemmapFolder.verify(folder / "tree", {}).num_checksums;
+  const std::uint64_t before = folder::kFormat.verify(folder / "tree", {}).num_checksums;
   {
     const TensorDict tree = open_folder(folder / "tree", Mode::write_through);
     tree.at("model", "head.bias").mutable_data<float>()[0] = 5;
   }
-  const VerifyReport report = kMemmapFolder.verify(folder / "tree", {});
+  const VerifyReport report = folder::kFormat.verify(folder / "tree", {});
   EXPECT_TRUE(report.ok());
   EXPECT_GT(report.num_checksums, 0U);
   EXPECT_EQ(report.num_checksums, before - 4);  // one block for each of four tensors
   write_bytes(folder / "tree/model/meta.json", read_bytes(folder / "tree/model/meta.json") + " ");
-  EXPECT_FALSE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_FALSE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
 TEST(MemmapOpen, AFolderThatIsWrittenThroughIsNotReplaced) {
@@ -300,7 +302,7 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
   EXPECT_LT(maps(), maps_before + 20);
   // Folders that were closed meanwhile are opened again, if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
-  EXPECT_TRUE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
@@ -319,7 +321,7 @@ TEST(MemmapOpen, ReportsThePickleOfATensorclassAndReadsTheRest) {
   EXPECT_EQ(bytes_of(tree.at("x")), "x");
   EXPECT_EQ(tree.value("y"), Value(3));
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("other.pickle: tensorclass")));
-  EXPECT_FALSE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_FALSE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
 TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
@@ -338,7 +340,7 @@ TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
   EXPECT_EQ(tree.value("v"), Value(Value::List{{Value(1)}}));
   EXPECT_EQ(tree.value("w"), Value());
   EXPECT_THAT(warnings.all(), IsEmpty());
-  EXPECT_TRUE(kMemmapFolder.verify(folder / "tree", {}).ok());
+  EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
 TEST(MemmapOpen, ReadsStacksOfValuesThatOldVersionsSpreadOverFolders) {
@@ -405,9 +407,9 @@ TEST(MemmapOpen, WarnsOfANoteThatDoesNotFitTheTreeAndGoesOn) {
 TEST(MemmapOpen, ProbesFoldersWithMetadata) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
-  EXPECT_TRUE(kMemmapFolder.probe(folder / "tree"));
-  EXPECT_FALSE(kMemmapFolder.probe(folder.path()));
-  EXPECT_FALSE(kMemmapFolder.probe(folder / "tree/small.memmap"));
+  EXPECT_TRUE(folder::kFormat.probe(folder / "tree"));
+  EXPECT_FALSE(folder::kFormat.probe(folder.path()));
+  EXPECT_FALSE(folder::kFormat.probe(folder / "tree/small.memmap"));
   EXPECT_EQ(thrown_by([&] { open_folder(folder / "none"); }).code, ErrorCode::file_not_found);
 }
 

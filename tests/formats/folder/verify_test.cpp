@@ -14,6 +14,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +35,7 @@ void flip(const fs::path& path, std::streamoff offset) {
   write_bytes(path, bytes);
 }
 
-VerifyReport verify_folder(const fs::path& path) { return kMemmapFolder.verify(path, {}); }
+VerifyReport verify_folder(const fs::path& path) { return folder::kFormat.verify(path, {}); }
 
 class MemmapVerify : public testing::Test {
  protected:
@@ -47,7 +49,7 @@ class MemmapVerify : public testing::Test {
     tree.set("n", node);
     WriteRequest request;
     request.durable = false;
-    kMemmapFolder.write(tree, path(), request);
+    folder::kFormat.write(tree, path(), request);
   }
   fs::path path() const { return folder_ / "tree"; }
   static auto problem(const fs::path& path, const std::string& part, const std::string& what) {
@@ -141,7 +143,7 @@ TEST_F(MemmapVerify, TellsAMonitorAndStopsWhenAsked) {
   } stopper;
   VerifyRequest request;
   request.monitor = &stopper;
-  const auto thrown = test::thrown_by([&] { kMemmapFolder.verify(path(), request); });
+  const auto thrown = test::thrown_by([&] { folder::kFormat.verify(path(), request); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
   EXPECT_EQ(thrown.system_errno, ECANCELED);
 }

@@ -12,6 +12,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::HasSubstr;
@@ -20,7 +22,7 @@ Path npy(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "npy" / (na
 
 /// The one leaf of a file, whose key is `key`.
 Leaf leaf_in(const Path& path, const std::string& key) {
-  const TensorDict tree = kNpy.open(path, {});
+  const TensorDict tree = numpy::kNpy.open(path, {});
   EXPECT_EQ(tree.keys(), std::vector<std::string>{key});
   EXPECT_EQ(tree.kind(), NodeKind::dict);
   return std::get<Leaf>(tree.get(key));
@@ -43,9 +45,9 @@ TensorDict tree_of(Tensor tensor, const std::string& key = "x") {
 TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
   std::size_t count = 0;
   for (const DType dtype : all_dtypes()) {
-    if (!npy_descr(dtype)) continue;
+    if (!numpy::npy_descr(dtype)) continue;
     ++count;
-    EXPECT_EQ(dtype_of_npy_descr(*npy_descr(dtype)), dtype);
+    EXPECT_EQ(numpy::dtype_of_npy_descr(*numpy::npy_descr(dtype)), dtype);
     const std::string key = "ok-dtype-" + std::string(name(dtype));
     const Leaf leaf = leaf_in(npy(key), key);
     EXPECT_EQ(leaf.dtype(), dtype);
@@ -58,10 +60,10 @@ TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
 }
 
 TEST(Npy, TakesAnyByteOrderForOneByteElementsOnly) {
-  EXPECT_EQ(dtype_of_npy_descr(">u1"), DType::uint8);
-  EXPECT_EQ(dtype_of_npy_descr("=f4"), DType::float32);
+  EXPECT_EQ(numpy::dtype_of_npy_descr(">u1"), DType::uint8);
+  EXPECT_EQ(numpy::dtype_of_npy_descr("=f4"), DType::float32);
   for (const char* descr : {">f4", "|f4", "f4", "", "<", "<f16", "<f44", "x|b1"}) {
-    EXPECT_FALSE(dtype_of_npy_descr(descr)) << descr;
+    EXPECT_FALSE(numpy::dtype_of_npy_descr(descr)) << descr;
   }
 }
 
@@ -105,7 +107,7 @@ TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
       continue;
     }
     ++count;
-    kNpy.write(kNpy.open(entry.path(), {}), path, {});
+    numpy::kNpy.write(numpy::kNpy.open(entry.path(), {}), path, {});
     EXPECT_EQ(bytes_of(path), bytes_of(entry.path())) << stem;
   }
   EXPECT_EQ(count, 16U);
@@ -113,7 +115,7 @@ TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
 
 TEST(Npy, WritesAnyOrderInRows) {
   const TemporaryFolder folder;
-  kNpy.write(kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});
+  numpy::kNpy.write(numpy::kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});
   const Tensor rows = leaf_in(folder / "rows.npy", "rows").tensor();
   EXPECT_TRUE(rows.is_contiguous());
   EXPECT_EQ(values_of<std::int32_t>(rows), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
@@ -121,9 +123,9 @@ TEST(Npy, WritesAnyOrderInRows) {
 
 TEST(Npy, KeepsTheOldFileForThoseWhoOpenedIt) {
   const TemporaryFolder folder;
-  kNpy.write(tree_of(tensor_of<float>({1, 2}, {2})), folder / "x.npy", {});
+  numpy::kNpy.write(tree_of(tensor_of<float>({1, 2}, {2})), folder / "x.npy", {});
   const Leaf opened = leaf_in(folder / "x.npy", "x");
-  kNpy.write(tree_of(tensor_of<float>({3}, {1})), folder / "x.npy", {});
+  numpy::kNpy.write(tree_of(tensor_of<float>({3}, {1})), folder / "x.npy", {});
   EXPECT_EQ(values_of<float>(opened.tensor()), (std::vector<float>{1, 2}));
   EXPECT_EQ(values_of<float>(leaf_in(folder / "x.npy", "x").tensor()), std::vector<float>{3});
 }
@@ -136,16 +138,17 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
   EXPECT_EQ(bytes_of(path), bytes_of(npy("ok-fortran")));
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kNpy.open(path, request); }),
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { numpy::kNpy.open(path, request); }),
               HasSubstr("cannot be written through"));
 }
 
 /// What `tree` is refused with, by check and by write, which leaves nothing behind.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;
-  const std::string message = error_of(ErrorCode::unsupported, [&] { kNpy.check(tree); });
-  EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { kNpy.write(tree, folder / "x.npy", {}); }),
-            message);
+  const std::string message = error_of(ErrorCode::unsupported, [&] { numpy::kNpy.check(tree); });
+  EXPECT_EQ(
+      error_of(ErrorCode::unsupported, [&] { numpy::kNpy.write(tree, folder / "x.npy", {}); }),
+      message);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   return message;
 }
@@ -153,7 +156,7 @@ std::string refusal_of(const TensorDict& tree) {
 TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
   std::size_t count = 0;
   for (const DType dtype : all_dtypes()) {
-    if (npy_descr(dtype)) continue;
+    if (numpy::npy_descr(dtype)) continue;
     ++count;
     EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}), "w")),
               "npy: key \"w\": NumPy has no name for the dtype: expected one that it has, found " +
@@ -201,12 +204,12 @@ TEST(Npy, RefusesWhatTheRootWouldLose) {
 }
 
 TEST(Npy, VerifyChecksTheSizeAndSaysThatThereAreNoChecksums) {
-  const VerifyReport report = kNpy.verify(npy("ok-fortran"), {});
+  const VerifyReport report = numpy::kNpy.verify(npy("ok-fortran"), {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 1U);
   EXPECT_EQ(report.num_bytes, 24U);
   EXPECT_EQ(report.num_checksums, 0U);
-  const VerifyReport cut = kNpy.verify(npy("bad-data-cut"), {});
+  const VerifyReport cut = numpy::kNpy.verify(npy("bad-data-cut"), {});
   ASSERT_EQ(cut.problems.size(), 1U);
   EXPECT_EQ(cut.problems[0].part, "data");
   EXPECT_THAT(cut.problems[0].what, HasSubstr("expected 8 bytes, found 7"));
@@ -302,9 +305,9 @@ class NpyBad : public testing::TestWithParam<BadFile> {};
 
 TEST_P(NpyBad, IsRefusedInTheSameWords) {
   const Path path = npy(std::string("bad-") + GetParam().name);
-  EXPECT_EQ(error_of(GetParam().code, [&] { kNpy.open(path, {}); }),
+  EXPECT_EQ(error_of(GetParam().code, [&] { numpy::kNpy.open(path, {}); }),
             path.string() + ": " + GetParam().message);
-  EXPECT_FALSE(kNpy.verify(path, {}).ok());
+  EXPECT_FALSE(numpy::kNpy.verify(path, {}).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Npy, NpyBad, testing::ValuesIn(kBadFiles), [](const auto& bad) {
@@ -326,7 +329,7 @@ TEST(NpyBadFiles, NoPrefixOfAFileCrashesTheReader) {
   const std::string whole = bytes_of(npy("ok-fortran"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / "x.npy", whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { kNpy.open(folder / "x.npy", {}); });
+    error_of(ErrorCode::corrupt, [&] { numpy::kNpy.open(folder / "x.npy", {}); });
   }
 }
 

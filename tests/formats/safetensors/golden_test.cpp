@@ -9,10 +9,12 @@
 // Files that safetensors and tensordict wrote, and legal ones made by hand (generate.py).
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 TensorDict golden(const std::string& name) {
-  return kSafetensors.open(data("ok-" + name + ".safetensors"), {});
+  return safetensors::kFormat.open(data("ok-" + name + ".safetensors"), {});
 }
 
 constexpr const char* kPair = "0000803f00000040";
@@ -143,7 +145,7 @@ TEST(SafetensorsGolden, ATensorTheStructureDoesNotNameIsAddedWithAWarning) {
 }
 
 TEST(SafetensorsGolden, FilesOfOthersHaveNoChecksums) {
-  const VerifyReport report = kSafetensors.verify(data("ok-td-nested.safetensors"), {});
+  const VerifyReport report = safetensors::kFormat.verify(data("ok-td-nested.safetensors"), {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 3U);
   EXPECT_EQ(report.num_bytes, 88U);
@@ -154,12 +156,13 @@ TEST(SafetensorsGolden, EveryGoodFileIsRecognisedByContent) {
   for (const auto& entry : std::filesystem::directory_iterator(data(""))) {
     const bool good = entry.path().filename().string().starts_with("ok-");
     if (!good) continue;
-    EXPECT_TRUE(kSafetensors.probe(entry.path())) << entry.path();
-    EXPECT_FALSE(kSafetensorsSharded.probe(entry.path())) << entry.path();
+    EXPECT_TRUE(safetensors::kFormat.probe(entry.path())) << entry.path();
+    EXPECT_FALSE(safetensors::kShardedFormat.probe(entry.path())) << entry.path();
   }
-  EXPECT_FALSE(kSafetensors.probe(data("")));
-  EXPECT_FALSE(kSafetensors.probe(data("generate.py")));
-  EXPECT_TRUE(kSafetensors.probe(data("bad-data-cut.safetensors"))) << "to say what is wrong";
+  EXPECT_FALSE(safetensors::kFormat.probe(data("")));
+  EXPECT_FALSE(safetensors::kFormat.probe(data("generate.py")));
+  EXPECT_TRUE(safetensors::kFormat.probe(data("bad-data-cut.safetensors")))
+      << "to say what is wrong";
 }
 
 }  // namespace

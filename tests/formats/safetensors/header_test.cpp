@@ -9,12 +9,14 @@
 #include <tenfold/error.hpp>
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 /// What the parser makes of a header, as text; the message if it refuses it.
 std::string parsed(const std::string& text, std::uint64_t data_bytes) {
   try {
-    const SafetensorsHeader header = parse_safetensors_header(text, data_bytes, "f");
+    const safetensors::Header header = safetensors::parse_header(text, data_bytes, "f");
     std::string result;
     for (const auto& [key, value] : header.metadata) result += key + "=" + value + ";";
     for (std::size_t i = 0; i < header.entries.size(); ++i) {

@@ -9,6 +9,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 struct BadFile {
@@ -194,13 +196,14 @@ class EveryBadFile : public testing::TestWithParam<BadFile> {};
 
 TEST_P(EveryBadFile, IsRefusedWithItsMessage) {
   const Path path = data("bad-" + std::string(GetParam().name) + ".safetensors");
-  const std::string message = error_of(GetParam().code, [&] { kSafetensors.open(path, {}); });
+  const std::string message =
+      error_of(GetParam().code, [&] { safetensors::kFormat.open(path, {}); });
   EXPECT_EQ(message, path.string() + ": " + GetParam().message);
 }
 
 TEST_P(EveryBadFile, IsReportedByVerify) {
   const Path path = data("bad-" + std::string(GetParam().name) + ".safetensors");
-  const VerifyReport report = kSafetensors.verify(path, {});
+  const VerifyReport report = safetensors::kFormat.verify(path, {});
   ASSERT_EQ(report.problems.size(), 1U);
   const Problem& problem = report.problems.front();
   EXPECT_EQ(problem.path, path.string());
@@ -238,7 +241,7 @@ std::filesystem::path memory() {
 /// Opens, maps and reads everything; true unless it was refused.
 bool opens(const Path& path) {
   try {
-    const TensorDict tree = kSafetensors.open(path, {});
+    const TensorDict tree = safetensors::kFormat.open(path, {});
     text_of(tree);
     tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
       if (const auto* leaf = std::get_if<Leaf>(&item)) read_bytes(*leaf);
@@ -285,7 +288,7 @@ TEST(SafetensorsHostile, VerifyFindsAnyFlippedBitOfOurOwnFile) {
   TensorDict tree;
   tree.set("w", tensor_of<float>({1, 2, 3}, {3}));
   tree.set("n", Value(3));
-  kSafetensors.write(tree, folder / "ok.safetensors", {});
+  safetensors::kFormat.write(tree, folder / "ok.safetensors", {});
   const std::string whole = bytes_of(folder / "ok.safetensors");
   // The name of the member that holds the checksums is what says that there are any.
   const std::string marker = "tenfold_xxh3";
@@ -295,7 +298,7 @@ TEST(SafetensorsHostile, VerifyFindsAnyFlippedBitOfOurOwnFile) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
     write_bytes(folder / "m.safetensors", damaged);
-    const VerifyReport report = kSafetensors.verify(folder / "m.safetensors", {});
+    const VerifyReport report = safetensors::kFormat.verify(folder / "m.safetensors", {});
     const bool marker_is_hit = at >= marker_at && at < marker_at + marker.size();
     EXPECT_TRUE(!report.ok() || (marker_is_hit && report.num_checksums == 0)) << "byte " << at;
   }

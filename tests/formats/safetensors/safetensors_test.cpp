@@ -14,24 +14,26 @@
 #include "os/fs/file.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 const Path kName = "m.safetensors";
 
 TensorDict reopened(const TensorDict& tree, const TemporaryFolder& folder,
                     const WriteRequest& request = {}) {
-  kSafetensors.check(tree);
-  kSafetensors.write(tree, folder / kName, request);
-  EXPECT_TRUE(kSafetensors.verify(folder / kName, {}).ok());
-  return kSafetensors.open(folder / kName, {});
+  safetensors::kFormat.check(tree);
+  safetensors::kFormat.write(tree, folder / kName, request);
+  EXPECT_TRUE(safetensors::kFormat.verify(folder / kName, {}).ok());
+  return safetensors::kFormat.open(folder / kName, {});
 }
 
-SafetensorsHeader header_of(const Path& path) {
+safetensors::Header header_of(const Path& path) {
   const std::string bytes = bytes_of(path);
   const os::File file = os::File::open_read(path);
-  const std::string header = read_safetensors_header_bytes(file, bytes.size());
-  return parse_safetensors_header(std::string_view(header).substr(8), bytes.size() - header.size(),
-                                  path.string());
+  const std::string header = safetensors::read_header_bytes(file, bytes.size());
+  return safetensors::parse_header(std::string_view(header).substr(8), bytes.size() - header.size(),
+                                   path.string());
 }
 
 Tensor numbered(DType dtype, Shape shape) {
@@ -51,7 +53,7 @@ TEST_P(EveryShape, RoundTripsInEveryDtypeFlatAndInATree) {
   for (const NodeKind root : {NodeKind::dict, NodeKind::tensordict}) {
     TensorDict tree(kind(root));
     for (const DType dtype : all_dtypes()) {
-      if (!safetensors_name(dtype)) continue;
+      if (!safetensors::name_of_dtype(dtype)) continue;
       if (dtype == DType::float4_e2m1fn_x2 && GetParam().empty()) continue;
       tree.set(name(dtype), numbered(dtype, GetParam()));
     }
@@ -112,8 +114,8 @@ TEST(Safetensors, ARichTreeComesBackAsItWas) {
   const TensorDict tree = rich_tree();
   EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
   // And what was read is written again, from disk to disk.
-  const TensorDict again = kSafetensors.open(folder / kName, {});
-  kSafetensors.write(again, folder / "copy.safetensors", {});
+  const TensorDict again = safetensors::kFormat.open(folder / kName, {});
+  safetensors::kFormat.write(again, folder / "copy.safetensors", {});
   EXPECT_EQ(bytes_of(folder / "copy.safetensors"), bytes_of(folder / kName));
 }
 
@@ -133,7 +135,7 @@ TEST(Safetensors, TheKindOfAFlatDictComesBack) {
 TEST(Safetensors, TwoKeysWithOneDottedNameAreBothKept) {
   const TemporaryFolder folder;
   reopened(rich_tree(), folder);
-  const SafetensorsHeader header = header_of(folder / kName);
+  const safetensors::Header header = header_of(folder / kName);
   EXPECT_NE(header.find("a.b"), KeyIndex::kNone);
   EXPECT_NE(header.find("a.b~2"), KeyIndex::kNone);
 }
@@ -168,7 +170,7 @@ TEST(Safetensors, LazyStacksOfOneShapeAreStoredStacked) {
     EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
     Shape shape = {4, 5, 2};
     shape.insert(shape.begin() + dim, 3);
-    const SafetensorsHeader header = header_of(folder / kName);
+    const safetensors::Header header = header_of(folder / kName);
     const std::uint32_t x = header.find("stack.x");
     ASSERT_NE(x, KeyIndex::kNone);
     EXPECT_EQ(Shape(header.shape(x).begin(), header.shape(x).end()), shape);
@@ -210,7 +212,7 @@ TEST(Safetensors, AFlatDictIsAPlainFile) {
   tree.set("b", tensor_of<float>({2}, {1}));
   WriteRequest request;
   request.checksums = false;
-  kSafetensors.write(tree, folder / kName, request);
+  safetensors::kFormat.write(tree, folder / kName, request);
   const std::string header =
       "{\"__metadata__\":{\"format\":\"pt\"},"
       "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -231,7 +233,7 @@ TEST(Safetensors, TensorsLieAsTheReferenceOrdersThemAndDataIsAligned) {
   tree.set("u64", numbered(DType::uint64, {1}));
   tree.set("bool", numbered(DType::bool_, {1}));
   const TensorDict opened = reopened(tree, folder);
-  const SafetensorsHeader header = header_of(folder / kName);
+  const safetensors::Header header = header_of(folder / kName);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < header.entries.size(); ++i) names.emplace_back(header.name(i));
   EXPECT_EQ(names, (std::vector<std::string>{"u64", "a64", "b64", "a32", "z8", "bool"}));
@@ -246,7 +248,7 @@ TEST(Safetensors, AnOrderThatDoesNotFitIsIgnoredWithAWarning) {
   tree.set("a", tensor_of<float>({1}, {1}));
   WriteRequest request;
   request.checksums = false;
-  kSafetensors.write(tree, folder / kName, request);
+  safetensors::kFormat.write(tree, folder / kName, request);
   std::string bytes = bytes_of(folder / kName);
   const std::size_t at = bytes.find("\"1 0\"");
   ASSERT_NE(at, std::string::npos);
@@ -254,7 +256,8 @@ TEST(Safetensors, AnOrderThatDoesNotFitIsIgnoredWithAWarning) {
     bytes.replace(at + 1, 3, wrong);
     write_bytes(folder / kName, bytes);
     const Warnings warnings;
-    EXPECT_EQ(kSafetensors.open(folder / kName, {}).keys(), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(safetensors::kFormat.open(folder / kName, {}).keys(),
+              (std::vector<std::string>{"a", "b"}));
     ASSERT_EQ(Warnings::messages().size(), 1U) << wrong;
     EXPECT_EQ(Warnings::messages()[0],
               (folder / kName).string() +
@@ -273,7 +276,7 @@ TEST(Safetensors, TiedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
   const TensorDict opened = reopened(tree, folder);
   EXPECT_EQ(text_of(opened), text_of(tree));
   EXPECT_EQ(opened.at("head").raw_data(), opened.at("embed").raw_data());
-  const SafetensorsHeader header = header_of(folder / kName);
+  const safetensors::Header header = header_of(folder / kName);
   EXPECT_EQ(header.entries.size(), 2U);
   ASSERT_NE(header.metadata_value("head"), nullptr);
   EXPECT_EQ(*header.metadata_value("head"), "embed");
@@ -314,11 +317,13 @@ TEST(Safetensors, StridedTensorsAreWrittenContiguously) {
 TEST(Safetensors, WhatItCannotHoldIsRefusedByKeyBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   const auto message = [&](const TensorDict& tree) {
-    const std::string checked = error_of(ErrorCode::unsupported, [&] { kSafetensors.check(tree); });
-    EXPECT_EQ(
-        error_of(ErrorCode::unsupported, [&] { kSafetensors.write(tree, folder / kName, {}); }),
-        checked);
-    EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { kSafetensorsSharded.check(tree); }), checked);
+    const std::string checked =
+        error_of(ErrorCode::unsupported, [&] { safetensors::kFormat.check(tree); });
+    EXPECT_EQ(error_of(ErrorCode::unsupported,
+                       [&] { safetensors::kFormat.write(tree, folder / kName, {}); }),
+              checked);
+    EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { safetensors::kShardedFormat.check(tree); }),
+              checked);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
     return checked;
   };
@@ -358,10 +363,11 @@ TEST(Safetensors, ZerosAndWritingThroughAreForFolders) {
   tree.set("a", tensor_of<float>({1}, {1}));
   WriteRequest zeros;
   zeros.zeros = true;
-  error_of(ErrorCode::unsupported, [&] { kSafetensors.write(tree, folder / kName, zeros); });
-  kSafetensors.write(tree, folder / kName, {});
+  error_of(ErrorCode::unsupported,
+           [&] { safetensors::kFormat.write(tree, folder / kName, zeros); });
+  safetensors::kFormat.write(tree, folder / kName, {});
   EXPECT_EQ(error_of(ErrorCode::unsupported,
-                     [&] { kSafetensors.open(folder / kName, {Mode::write_through}); }),
+                     [&] { safetensors::kFormat.open(folder / kName, {Mode::write_through}); }),
             (folder / kName).string() +
                 ": mode: a safetensors file cannot be written through: expected \"r\" or \"c\", "
                 "found \"r+\"; save it as a memmap folder");
@@ -385,17 +391,17 @@ TEST(Safetensors, AnOpenedFileKeepsItsBytesWhenItIsReplaced) {
   const TensorDict opened = reopened(tree, folder);
   TensorDict other(kind(NodeKind::dict));
   other.set("a", tensor_of<float>({8}, {1}));
-  kSafetensors.write(other, folder / kName, {});
+  safetensors::kFormat.write(other, folder / kName, {});
   EXPECT_EQ(text_of(opened), text_of(tree)) << "first touched after the replacement";
-  EXPECT_EQ(text_of(kSafetensors.open(folder / kName, {})), text_of(other));
+  EXPECT_EQ(text_of(safetensors::kFormat.open(folder / kName, {})), text_of(other));
 }
 
 TEST(Safetensors, ATreeMayBeSavedOverTheFileItWasReadFrom) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
   const TensorDict opened = reopened(tree, folder);
-  kSafetensors.write(opened, folder / kName, {});
-  EXPECT_EQ(text_of(kSafetensors.open(folder / kName, {})), text_of(tree));
+  safetensors::kFormat.write(opened, folder / kName, {});
+  EXPECT_EQ(text_of(safetensors::kFormat.open(folder / kName, {})), text_of(tree));
 }
 
 TEST(Safetensors, AFileThatShrankIsAnErrorAndNoCrash) {
@@ -411,10 +417,10 @@ TEST(Safetensors, AFileThatShrankIsAnErrorAndNoCrash) {
 TEST(Safetensors, WhatIsNoFileIsRefusedWithoutBlocking) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
-  EXPECT_FALSE(kSafetensors.probe(folder / "fifo"));
-  error_of(ErrorCode::corrupt, [&] { kSafetensors.open(folder / "fifo", {}); });
-  error_of(ErrorCode::file_not_found, [&] { kSafetensors.open(folder / "none", {}); });
-  error_of(ErrorCode::file_not_found, [&] { kSafetensors.verify(folder / "none", {}); });
+  EXPECT_FALSE(safetensors::kFormat.probe(folder / "fifo"));
+  error_of(ErrorCode::corrupt, [&] { safetensors::kFormat.open(folder / "fifo", {}); });
+  error_of(ErrorCode::file_not_found, [&] { safetensors::kFormat.open(folder / "none", {}); });
+  error_of(ErrorCode::file_not_found, [&] { safetensors::kFormat.verify(folder / "none", {}); });
 }
 
 TEST(Safetensors, TenThousandTensorsRoundTrip) {
@@ -433,15 +439,15 @@ TEST(Safetensors, LargeTensorsHaveOneChecksumForEach16MiB) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("big", numbered(DType::uint8, {(std::int64_t{40} << 20) + 1}));
   tree.set("small", numbered(DType::uint8, {3}));
-  kSafetensors.write(tree, folder / kName, {});
-  const VerifyReport whole = kSafetensors.verify(folder / kName, {});
+  safetensors::kFormat.write(tree, folder / kName, {});
+  const VerifyReport whole = safetensors::kFormat.verify(folder / kName, {});
   EXPECT_TRUE(whole.ok());
   EXPECT_EQ(whole.num_checksums, 1U + 3U + 1U);
   std::string bytes = bytes_of(folder / kName);
   const std::size_t data_at = bytes.size() - ((std::size_t{40} << 20) + 4);
   bytes[data_at + (std::size_t{17} << 20)] ^= 1;
   write_bytes(folder / kName, bytes);
-  const VerifyReport damaged = kSafetensors.verify(folder / kName, {});
+  const VerifyReport damaged = safetensors::kFormat.verify(folder / kName, {});
   ASSERT_EQ(damaged.problems.size(), 1U);
   EXPECT_EQ(damaged.problems[0].path, (folder / kName).string());
   EXPECT_EQ(damaged.problems[0].part, "tensor \"big\"");
@@ -455,7 +461,7 @@ TEST(Safetensors, NotesThatAnotherToolMadeStaleAreIgnoredWithAWarning) {
   tree.set("list", list);
   WriteRequest request;
   request.checksums = false;
-  kSafetensors.write(tree, folder / kName, request);
+  safetensors::kFormat.write(tree, folder / kName, request);
   std::string bytes = bytes_of(folder / kName);
   for (const std::string from : {"{\\\"0\\\": {\\\"tensor", "list.0\\\"}", "\"list.0\":"}) {
     const std::size_t at = bytes.find(from);
@@ -464,7 +470,7 @@ TEST(Safetensors, NotesThatAnotherToolMadeStaleAreIgnoredWithAWarning) {
   }
   write_bytes(folder / kName, bytes);
   const Warnings warnings;
-  const TensorDict opened = kSafetensors.open(folder / kName, {});
+  const TensorDict opened = safetensors::kFormat.open(folder / kName, {});
   EXPECT_EQ(opened["list"].kind(), NodeKind::tensordict);
   EXPECT_EQ(Warnings::messages().size(), 1U);
 }

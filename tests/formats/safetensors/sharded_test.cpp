@@ -11,6 +11,8 @@
 #include "formats/shared/hub_index.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 const char* const kIndex = "m.safetensors.index.json";
@@ -43,7 +45,7 @@ TEST(SafetensorsSharded, ShardsAreFilledInTheOrderOfTheKeys) {
   const TemporaryFolder folder;
   WriteRequest request = shards_of(12);
   request.checksums = false;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, request);
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, request);
   EXPECT_EQ(bytes_of(folder / kIndex),
             "{\n"
             "  \"metadata\": {\n"
@@ -59,16 +61,16 @@ TEST(SafetensorsSharded, ShardsAreFilledInTheOrderOfTheKeys) {
   EXPECT_EQ(entries_of(folder), (std::set<std::string>{kIndex, "m-00001-of-00003.safetensors",
                                                        "m-00002-of-00003.safetensors",
                                                        "m-00003-of-00003.safetensors"}));
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(flat_tree()));
-  EXPECT_EQ(kSafetensors.open(folder / "m-00001-of-00003.safetensors", {}).size(), 2U)
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
+  EXPECT_EQ(safetensors::kFormat.open(folder / "m-00001-of-00003.safetensors", {}).size(), 2U)
       << "a shard is a file of its own";
 }
 
 TEST(SafetensorsSharded, ATensorLargerThanAShardHasOneOfItsOwn) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, shards_of(1));
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(1));
   EXPECT_EQ(entries_of(folder).size(), 5U);
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(flat_tree()));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
 }
 
 TEST(SafetensorsSharded, StructureTiesAndOrderComeBack) {
@@ -81,9 +83,9 @@ TEST(SafetensorsSharded, StructureTiesAndOrderComeBack) {
   tree.set("b", tensor_of<std::uint8_t>({9}, {1}));
   tree.set("inner", inner);
   tree.set("tied", shared);
-  kSafetensorsSharded.check(tree);
-  kSafetensorsSharded.write(tree, folder / kIndex, shards_of(4));
-  const TensorDict opened = kSafetensorsSharded.open(folder / kIndex, {});
+  safetensors::kShardedFormat.check(tree);
+  safetensors::kShardedFormat.write(tree, folder / kIndex, shards_of(4));
+  const TensorDict opened = safetensors::kShardedFormat.open(folder / kIndex, {});
   EXPECT_EQ(text_of(opened), text_of(tree));
   EXPECT_EQ(opened.at("tied").raw_data(), opened.at("inner", "a").raw_data());
 
@@ -91,22 +93,22 @@ TEST(SafetensorsSharded, StructureTiesAndOrderComeBack) {
   flat.set("head", shared);
   flat.set("mid", tensor_of<float>({4}, {1}));
   flat.set("embed", shared);
-  kSafetensorsSharded.write(flat, folder / kIndex, shards_of(4));
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(flat));
-  EXPECT_TRUE(kSafetensorsSharded.verify(folder / kIndex, {}).ok());
+  safetensors::kShardedFormat.write(flat, folder / kIndex, shards_of(4));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat));
+  EXPECT_TRUE(safetensors::kShardedFormat.verify(folder / kIndex, {}).ok());
 }
 
 TEST(SafetensorsSharded, SavingAgainReplacesTheShardsAndLeavesNoOthers) {
   const TemporaryFolder folder;
   write_bytes(folder / "m-00009-of-00009.safetensors", "somebody else's");
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, shards_of(12));
-  const TensorDict old = kSafetensorsSharded.open(folder / kIndex, {});
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
+  const TensorDict old = safetensors::kShardedFormat.open(folder / kIndex, {});
   TensorDict next(kind(NodeKind::dict));
   next.set("z", tensor_of<float>({-1}, {1}));
   next.set("y", tensor_of<float>({-2}, {1}));
   next.set("x", tensor_of<float>({-3}, {1}));
-  kSafetensorsSharded.write(next, folder / kIndex, shards_of(4));
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(next));
+  safetensors::kShardedFormat.write(next, folder / kIndex, shards_of(4));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(next));
   EXPECT_EQ(text_of(old), text_of(flat_tree())) << "who opened the old version keeps it";
   const auto entries = entries_of(folder);
   EXPECT_EQ(entries.size(), 1U + 3U + 1U);
@@ -116,44 +118,44 @@ TEST(SafetensorsSharded, SavingAgainReplacesTheShardsAndLeavesNoOthers) {
 TEST(SafetensorsSharded, ShardNamesThatAreTakenAreNotWrittenOver) {
   const TemporaryFolder folder;
   write_bytes(folder / "m-00001-of-00001.safetensors", "precious");
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, {});
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
   EXPECT_EQ(bytes_of(folder / "m-00001-of-00001.safetensors"), "precious");
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(flat_tree()));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
 }
 
 TEST(SafetensorsSharded, ATreeMayBeSavedOverTheShardsItWasReadFrom) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, shards_of(12));
-  kSafetensorsSharded.write(kSafetensorsSharded.open(folder / kIndex, {}), folder / kIndex,
-                            shards_of(20));
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(flat_tree()));
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
+  safetensors::kShardedFormat.write(safetensors::kShardedFormat.open(folder / kIndex, {}),
+                                    folder / kIndex, shards_of(20));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
 }
 
 TEST(SafetensorsSharded, ATreeWithoutTensorsIsAnIndexAlone) {
   const TemporaryFolder folder;
   TensorDict tree;
   tree.set("n", Value(1));
-  kSafetensorsSharded.write(tree, folder / kIndex, {});
+  safetensors::kShardedFormat.write(tree, folder / kIndex, {});
   EXPECT_EQ(entries_of(folder), std::set<std::string>{kIndex});
-  EXPECT_EQ(text_of(kSafetensorsSharded.open(folder / kIndex, {})), text_of(tree));
+  EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(tree));
 }
 
 TEST(SafetensorsSharded, IsRecognisedByContent) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, {});
-  EXPECT_TRUE(kSafetensorsSharded.probe(folder / kIndex));
-  EXPECT_FALSE(kSafetensors.probe(folder / kIndex));
-  EXPECT_FALSE(kSafetensorsSharded.probe(folder / "m-00001-of-00001.safetensors"));
-  EXPECT_FALSE(kSafetensorsSharded.probe(folder.path()));
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
+  EXPECT_TRUE(safetensors::kShardedFormat.probe(folder / kIndex));
+  EXPECT_FALSE(safetensors::kFormat.probe(folder / kIndex));
+  EXPECT_FALSE(safetensors::kShardedFormat.probe(folder / "m-00001-of-00001.safetensors"));
+  EXPECT_FALSE(safetensors::kShardedFormat.probe(folder.path()));
   write_bytes(folder / "other.json", "{\"weights\": 1}");
-  EXPECT_FALSE(kSafetensorsSharded.probe(folder / "other.json"));
+  EXPECT_FALSE(safetensors::kShardedFormat.probe(folder / "other.json"));
 }
 
 TEST(SafetensorsSharded, ANameThatIsNoIndexIsRefused) {
   const TemporaryFolder folder;
   for (const char* name : {"m.json", ".safetensors.index.json"}) {
     error_of(ErrorCode::unsupported,
-             [&] { kSafetensorsSharded.write(flat_tree(), folder / name, {}); });
+             [&] { safetensors::kShardedFormat.write(flat_tree(), folder / name, {}); });
   }
   EXPECT_TRUE(entries_of(folder).empty());
 }
@@ -161,8 +163,8 @@ TEST(SafetensorsSharded, ANameThatIsNoIndexIsRefused) {
 TEST(SafetensorsSharded, VerifyFindsAnyFlippedBitOfTheIndexAndOfAShard) {
   const bool has_memory = std::filesystem::is_directory("/dev/shm");
   const TemporaryFolder folder(has_memory ? "/dev/shm" : "");
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, shards_of(12));
-  const VerifyReport whole = kSafetensorsSharded.verify(folder / kIndex, {});
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
+  const VerifyReport whole = safetensors::kShardedFormat.verify(folder / kIndex, {});
   EXPECT_TRUE(whole.ok());
   EXPECT_EQ(whole.num_leaves, 4U);
   EXPECT_EQ(whole.num_bytes, 32U);
@@ -176,7 +178,7 @@ TEST(SafetensorsSharded, VerifyFindsAnyFlippedBitOfTheIndexAndOfAShard) {
       std::string damaged = bytes;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
       write_bytes(folder / name, damaged);
-      const VerifyReport report = kSafetensorsSharded.verify(folder / kIndex, {});
+      const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
       // The names that lead to the checksums are what says that there are any.
       const bool hidden = at < marker_at + 12 && report.num_checksums < whole.num_checksums;
       EXPECT_TRUE(!report.ok() || hidden) << name << " byte " << at;
@@ -192,10 +194,10 @@ std::string open_error(const TemporaryFolder& folder, const std::string& index,
                              std::filesystem::copy_options::overwrite_existing);
   write_bytes(folder / kIndex, index);
   const std::string message =
-      error_of(code, [&] { kSafetensorsSharded.open(folder / kIndex, {}); });
+      error_of(code, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); });
   const std::string prefix = (folder / kIndex).string() + ": ";
   EXPECT_TRUE(message.starts_with(prefix)) << message;
-  const VerifyReport report = kSafetensorsSharded.verify(folder / kIndex, {});
+  const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
   EXPECT_EQ(report.problems.size(), 1U);
   return message.substr(std::min(message.size(), prefix.size()));
 }
@@ -232,14 +234,15 @@ TEST(SafetensorsSharded, EveryMalformedIndexIsRefusedWithItsMessage) {
 
 TEST(SafetensorsSharded, ATensorThatTheIndexDoesNotNameIsRefused) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, {});
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
   write_bytes(folder / kIndex,
               "{\"weight_map\":{\"w\":\"m-00001-of-00001.safetensors\","
               "\"x\":\"m-00001-of-00001.safetensors\",\"z\":\"m-00001-of-00001.safetensors\"}}");
-  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { kSafetensorsSharded.open(folder / kIndex, {}); }),
-            (folder / kIndex).string() +
-                ": tensor \"y\": not in the index: expected \"weight_map\" to name it for "
-                "\"m-00001-of-00001.safetensors\", found no such entry");
+  EXPECT_EQ(
+      error_of(ErrorCode::corrupt, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); }),
+      (folder / kIndex).string() +
+          ": tensor \"y\": not in the index: expected \"weight_map\" to name it for "
+          "\"m-00001-of-00001.safetensors\", found no such entry");
 }
 
 TEST(SafetensorsSharded, MembersNobodyKnowsAreIgnored) {
@@ -249,7 +252,8 @@ TEST(SafetensorsSharded, MembersNobodyKnowsAreIgnored) {
       folder / kIndex,
       "{\"x\":[1,{\"weight_map\":2}],\"metadata\":{\"total_size\":8,\"n\":null,\"l\":[[],{}]},"
       "\"y\":3,\"weight_map\":{\"w\":\"s.safetensors\"},\"z\":{\"a\":[]}}");
-  EXPECT_EQ(kSafetensorsSharded.open(folder / kIndex, {}).keys(), std::vector<std::string>{"w"});
+  EXPECT_EQ(safetensors::kShardedFormat.open(folder / kIndex, {}).keys(),
+            std::vector<std::string>{"w"});
 }
 
 /// The cache of the Hugging Face hub with one shard and its index, both behind links.
@@ -266,7 +270,8 @@ struct Cache {
     std::filesystem::create_symlink(text, snapshot / "s.safetensors");
   }
   std::string refusal() const {
-    return error_of(ErrorCode::corrupt, [&] { kSafetensorsSharded.open(snapshot / kIndex, {}); });
+    return error_of(ErrorCode::corrupt,
+                    [&] { safetensors::kShardedFormat.open(snapshot / kIndex, {}); });
   }
 
   const std::string kHash = std::string(60, 'a') + "0123";
@@ -279,10 +284,10 @@ struct Cache {
 TEST(SafetensorsSharded, ALinkIntoTheBlobsOfItsCacheIsFollowed) {
   const Cache cache;
   cache.link_shard("../../blobs/" + cache.kHash);
-  const TensorDict tree = kSafetensorsSharded.open(cache.snapshot / kIndex, {});
+  const TensorDict tree = safetensors::kShardedFormat.open(cache.snapshot / kIndex, {});
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"w"});
   EXPECT_NE(tree.at("w").raw_data(), nullptr);
-  EXPECT_TRUE(kSafetensorsSharded.verify(cache.snapshot / kIndex, {}).ok());
+  EXPECT_TRUE(safetensors::kShardedFormat.verify(cache.snapshot / kIndex, {}).ok());
 }
 
 TEST(SafetensorsSharded, ASaveThroughALinkToTheIndexIsReadThroughIt) {
@@ -294,11 +299,11 @@ TEST(SafetensorsSharded, ASaveThroughALinkToTheIndexIsReadThroughIt) {
   const std::vector<float> values = {1, 2, 3};
   tree.set("w", Tensor::from(std::span<const float>(values), {3}));
   for (int round = 0; round < 2; ++round) {
-    kSafetensorsSharded.write(tree, folder / name, {});
+    safetensors::kShardedFormat.write(tree, folder / name, {});
     EXPECT_TRUE(std::filesystem::is_symlink(folder / name));
-    const TensorDict found = kSafetensorsSharded.open(folder / name, {});
+    const TensorDict found = safetensors::kShardedFormat.open(folder / name, {});
     EXPECT_EQ(found.at("w").data<float>()[2], 3.0F);
-    EXPECT_TRUE(kSafetensorsSharded.verify(folder / name, {}).ok());
+    EXPECT_TRUE(safetensors::kShardedFormat.verify(folder / name, {}).ok());
   }
   EXPECT_EQ(entries_of(folder), (std::set<std::string>{"real", name}));
 }
@@ -327,7 +332,7 @@ TEST(SafetensorsSharded, ALinkIntoACacheLeadsToARegularFileInARealFolder) {
   const Cache cache;
   cache.link_shard("../../blobs/" + std::string(64, 'f'));
   error_of(ErrorCode::file_not_found,
-           [&] { kSafetensorsSharded.open(cache.snapshot / kIndex, {}); });
+           [&] { safetensors::kShardedFormat.open(cache.snapshot / kIndex, {}); });
   std::filesystem::create_symlink(cache.kHash, cache.blobs / std::string(64, 'f'));
   EXPECT_THAT(cache.refusal(),
               testing::HasSubstr("expected a regular file, found a symbolic link"));
@@ -339,20 +344,20 @@ TEST(SafetensorsSharded, ALinkIntoACacheLeadsToARegularFileInARealFolder) {
 
 TEST(SafetensorsSharded, NoPrefixOfAnIndexOpens) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, shards_of(12));
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
   std::string whole = bytes_of(folder / kIndex);
   whole.resize(whole.find_last_of('}') + 1);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / kIndex, whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { kSafetensorsSharded.open(folder / kIndex, {}); });
+    error_of(ErrorCode::corrupt, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); });
   }
 }
 
 TEST(SafetensorsSharded, WritingThroughIsForFolders) {
   const TemporaryFolder folder;
-  kSafetensorsSharded.write(flat_tree(), folder / kIndex, {});
+  safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
   error_of(ErrorCode::unsupported,
-           [&] { kSafetensorsSharded.open(folder / kIndex, {Mode::write_through}); });
+           [&] { safetensors::kShardedFormat.open(folder / kIndex, {Mode::write_through}); });
 }
 
 }  // namespace

@@ -29,6 +29,8 @@
 #include "support/watch_changes.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -246,10 +248,8 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
             ENOTDIR);
   save_folder(folder / "x", "old");
   {
-    const memmap_folder::WriteThroughLock held =
-        memmap_folder::lock_for_writing_through(folder / "x");
-    const memmap_folder::WriteThroughLock held_too =
-        memmap_folder::lock_for_writing_through(folder / "x");
+    const folder::WriteThroughLock held = folder::lock_for_writing_through(folder / "x");
+    const folder::WriteThroughLock held_too = folder::lock_for_writing_through(folder / "x");
     const Error error = error_of([&] { FolderReplacement replacement(folder / "x", 0); });
     EXPECT_EQ(error.system_errno(), EBUSY);
     EXPECT_THAT(error.what(), HasSubstr("the folder is in use"));
@@ -263,10 +263,10 @@ TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   FolderReplacement replacement(folder / "x", 0);
-  EXPECT_EQ(error_of([&] { memmap_folder::lock_for_writing_through(folder / "x"); }).system_errno(),
+  EXPECT_EQ(error_of([&] { folder::lock_for_writing_through(folder / "x"); }).system_errno(),
             EBUSY);
   replacement.publish(false);
-  EXPECT_TRUE(memmap_folder::lock_for_writing_through(folder / "x").folder.valid());
+  EXPECT_TRUE(folder::lock_for_writing_through(folder / "x").folder.valid());
 }
 
 TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {

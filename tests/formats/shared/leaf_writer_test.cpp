@@ -19,6 +19,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 using test::TemporaryFolder;

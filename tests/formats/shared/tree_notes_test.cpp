@@ -8,6 +8,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::ElementsAre;

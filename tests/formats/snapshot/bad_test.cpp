@@ -17,6 +17,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,16 +58,17 @@ class Hostile : public testing::Test {
   /// What opening and using every entry throws.
   Thrown thrown() const {
     return thrown_by([&] {
-      kSnapshot.open(path(), {}).for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
-        if (const auto* leaf = std::get_if<Leaf>(&item)) leaf->tensor();
-      });
+      snapshot::kFormat.open(path(), {})
+          .for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
+            if (const auto* leaf = std::get_if<Leaf>(&item)) leaf->tensor();
+          });
     });
   }
   void expect_corrupt(const std::string& entry, const std::string& message) {
     write(R"("0/x": )" + entry);
     EXPECT_EQ(thrown().code, ErrorCode::corrupt) << entry;
     EXPECT_THAT(thrown().message, HasSubstr(message));
-    EXPECT_FALSE(kSnapshot.verify(path(), {}).ok());
+    EXPECT_FALSE(snapshot::kFormat.verify(path(), {}).ok());
   }
 
   TemporaryFolder folder_;
@@ -73,10 +76,10 @@ class Hostile : public testing::Test {
 
 TEST_F(Hostile, ReadsTheFolderThatTheOthersSpoil) {
   write(R"("0/x": )" + tensor("data", "[2, 4]") + R"(, "0/y": )" + tensor("data", "[3]", "[5, 8]"));
-  const TensorDict tree = kSnapshot.open(path(), {});
+  const TensorDict tree = snapshot::kFormat.open(path(), {});
   EXPECT_EQ(bytes_of(tree.at("x")), "01234567");
   EXPECT_EQ(bytes_of(tree.at("y")), "567");
-  EXPECT_TRUE(kSnapshot.verify(path(), {}).ok());
+  EXPECT_TRUE(snapshot::kFormat.verify(path(), {}).ok());
 }
 
 TEST_F(Hostile, LocationsDoNotLeaveTheFolder) {
@@ -130,14 +133,14 @@ TEST_F(Hostile, ContainersHoldWhatTheyName) {
                  "two keys are \"a\"");
   expect_corrupt(R"({"type": "dict", "keys": [1.5]})", "each a str or an int");
   write(R"("0/x": {"type": "dict", "keys": []}, "0/x/lost": {"type": "list"})");
-  const VerifyReport report = kSnapshot.verify(path(), {});
+  const VerifyReport report = snapshot::kFormat.verify(path(), {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "entry \"0/x/lost\"");
 }
 
 TEST_F(Hostile, UnknownEntriesAreReportedAndKeepNobodyOut) {
   write(R"("0/x": {"type": "Hologram"}, "0/y": )" + tensor("data", "[8]"));
-  const TensorDict tree = kSnapshot.open(path(), {});
+  const TensorDict tree = snapshot::kFormat.open(path(), {});
   EXPECT_EQ(bytes_of(tree.at("y")), "01234567");
   EXPECT_EQ(thrown().code, ErrorCode::unsupported);
   EXPECT_THAT(thrown().message, HasSubstr("\"Hologram\""));
@@ -159,7 +162,7 @@ TEST_F(Hostile, RanksAreThoseOfTheWorld) {
   write(R"("1/x": {"type": "list"})");
   EXPECT_THAT(thrown().message, HasSubstr("a rank below 1"));
   write(R"("7/x": {"type": "list"})", 1000000000);
-  EXPECT_EQ(kSnapshot.open(path(), {}).keys(), std::vector<std::string>{"7"});
+  EXPECT_EQ(snapshot::kFormat.open(path(), {}).keys(), std::vector<std::string>{"7"});
   write(R"("x": {"type": "list"})");
   EXPECT_EQ(thrown().code, ErrorCode::corrupt);
 }
@@ -179,7 +182,7 @@ TEST_F(Hostile, NestingHasALimit) {
 TEST_F(Hostile, AFolderWithoutItsMetadataIsNoSnapshot) {
   write("");
   fs::remove(path() / ".snapshot_metadata");
-  EXPECT_FALSE(kSnapshot.probe(path()));
+  EXPECT_FALSE(snapshot::kFormat.probe(path()));
   EXPECT_THAT(thrown().message, HasSubstr("one that was not finished"));
 }
 

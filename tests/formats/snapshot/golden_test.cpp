@@ -15,6 +15,8 @@
 #include "support/values.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::ElementsAre;
@@ -23,8 +25,8 @@ using testing::SizeIs;
 
 TensorDict opened(const std::string& name) {
   const Path path = Path(TENFOLD_TEST_DATA) / "snapshot" / ("ok-" + name);
-  EXPECT_TRUE(kSnapshot.probe(path));
-  return kSnapshot.open(path, {});
+  EXPECT_TRUE(snapshot::kFormat.probe(path));
+  return snapshot::kFormat.open(path, {});
 }
 
 std::vector<float> floats(const TensorDict& tree, std::string_view key) {

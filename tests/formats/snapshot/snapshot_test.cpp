@@ -20,6 +20,8 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,9 +33,9 @@ using testing::SizeIs;
 TensorDict saved_and_opened(const TensorDict& tree, const Path& path,
                             const SnapshotOptions& options = {}) {
   save_snapshot(tree, path, options);
-  EXPECT_TRUE(kSnapshot.probe(path));
-  EXPECT_THAT(kSnapshot.verify(path, {}).problems, IsEmpty());
-  return kSnapshot.open(path, {});
+  EXPECT_TRUE(snapshot::kFormat.probe(path));
+  EXPECT_THAT(snapshot::kFormat.verify(path, {}).problems, IsEmpty());
+  return snapshot::kFormat.open(path, {});
 }
 
 /// A root "state" of one entry "x".
@@ -285,18 +287,18 @@ TEST(Snapshot, VerifyFindsAFlippedBitInEveryFile) {
     file.seekp(5);
     file.put(static_cast<char>(before ^ 4));
     file.flush();
-    EXPECT_FALSE(kSnapshot.verify(folder / "s", {}).ok()) << name;
+    EXPECT_FALSE(snapshot::kFormat.verify(folder / "s", {}).ok()) << name;
     file.seekp(5);
     file.put(before);
     file.flush();
-    EXPECT_TRUE(kSnapshot.verify(folder / "s", {}).ok()) << name;
+    EXPECT_TRUE(snapshot::kFormat.verify(folder / "s", {}).ok()) << name;
   }
 }
 
 TEST(Snapshot, CannotBeWrittenThrough) {
   const TemporaryFolder folder;
   save_snapshot(sample_checkpoint(), folder / "s");
-  EXPECT_EQ(thrown_by([&] { kSnapshot.open(folder / "s", {Mode::write_through}); }).code,
+  EXPECT_EQ(thrown_by([&] { snapshot::kFormat.open(folder / "s", {Mode::write_through}); }).code,
             ErrorCode::unsupported);
 }
 

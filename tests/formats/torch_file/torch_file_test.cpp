@@ -20,6 +20,8 @@
 #include "io/registry.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using namespace std::string_literals;
@@ -68,7 +70,7 @@ TEST(TorchFile, ReadsWhatTorchWrote) {
   const auto texts = golden();
   ASSERT_EQ(texts.size(), 15U);
   for (const auto& [name, text] : texts) {
-    const TensorDict tree = kTorchFile.open(torch_file(name), {});
+    const TensorDict tree = torch_file::kFormat.open(torch_file(name), {});
     EXPECT_EQ(text_of(tree), text) << name;
     read_all(tree);
   }
@@ -115,18 +117,18 @@ TEST(TorchFile, ReadsObjectsOfAnyKind) {
 
 TEST(TorchFile, IsKnownByItsContent) {
   for (const auto& [name, text] : golden()) {
-    EXPECT_TRUE(kTorchFile.probe(torch_file(name))) << name;
+    EXPECT_TRUE(torch_file::kFormat.probe(torch_file(name))) << name;
     EXPECT_EQ(probe(torch_file(name)), "pt") << name;
-    const VerifyReport report = kTorchFile.verify(torch_file(name), {});
+    const VerifyReport report = torch_file::kFormat.verify(torch_file(name), {});
     EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
     EXPECT_EQ(report.num_checksums > 2, !name.starts_with("ok-legacy")) << name;
   }
-  EXPECT_FALSE(kTorchFile.probe(torch_file("bad-text")));
-  EXPECT_FALSE(kTorchFile.probe(torch_file("bad-no-pickle")));
+  EXPECT_FALSE(torch_file::kFormat.probe(torch_file("bad-text")));
+  EXPECT_FALSE(torch_file::kFormat.probe(torch_file("bad-no-pickle")));
 }
 
 TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
-  const TensorDict tree = kTorchFile.open(torch_file("ok-views"), {});
+  const TensorDict tree = torch_file::kFormat.open(torch_file("ok-views"), {});
   EXPECT_FALSE(leaf_in(tree, "whole").in_memory());
   EXPECT_FALSE(leaf_in(tree, "rows").in_memory());
   EXPECT_FALSE(leaf_in(tree, "element").in_memory());
@@ -138,7 +140,7 @@ TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
 
 TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
   for (const char* name : {"ok-views", "ok-unaligned", "ok-deflated", "ok-legacy"}) {
-    const TensorDict tree = kTorchFile.open(torch_file(name), {});
+    const TensorDict tree = torch_file::kFormat.open(torch_file(name), {});
     const Tensor held = tree.at("whole");
     const auto* whole = held.data<std::int32_t>();
     EXPECT_EQ(tree.at("transposed").data<std::int32_t>(), whole) << name;
@@ -149,7 +151,7 @@ TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
 }
 
 TEST(TorchFile, TellsTiedTensorsFromOthers) {
-  const TensorDict tree = kTorchFile.open(torch_file("ok-tied"), {});
+  const TensorDict tree = torch_file::kFormat.open(torch_file("ok-tied"), {});
   const SharedBytes first = shared_bytes(leaf_in(tree, "0"));
   EXPECT_NE(first, SharedBytes{});
   EXPECT_EQ(shared_bytes(leaf_in(tree["1"], "again")), first);
@@ -160,7 +162,7 @@ TEST(TorchFile, TellsTiedTensorsFromOthers) {
 }
 
 TEST(TorchFile, KeepsKindsOfValues) {
-  const TensorDict tree = kTorchFile.open(torch_file("ok-values"), {});
+  const TensorDict tree = torch_file::kFormat.open(torch_file("ok-values"), {});
   const auto special = [&](const char* key) {
     const Value value = tree.value(key);
     const auto* held = value.get_if<Value::Special>();
@@ -179,12 +181,12 @@ TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   std::filesystem::copy_file(torch_file("ok-views"), path);
-  const TensorDict tree = kTorchFile.open(path, {});
+  const TensorDict tree = torch_file::kFormat.open(path, {});
   tree.at("whole").mutable_data<std::int32_t>()[0] = 77;
   EXPECT_EQ(bytes_of(path), bytes_of(torch_file("ok-views")));
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kTorchFile.open(path, request); }),
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.open(path, request); }),
               HasSubstr("cannot be written through"));
 }
 
@@ -197,10 +199,11 @@ TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
     const std::string name = line.substr(0, first);
     const bool is_corrupt = line.substr(first + 1, second - first - 1) == "corrupt";
     const ErrorCode code = is_corrupt ? ErrorCode::corrupt : ErrorCode::unsupported;
-    const std::string message = error_of(code, [&] { kTorchFile.open(torch_file(name), {}); });
+    const std::string message =
+        error_of(code, [&] { torch_file::kFormat.open(torch_file(name), {}); });
     EXPECT_THAT(message, HasSubstr(line.substr(second + 1))) << name;
     EXPECT_TRUE(message.starts_with(torch_file(name).string() + ": ")) << message;
-    EXPECT_FALSE(kTorchFile.verify(torch_file(name), {}).ok()) << name;
+    EXPECT_FALSE(torch_file::kFormat.verify(torch_file(name), {}).ok()) << name;
   }
   EXPECT_EQ(count, 26U);
 }
@@ -212,7 +215,7 @@ TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
       {"opaque-legacy-global", "posix.system"},
       {"opaque-quantized", "torch._utils._rebuild_qtensor"}};
   for (const auto& [file, called] : names) {
-    const TensorDict node = kTorchFile.open(torch_file(file), {})["x"];
+    const TensorDict node = torch_file::kFormat.open(torch_file(file), {})["x"];
     EXPECT_EQ(node.kind(), NodeKind::opaque) << file;
     EXPECT_TRUE(node.info().class_name.ends_with(called.substr(called.find('.')))) << file;
     EXPECT_TRUE(node.contains("args")) << file;
@@ -237,23 +240,24 @@ TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
       {"storage-class", {"w"}, "torch._utils._rebuild_tensor_v2", "found \"torch.QInt8Storage\""}};
   for (const Case& c : cases) {
     const Path path = torch_file(std::string("unreadable-") + c.file);
-    const TensorDict tree = kTorchFile.open(path, {});
+    const TensorDict tree = torch_file::kFormat.open(path, {});
     const auto node = std::get<TensorDict>(tree.get(c.path));
     EXPECT_EQ(node.kind(), NodeKind::opaque) << c.file;
     EXPECT_EQ(node.info().class_name, c.class_name) << c.file;
     EXPECT_THAT(node.info().problem, HasSubstr(c.problem)) << c.file;
     EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-"))) << "no path";
     read_all(tree);
-    EXPECT_TRUE(kTorchFile.verify(path, {}).ok()) << c.file;
+    EXPECT_TRUE(torch_file::kFormat.verify(path, {}).ok()) << c.file;
     EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { load(path); }),
                 AllOf(HasSubstr("key \"" + dotted(c.path) + "\": " + node.info().problem),
                       HasSubstr("; the option keys loads the rest")));
   }
-  EXPECT_EQ(kTorchFile.open(torch_file("unreadable-key-twice"), {}).value("1"), Value("int"));
+  EXPECT_EQ(torch_file::kFormat.open(torch_file("unreadable-key-twice"), {}).value("1"),
+            Value("int"));
 }
 
 TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
-  const TensorDict tree = kTorchFile.open(torch_file("keys-values"), {});
+  const TensorDict tree = torch_file::kFormat.open(torch_file("keys-values"), {});
   const TypedKeys expected = {{"(1, 'a')", Value::Tuple{{1, "a"}}},
                               {"0.5", 0.5},
                               {"1", 1},
@@ -271,7 +275,7 @@ TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
 }
 
 TEST(TorchFile, ReadsValuesThatJsonLacks) {
-  const TensorDict tree = kTorchFile.open(torch_file("special-values"), {});
+  const TensorDict tree = torch_file::kFormat.open(torch_file("special-values"), {});
   const auto special = [&](const char* key) {
     return std::get<Value::Special>(tree.value(key).data());
   };
@@ -291,9 +295,9 @@ TEST(TorchFile, ReadsValuesThatJsonLacks) {
 /// Opens whatever `bytes` are; errors may only be those that a bad file has.
 void open_bytes(const Path& path, const std::string& bytes) {
   write_bytes(path, bytes);
-  kTorchFile.probe(path);
+  torch_file::kFormat.probe(path);
   try {
-    read_all(kTorchFile.open(path, {}));
+    read_all(torch_file::kFormat.open(path, {}));
   } catch (const Error& error) {
     EXPECT_TRUE(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported)
         << error.what();
@@ -307,7 +311,7 @@ TEST(TorchFile, RefusesEveryPrefix) {
     const std::string bytes = bytes_of(torch_file(name));
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       write_bytes(path, bytes.substr(0, size));
-      EXPECT_THROW(kTorchFile.open(path, {}), Error) << name << " " << size;
+      EXPECT_THROW(torch_file::kFormat.open(path, {}), Error) << name << " " << size;
     }
   }
 }
@@ -344,7 +348,7 @@ TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   save(many_tensors(kCount), folder / "x.pt");
-  const TensorDict tree = kTorchFile.open(folder / "x.pt", {});
+  const TensorDict tree = torch_file::kFormat.open(folder / "x.pt", {});
   for (std::int64_t i = 0; i < kCount; ++i) {
     const Tensor tensor = tree.at(std::to_string(i));
     ASSERT_EQ(tensor.shape(), i % 10 == 0 ? (Shape{3, 2}) : (Shape{2, 3}));
@@ -366,10 +370,10 @@ TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSa
     for (const bool with_pickle : {false, true}) {
       if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a storage that is not there
       write_bytes(path, changed);
-      EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { kTorchFile.open(path, {}); }),
+      EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
                   HasSubstr("its local header names another"))
           << entry;
-      EXPECT_FALSE(kTorchFile.verify(path, {}).ok());
+      EXPECT_FALSE(torch_file::kFormat.verify(path, {}).ok());
     }
   }
 }
@@ -383,7 +387,7 @@ TEST(TorchFile, FindsAFlippedBitOfATensorByItsChecksum) {
   ASSERT_NE(at, std::string::npos);
   bytes[at] = '\x03';
   write_bytes(path, bytes);
-  const VerifyReport report = kTorchFile.verify(path, {});
+  const VerifyReport report = torch_file::kFormat.verify(path, {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "archive/data/0");
 }
@@ -398,9 +402,9 @@ TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
   tree.set("c", Tensor::zeros(DType::float32, {kCount}));
   WriteRequest request;
   request.durable = false;
-  kTorchFile.write(tree, path, request);
+  torch_file::kFormat.write(tree, path, request);
   for (const int num_threads : {1, 3}) {
-    const VerifyReport report = kTorchFile.verify(path, {.num_threads = num_threads});
+    const VerifyReport report = torch_file::kFormat.verify(path, {.num_threads = num_threads});
     EXPECT_TRUE(report.ok());
     EXPECT_GE(report.num_checksums, 5U);
     EXPECT_GT(report.num_bytes, 8 * static_cast<std::uint64_t>(kCount));
@@ -408,7 +412,7 @@ TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
   std::string bytes = bytes_of(path);
   bytes[bytes.size() / 4] ^= 1;
   write_bytes(path, bytes);
-  const VerifyReport report = kTorchFile.verify(path, {.num_threads = 3});
+  const VerifyReport report = torch_file::kFormat.verify(path, {.num_threads = 3});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "x/data/0");
   EXPECT_THAT(report.problems[0].what, HasSubstr("its bytes are damaged: expected CRC-32"));

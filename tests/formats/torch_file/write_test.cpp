@@ -13,6 +13,8 @@
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
+
+using namespace detail::formats;
 namespace {
 
 using testing::HasSubstr;
@@ -24,10 +26,10 @@ Tensor counting(std::int64_t count) {
 }
 
 TensorDict opened(const TensorDict& tree, const Path& path) {
-  kTorchFile.write(tree, path, {});
-  const VerifyReport report = kTorchFile.verify(path, {});
+  torch_file::kFormat.write(tree, path, {});
+  const VerifyReport report = torch_file::kFormat.verify(path, {});
   EXPECT_TRUE(report.ok()) << (report.ok() ? "" : report.problems[0].what);
-  return kTorchFile.open(path, {});
+  return torch_file::kFormat.open(path, {});
 }
 
 Leaf leaf_in(const TensorDict& tree, const std::string& key) {
@@ -110,11 +112,11 @@ TEST(TorchFileWrite, APlainNestingHasNoNotes) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("x", counting(1));
   const TemporaryFolder folder;
-  kTorchFile.write(tree, folder / "a model.pt", {});
+  torch_file::kFormat.write(tree, folder / "a model.pt", {});
   EXPECT_EQ(records_of(folder / "a model.pt"),
             (std::vector<std::string>{"a model/data.pkl", "a model/byteorder", "a model/data/0",
                                       "a model/version"}));
-  kTorchFile.write(tree, folder / "\u96ea.pt", {});
+  torch_file::kFormat.write(tree, folder / "\u96ea.pt", {});
   EXPECT_EQ(records_of(folder / "\u96ea.pt").front(), "archive/data.pkl");
 }
 
@@ -179,8 +181,10 @@ TEST(TorchFileWrite, ANodeThatIsThereTwiceIsPickledOnce) {
 std::string complaint(const TensorDict& tree) {
   const TemporaryFolder folder;
   const Path path = folder / "m.pt";
-  const std::string checked = error_of(ErrorCode::unsupported, [&] { kTorchFile.check(tree); });
-  EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { kTorchFile.write(tree, path, {}); }), checked);
+  const std::string checked =
+      error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); });
+  EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.write(tree, path, {}); }),
+            checked);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   return checked;
 }
@@ -207,7 +211,7 @@ TEST(TorchFileWrite, WhatTorchCannotLoadIsRefusedByItsKeyBeforeAnythingIsWritten
 TEST(TorchFileWrite, ATreeWithoutAnEndIsRefused) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("self", tree);
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { kTorchFile.check(tree); }),
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); }),
               HasSubstr("nested too deeply: expected at most 512 levels"));
   tree.set("self", Value());  // or it would keep itself alive
 }

@@ -24,7 +24,7 @@
 #include "os/fs/free_space.hpp"
 #include "os/fs/lease.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Files that are open at once.
@@ -315,4 +315,4 @@ void append_rows(const Path& path, const TensorDict& rows) {
   if (root.entry_info(std::string(kChecksumsName))) root.remove_file(std::string(kChecksumsName));
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -2,9 +2,9 @@
 
 #include <tenfold/memmap.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// append_memmap() of memmap.hpp.
 void append_rows(const Path& path, const TensorDict& rows);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -14,7 +14,7 @@
 #include "formats/folder/row_count.hpp"
 #include "formats/shared/commit.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr int kMaxRenameAttempts = 1000;
@@ -169,4 +169,4 @@ void refuse_growing(const os::Directory& folder) {
                   "\"; open it as a data set with mode \"r+\", add to it there and close it");
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -11,7 +11,7 @@
 #include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The `%commit` of a data set whose rows this process adds to: locked against other writers until
 /// this object goes, and changed by one write of 64 bytes at a time.
@@ -65,4 +65,4 @@ bool has_writer(const os::Directory& folder);
 /// know of the rows behind it.
 void refuse_growing(const os::Directory& folder);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

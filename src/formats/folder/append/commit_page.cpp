@@ -8,7 +8,7 @@
 
 #include "base/hash/checksum.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::string_view kMagic = "tenfold%commit 1";
@@ -167,4 +167,4 @@ std::optional<std::int64_t> committed_rows(Folder& folder) {
   return static_cast<std::int64_t>(now->num_rows);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

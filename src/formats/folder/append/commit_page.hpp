@@ -11,7 +11,7 @@
 #include "formats/folder/files.hpp"
 #include "os/process.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The file of a data set that grows: how many rows there are now. meta.json says how many there
 /// were when the data set was last flushed, and is what counts after a power loss.
@@ -76,4 +76,4 @@ const CommitState* state_now(const CommitPage& page);
 /// The rows that are committed now, or nothing where meta.json counts them.
 std::optional<std::int64_t> committed_rows(Folder& folder);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -18,7 +18,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
@@ -210,4 +210,4 @@ void write_value(const Path& folder, const NonTensor& value) {
   replace_file(folder / std::string(kMetaName), text, false);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

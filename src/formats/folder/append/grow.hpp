@@ -2,11 +2,11 @@
 
 #include <tenfold/memmap.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// As declared in memmap.hpp.
 Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
 void write_value(const Path& folder, const NonTensor& value);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

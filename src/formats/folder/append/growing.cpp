@@ -18,7 +18,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "os/fs/free_space.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Of a ring that is written over, so many are marked on the device at once: the mark costs a sync.
@@ -375,4 +375,4 @@ void GrowingFolder::close() {
   commit_.release();
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -13,7 +13,7 @@
 #include "formats/folder/append/commit_file.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 class LeafSums;
 
@@ -107,4 +107,4 @@ class GrowingFolder {
   bool metadata_waits_ = false;  ///< its lines were taken out and come back with close()
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

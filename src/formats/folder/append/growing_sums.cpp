@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 using base::kChecksumBlockBytes;
@@ -74,4 +74,4 @@ void add_lines_of(const os::File& file, const std::string& path, std::vector<Che
   sums.add_lines(path, {}, lines);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

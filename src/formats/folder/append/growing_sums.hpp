@@ -10,7 +10,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The checksums of a file that grows at its end: those of whole blocks stand, that of the last
 /// block goes on.
@@ -48,4 +48,4 @@ std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& line
 /// Adds the lines of a file as it is now.
 void add_lines_of(const os::File& file, const std::string& path, std::vector<ChecksumLine>& lines);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -14,7 +14,7 @@
 #include "formats/shared/zip_inflate.hpp"
 #include "os/memory/mapping.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Where every dtype may begin.
@@ -191,4 +191,4 @@ void Archive::refresh(std::span<const std::size_t> numbers, const RefreshOptions
   refresh_crc32s(file_, *this, written, options);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

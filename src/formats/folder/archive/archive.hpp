@@ -18,7 +18,7 @@
 #include "codecs/zip/zip.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 struct RefreshOptions {
   bool durable = false;  ///< wait for the device
@@ -99,4 +99,4 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::array<std::mutex, kStripes> inflating_;  ///< so that no entry is inflated twice at a time
 };
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -7,7 +7,7 @@
 
 #include <tenfold/error.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 10U;
@@ -155,4 +155,4 @@ std::shared_ptr<Folder> root_of(std::shared_ptr<Archive> archive) {
   return std::make_shared<ArchiveFolder>(std::move(archive), std::string(), 0);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

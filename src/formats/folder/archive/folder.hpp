@@ -5,9 +5,9 @@
 #include "formats/folder/archive/archive.hpp"
 #include "formats/folder/files.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// The root of the tree that an archive holds.
 std::shared_ptr<Folder> root_of(std::shared_ptr<Archive> archive);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -23,10 +23,8 @@
 #include "formats/format.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold {
+namespace tenfold::detail::formats::folder {
 namespace {
-
-using memmap_folder::NotesUse;
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".tdz"};
 constexpr std::string_view kZipMagic = "PK\x03\x04";
@@ -38,12 +36,11 @@ bool probe_archive(const Path& path) {
   constexpr std::size_t kHeaderBytes = 30;
   constexpr std::size_t kLengthAt = 26;
   const os::File file = os::File::open_read(path);
-  std::string head(kHeaderBytes + memmap_folder::kMetaName.size(), '\0');
+  std::string head(kHeaderBytes + kMetaName.size(), '\0');
   head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
   if (!head.starts_with(kZipMagic)) return false;
-  const char length = static_cast<char>(memmap_folder::kMetaName.size());
-  if (head.ends_with(memmap_folder::kMetaName) && head[kLengthAt] == length &&
-      head[kLengthAt + 1] == '\0') {
+  const char length = static_cast<char>(kMetaName.size());
+  if (head.ends_with(kMetaName) && head[kLengthAt] == length && head[kLengthAt + 1] == '\0') {
     return true;
   }
   codecs::ZipInput input;
@@ -53,7 +50,7 @@ bool probe_archive(const Path& path) {
     file.read_at(offset, into);
   };
   try {
-    return codecs::zip_has_entry(input, memmap_folder::kMetaName);
+    return codecs::zip_has_entry(input, kMetaName);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     return false;
@@ -61,30 +58,24 @@ bool probe_archive(const Path& path) {
 }
 
 TensorDict open_archive(const Path& path, const OpenRequest& request) {
-  return memmap_folder::open_tree(
-      memmap_folder::root_of(memmap_folder::Archive::open(path, request.mode)), request.mode);
+  return open_tree(root_of(Archive::open(path, request.mode)), request.mode);
 }
 
-void check_archive(const TensorDict& tree) { static_cast<void>(memmap_folder::plan_tree(tree)); }
+void check_archive(const TensorDict& tree) { static_cast<void>(plan_tree(tree)); }
 
 void write_archive(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  memmap_folder::Plan plan =
-      memmap_folder::plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
+  Plan plan = plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
          ": tensordict 0.15.3 cannot load float8 and float4 from an archive; tenfold can, and the "
          "safetensors format is read by both");
   }
-  memmap_folder::save_archive(std::move(plan), path, request);
-}
-
-VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
-  return memmap_folder::verify_archive(path, request);
+  save_archive(std::move(plan), path, request);
 }
 
 }  // namespace
 
-const Format kMemmapArchive = {"tdz",         kSuffixes,     probe_archive,  open_archive,
+const Format kArchiveFormat = {"tdz",         kSuffixes,     probe_archive,  open_archive,
                                check_archive, write_archive, verify_archive, true};
 
-}  // namespace tenfold
+}  // namespace tenfold::detail::formats::folder

@@ -29,7 +29,7 @@
 #include "os/fs/directory.hpp"
 #include "os/thread/thread_pool.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
@@ -258,4 +258,4 @@ void unpack_archive(const Path& path, const Path& folder, const WriteRequest& re
   replacement.publish(request.durable);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

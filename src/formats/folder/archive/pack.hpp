@@ -4,7 +4,7 @@
 
 #include "formats/format.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Replaces the file at `archive` by an archive of all files of the folder, as they are. With a
 /// `deflate_level` above 0 tensors are deflated. Throws Error(invalid_argument) if there is no
@@ -17,4 +17,4 @@ void pack_folder(const Path& folder, const Path& archive, int deflate_level,
 /// changed if one is wrong.
 void unpack_archive(const Path& archive, const Path& folder, const WriteRequest& request);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -14,7 +14,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/zip_check.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// True if the header said something else.
@@ -87,4 +87,4 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
   refresh_crc32s(file, archive, std::span(&*number, 1), {.durable = true});
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -6,7 +6,7 @@
 #include "formats/folder/archive/archive.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// Computes the CRC-32s of stored entries and writes those that changed into both of their headers:
 /// the local one, then the directory's. A kill between the two leaves two CRC-32s, of which verify
@@ -25,4 +25,4 @@ void refresh_structure_checksum(os::File& file, const Archive& archive);
 /// line vouches for nothing.
 void drop_leaf_checksums(os::File& file, const Archive& archive);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -26,7 +26,7 @@
 // Every entry of an archive is read once, in blocks that threads share: its CRC-32, and the
 // checksums of the blocks that `%checksums` names.
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
@@ -252,4 +252,4 @@ VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
   return report;
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

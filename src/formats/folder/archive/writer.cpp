@@ -12,7 +12,7 @@
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// The numbers of a plan's files in the order of their entries.
@@ -91,4 +91,4 @@ void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
   progress.finish();
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -9,7 +9,7 @@
 #include "formats/format.hpp"
 #include "formats/shared/zip_archive.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// tensordict's and torch's: every dtype may begin there, and no two tensors share a cache line.
 inline constexpr std::uint32_t kArchiveAlignment = 64;
@@ -25,4 +25,4 @@ void save_archive(Plan plan, const Path& path, const WriteRequest& request, int 
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -12,7 +12,7 @@
 #include "formats/shared/commit.hpp"
 #include "os/fs/directory.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Null if `object` is no object or has no such member.
@@ -65,4 +65,4 @@ void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
   replace_file(folder / name, text, true);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

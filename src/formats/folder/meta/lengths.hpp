@@ -7,7 +7,7 @@
 
 #include <tenfold/io.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// How long the first dimension of one tensor is.
 struct LeafLength {
@@ -21,4 +21,4 @@ struct LeafLength {
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -10,7 +10,7 @@
 
 #include <tenfold/tensordict.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 
 /// A meta.json larger than this is refused before it is read.
 inline constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{256} << 20;
@@ -89,4 +89,4 @@ std::string lazy_stack_meta(const NodeInfo& info);
 std::string tensorclass_meta(const NodeInfo& info);
 std::string non_tensor_meta(const NonTensor& value);
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

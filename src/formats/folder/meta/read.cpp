@@ -11,7 +11,7 @@
 #include "core/tree/node.hpp"
 #include "formats/folder/meta/meta.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
@@ -435,4 +435,4 @@ Value::Object parse_fields(std::string_view text, const std::string& where) {
   return std::move(*object);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

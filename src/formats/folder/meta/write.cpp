@@ -5,7 +5,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/folder/meta/meta.hpp"
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 using codecs::JsonStyle;
@@ -172,4 +172,4 @@ std::string_view short_class_name(std::string_view type) noexcept {
   return dot == std::string_view::npos ? type : type.substr(dot + 1);
 }
 
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

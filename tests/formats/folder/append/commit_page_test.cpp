@@ -9,7 +9,7 @@
 
 #include <tenfold/error.hpp>
 
-namespace tenfold::memmap_folder {
+namespace tenfold::detail::formats::folder {
 namespace {
 
 using testing::HasSubstr;
@@ -147,4 +147,4 @@ TEST(CommitPage, WithOneByteChangedIsRefusedOrSaysWhatOneOfItsSlotsSaid) {
 }
 
 }  // namespace
-}  // namespace tenfold::memmap_folder
+}  // namespace tenfold::detail::formats::folder

@@ -23,6 +23,8 @@
 #include "support/warnings.hpp"
 
 namespace tenfold {
+
+using namespace detail::formats;
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,7 +52,7 @@ TensorDict sample_tree() {
   return tree;
 }
 
-void save_sample(const fs::path& path) { kMemmapArchive.write(sample_tree(), path, {}); }
+void save_sample(const fs::path& path) { folder::kArchiveFormat.write(sample_tree(), path, {}); }
 
 struct Entry {
   std::string name;
@@ -84,7 +86,7 @@ constexpr std::string_view kMeta =
 
 std::string failure_of(const fs::path& path, Mode mode = Mode::read) {
   try {
-    const TensorDict tree = kMemmapArchive.open(path, {mode});
+    const TensorDict tree = folder::kArchiveFormat.open(path, {mode});
     tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
       if (const auto* leaf = std::get_if<Leaf>(&item)) static_cast<void>(leaf->tensor());
     });
@@ -97,7 +99,7 @@ std::string failure_of(const fs::path& path, Mode mode = Mode::read) {
 TEST(MemmapArchive, MapsStoredLeavesInPlaceByOneMapping) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
-  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   const Tensor a = tree.at("a");
   const Tensor x = tree.at("n", "x");
   EXPECT_EQ(a.buffer().owner(), x.buffer().owner());
@@ -114,7 +116,7 @@ TEST(MemmapArchive, KeepsWhatIsWrittenIntoItsPagesToItself) {
   save_sample(folder / "m.tdz");
   const std::string before = read_bytes(folder / "m.tdz");
   {
-    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::copy_on_write});
+    const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {Mode::copy_on_write});
     tree.at("a").mutable_data<float>()[0] = 9;
   }
   EXPECT_EQ(read_bytes(folder / "m.tdz"), before);
@@ -126,7 +128,7 @@ TEST(MemmapArchive, CopiesLeavesThatLieWhereNoDtypeMayBegin) {
   write_bytes(folder / "m.tdz",
               archive_of({{"meta.json", std::string(kMeta), 1}, {"a.memmap", data, 1}}));
   ASSERT_NE(directory_of(read_bytes(folder / "m.tdz")).find("a.memmap")->data_offset % 16, 0U);
-  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
               HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot write through it: expected a stored "
@@ -153,15 +155,15 @@ TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   {
-    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {Mode::write_through});
     tree.at("a").mutable_data<float>()[0] = 9;
-    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
     tree.flush();
-    EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
     tree.at("n", "x").mutable_data<std::int64_t>()[2] = -1;
   }
-  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
-  const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {});
+  EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
+  const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[0], 9);
   EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
 }
@@ -173,29 +175,29 @@ TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {
   like.set("x", Tensor::zeros(DType::uint8, {kCount}));
   like.set("y", Tensor::zeros(DType::uint8, {kCount}));
   write_memmap_archive(like, folder / "m.tdz", {.zeros = true});
-  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
   for (const bool flush : {true, false}) {
-    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {Mode::write_through});
     tree.at("x").mutable_data<std::uint8_t>()[kCount / 2 + (flush ? 0 : 7'000'000)] = 1;
     tree.at("x").mutable_data<std::uint8_t>()[kCount - 1] = flush ? 2 : 3;
     static_cast<void>(tree.at("y"));
-    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
     if (!flush) continue;
     tree.flush();
-    EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
   }
-  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
 TEST(MemmapArchive, MakesTheChecksumsRightWhenTheLastTensorGoes) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   std::optional<Tensor> tensor =
-      kMemmapArchive.open(folder / "m.tdz", {Mode::write_through}).at("a");
+      folder::kArchiveFormat.open(folder / "m.tdz", {Mode::write_through}).at("a");
   tensor->mutable_data<float>()[0] = 9;
-  EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
   tensor.reset();
-  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
 TEST(MemmapArchive, IsReadableAndMendableAfterAKillBetweenTheTwoHeadersOfAnEntry) {
@@ -206,18 +208,19 @@ TEST(MemmapArchive, IsReadableAndMendableAfterAKillBetweenTheTwoHeadersOfAnEntry
   bytes[entry.header_offset + 14] ^= 1;
   write_bytes(folder / "m.tdz", bytes);
   EXPECT_EQ(failure_of(folder / "m.tdz"), "");
-  const VerifyReport report = kMemmapArchive.verify(folder / "m.tdz", {});
+  const VerifyReport report = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].path, (folder / "m.tdz").string() + "/a.memmap");
   EXPECT_THAT(report.problems[0].what, HasSubstr("was killed"));
   EXPECT_EQ(failure_of(folder / "m.tdz", Mode::write_through), "");
-  EXPECT_TRUE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+  EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
 TEST(MemmapArchive, IsNotReplacedUnderAHandleThatWritesThrough) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
-  std::optional<TensorDict> tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+  std::optional<TensorDict> tree =
+      folder::kArchiveFormat.open(folder / "m.tdz", {Mode::write_through});
   EXPECT_THROW(save_sample(folder / "m.tdz"), Error);
   tree.reset();
   EXPECT_NO_THROW(save_sample(folder / "m.tdz"));
@@ -225,7 +228,7 @@ TEST(MemmapArchive, IsNotReplacedUnderAHandleThatWritesThrough) {
 
 TEST(MemmapArchive, SilencesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough) {
   const TemporaryFolder folder;
-  kMemmapFolder.write(sample_tree(), folder / "f", {});
+  folder::kFormat.write(sample_tree(), folder / "f", {});
   std::vector<Entry> entries;
   for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
     if (file.is_directory()) continue;
@@ -233,13 +236,13 @@ TEST(MemmapArchive, SilencesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough)
         {file.path().lexically_relative(folder / "f").string(), read_bytes(file.path())});
   }
   write_bytes(folder / "m.tdz", archive_of(entries));
-  const VerifyReport before = kMemmapArchive.verify(folder / "m.tdz", {});
+  const VerifyReport before = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   EXPECT_TRUE(before.ok());
   {
-    const TensorDict tree = kMemmapArchive.open(folder / "m.tdz", {Mode::write_through});
+    const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {Mode::write_through});
     tree.at("a").mutable_data<float>()[0] = 9;
   }
-  const VerifyReport after = kMemmapArchive.verify(folder / "m.tdz", {});
+  const VerifyReport after = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   EXPECT_TRUE(after.ok());
   EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // of a, b and n/x
   EXPECT_EQ(fs::file_size(folder / "m.tdz"), archive_of(entries).size());
@@ -247,7 +250,7 @@ TEST(MemmapArchive, SilencesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough)
 
 TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
   const TemporaryFolder folder;
-  kMemmapFolder.write(sample_tree(), folder / "f", {});
+  folder::kFormat.write(sample_tree(), folder / "f", {});
   std::vector<Entry> entries;
   for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
     if (file.is_directory()) continue;
@@ -256,7 +259,7 @@ TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
     entries.push_back({file.path().lexically_relative(folder / "f").string(), bytes});
   }
   write_bytes(folder / "m.tdz", archive_of(entries));
-  const VerifyReport report = kMemmapArchive.verify(folder / "m.tdz", {});
+  const VerifyReport report = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/a.memmap"));
   EXPECT_EQ(report.problems[0].part, "block 0");
@@ -266,8 +269,8 @@ TEST(MemmapArchive, TiesAgainWhatItHadToStoreTwice) {
   const TemporaryFolder folder;
   TensorDict tree = sample_tree();
   tree.set("tied", tree.at("a"));
-  kMemmapArchive.write(tree, folder / "m.tdz", {});
-  const TensorDict found = kMemmapArchive.open(folder / "m.tdz", {});
+  folder::kArchiveFormat.write(tree, folder / "m.tdz", {});
+  const TensorDict found = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(found.at("tied").raw_data(), found.at("a").raw_data());
 }
 
@@ -279,7 +282,7 @@ TEST(MemmapArchiveHostile, RefusesEveryZipThatTheCodecRefuses) {
   for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
     if (file.path().extension() != ".zip") continue;
     EXPECT_NE(failure_of(file.path()), "") << file.path();  // good ones have no meta.json
-    EXPECT_FALSE(kMemmapArchive.verify(file.path(), {}).ok()) << file.path();
+    EXPECT_FALSE(folder::kArchiveFormat.verify(file.path(), {}).ok()) << file.path();
     ++refused;
   }
   EXPECT_GT(refused, 50);
@@ -304,7 +307,7 @@ TEST(MemmapArchiveHostile, SaysWhatIsMissingTooShortOrTooLarge) {
     write_bytes(folder / "m.tdz", archive_of(bad.entries));
     EXPECT_THAT(failure_of(folder / "m.tdz"),
                 StartsWith((folder / "m.tdz").string() + bad.message));
-    EXPECT_FALSE(kMemmapArchive.verify(folder / "m.tdz", {}).ok());
+    EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
   }
 }
 
@@ -318,7 +321,7 @@ TEST(MemmapArchiveHostile, GivesAResultOrAnErrorForEveryByteThatIsChanged) {
       bad[i] = static_cast<char>(bad[i] ^ 0x81);
       write_bytes(folder / "m.tdz", bad);
       static_cast<void>(failure_of(folder / "m.tdz"));
-      static_cast<void>(kMemmapArchive.verify(folder / "m.tdz", {.num_threads = 1}));
+      static_cast<void>(folder::kArchiveFormat.verify(folder / "m.tdz", {.num_threads = 1}));
     }
     for (std::size_t size = 0; size < good.size(); size += 41) {
       write_bytes(folder / "m.tdz", good.substr(0, size));
