@@ -4,12 +4,18 @@ A block that needs a library which the tests do not install names it behind the 
 ```python requires=lmdb, and stands for itself: it is run alone, where that library is installed.
 """
 
+import gzip
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+import tenfold  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
@@ -39,6 +45,22 @@ def test_every_block_of_python_is_known():
         assert TEXTS[page].count("```python") == len(BLOCK.findall(TEXTS[page])), page
 
 
+def anchors(text):
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", TEXTS[page]):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text()), link
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
@@ -55,3 +77,30 @@ def test_python_that_needs_another_library_runs(page, block, tmp_path, monkeypat
     pytest.importorskip(block[1], reason=f"{block[1]} is not installed")
     monkeypatch.chdir(tmp_path)
     exec(compiled(page, block), {"__name__": "__main__"})
+
+
+def test_the_shell_commands_of_the_readme_run(tmp_path):
+    state = {"model": {"weight": torch.rand(3, 2), "bias": torch.rand(3)}}
+    tenfold.save(state, tmp_path / "run" / "step_3")
+    tenfold.save({"model": {**state["model"], "bias": torch.rand(3)}}, tmp_path / "run" / "step_4")
+    torch.save(state, tmp_path / "downloaded.pt")
+    with gzip.open(tmp_path / "trips-1.csv.gz", "wt") as file:
+        file.write("id,distance\n1,0.5\n")
+
+    section = TEXTS[ROOT / "README.md"].split("## Shell\n")[1].split("\n## ")[0]
+    commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1].splitlines()
+    assert len(commands) >= 10
+    for command in commands:
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "tenfold"
+        arguments = [str(next(tmp_path.glob(a), a)) if "trips-" in a else a for a in arguments]
+        done = subprocess.run(
+            [sys.executable, "-m", "tenfold", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        # The two steps differ, which is what diff's exit status tells.
+        assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
+    assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
+    assert len(tenfold.Dataset(tmp_path / "trips")) == 1
