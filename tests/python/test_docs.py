@@ -5,6 +5,7 @@ A block that needs a library which the tests do not install names it behind the 
 """
 
 import gzip
+import inspect
 import re
 import shlex
 import subprocess
@@ -104,3 +105,15 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
         assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
     assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1
+
+
+def test_the_signatures_in_the_docs_are_those_of_the_functions():
+    stated = re.findall(
+        r"`tenfold\.(\w+)\(([^`]*\*,[^`]*?)\)(?: -> \w+)?`", TEXTS[ROOT / "docs/python.md"]
+    )
+    assert len(stated) >= 6
+    for name, parameters in stated:
+        found = inspect.signature(getattr(tenfold, name))
+        without_types = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+        signature = inspect.Signature(without_types)
+        assert re.sub(r"\s+", " ", parameters) == str(signature)[1:-1].replace("'", '"'), name
