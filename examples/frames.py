@@ -26,8 +26,7 @@ def make(path: Path, rows: int) -> None:
     corners = torch.randint(0, SIDE - SQUARE, (rows, 2), generator=generator)
     for frame, (y, x) in zip(frames, corners.tolist(), strict=True):
         frame[:, y : y + SQUARE, x : x + SQUARE] = 255
-    td = tenfold.TensorDict({"frame": frames, "corner": corners}, batch_size=[rows])
-    tenfold.save(td, path)
+    tenfold.ingest({"frame": frames, "corner": corners}, path, progress=False)
 
 
 def as_floats(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

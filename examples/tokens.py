@@ -24,15 +24,10 @@ def texts() -> list[bytes]:
     return [line.strip() for line in lines if len(line.strip()) > 8]
 
 
-def make(path: Path) -> None:
-    """One ragged column: all tokens one after the other, and where each text ends."""
-    all_texts = texts()
-    ends = torch.tensor([len(text) for text in all_texts]).cumsum(0)
-    tokens = torch.frombuffer(bytearray(b"".join(all_texts)), dtype=torch.uint8)
-    td = tenfold.TensorDict({"tokens.end": ends}, batch_size=[len(all_texts)])
-    td["tokens"] = tenfold.UnbatchedTensor(tokens)
-    td.schema = {"columns": {"tokens": {"dtype": "uint8", "ragged": True}}}
-    tenfold.save(td, path)
+def make(path: Path) -> tenfold.Dataset:
+    """Ingests one ragged column: a row holds the tokens of one text."""
+    rows = ({"tokens": torch.frombuffer(bytearray(text), dtype=torch.uint8)} for text in texts())
+    return tenfold.ingest(rows, path, progress=False)
 
 
 class LanguageModel(nn.Module):
@@ -53,13 +48,12 @@ def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tenso
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)
     losses = nn.functional.cross_entropy(scores, tokens[:, 1:], reduction="none")
-    places = torch.arange(1, tokens.shape[1])
-    inside = places < batch["tokens.length"][:, None]
+    positions = torch.arange(1, tokens.shape[1])
+    inside = positions < batch["tokens.length"][:, None]
     return ((losses * inside).sum(1) / inside.sum(1)).mean()
 
 
-def train(path: Path, epochs: int) -> list[float]:
-    ds = tenfold.Dataset(path)
+def train(ds: tenfold.Dataset, epochs: int) -> list[float]:
     torch.manual_seed(0)
     model = LanguageModel()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
@@ -83,11 +77,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
-    path = options.folder / "texts"
-    make(path)
-    ds = tenfold.Dataset(path)
+    ds = make(options.folder / "texts")
+    print(ds.schema)  # tokens: uint8[*]
     print(f"{len(ds)} texts of {len(ds[0]['tokens'])}, {len(ds[1]['tokens'])}, ... tokens")
-    print("loss by epoch:", " ".join(f"{loss:.3f}" for loss in train(path, options.epochs)))
+    print("loss by epoch:", " ".join(f"{loss:.3f}" for loss in train(ds, options.epochs)))
 
 
 if __name__ == "__main__":

@@ -73,8 +73,7 @@ def made_up_flights(rows: int) -> dict[str, torch.Tensor]:
 
 def make(folder: Path, rows: int) -> None:
     columns = real_flights() or made_up_flights(rows)
-    td = tenfold.TensorDict(columns, batch_size=[len(columns["month"])])
-    tenfold.save(td, folder / "flights")
+    tenfold.ingest(columns, folder / "flights", progress=False)
     torch.manual_seed(SEED)
     tenfold.save(LateModel().state_dict(), folder / "first_weights")
 

@@ -1,28 +1,119 @@
-"""The Python of README and docs/ runs as it stands, each page from its top in its own folder."""
+"""The Python of README and docs/ runs as it stands, each page from its top in its own folder.
 
+A block that needs a library which the tests do not install names it behind the language,
+```python requires=lmdb, and stands for itself: it is run alone, where that library is installed.
+"""
+
+import gzip
+import inspect
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+import tenfold  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    page
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    if "```python" in page.read_text()
-)
+TEXTS = {
+    page: page.read_text()
+    for page in sorted(
+        [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")]
+    )
+}
+BLOCK = re.compile(r"^```python(?: requires=(\w+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [page for page, text in TEXTS.items() if "```python" in text]
+ALONE = [
+    pytest.param(page, block, id=f"{page.name}-{block[1]}")
+    for page in PAGES
+    for block in BLOCK.finditer(TEXTS[page])
+    if block[1]
+]
+
+
+def compiled(page, block):
+    """Code whose line numbers are those of the page."""
+    line = TEXTS[page].count("\n", 0, block.start(2))
+    return compile("\n" * line + block[2], str(page), "exec")
+
+
+def test_every_block_of_python_is_known():
+    for page in PAGES:
+        assert TEXTS[page].count("```python") == len(BLOCK.findall(TEXTS[page])), page
+
+
+def anchors(text):
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", TEXTS[page]):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text()), link
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = page.read_text()
     # A module of its own, because dataclasses look theirs up.
     scope = {"__name__": "__main__"}
-    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        line = text.count("\n", 0, block.start(1))
-        code = compile("\n" * line + block.group(1), str(page), "exec")
-        exec(code, scope)
+    for block in BLOCK.finditer(TEXTS[page]):
+        if not block[1]:
+            exec(compiled(page, block), scope)
+
+
+@pytest.mark.parametrize(("page", "block"), ALONE)
+def test_python_that_needs_another_library_runs(page, block, tmp_path, monkeypatch):
+    pytest.importorskip(block[1], reason=f"{block[1]} is not installed")
+    monkeypatch.chdir(tmp_path)
+    exec(compiled(page, block), {"__name__": "__main__"})
+
+
+def test_the_shell_commands_of_the_readme_run(tmp_path):
+    state = {"model": {"weight": torch.rand(3, 2), "bias": torch.rand(3)}}
+    tenfold.save(state, tmp_path / "run" / "step_3")
+    tenfold.save({"model": {**state["model"], "bias": torch.rand(3)}}, tmp_path / "run" / "step_4")
+    torch.save(state, tmp_path / "downloaded.pt")
+    with gzip.open(tmp_path / "trips-1.csv.gz", "wt") as file:
+        file.write("id,distance\n1,0.5\n")
+
+    section = TEXTS[ROOT / "README.md"].split("## Shell\n")[1].split("\n## ")[0]
+    commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1].splitlines()
+    assert len(commands) >= 10
+    for command in commands:
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "tenfold"
+        arguments = [str(next(tmp_path.glob(a), a)) if "trips-" in a else a for a in arguments]
+        done = subprocess.run(
+            [sys.executable, "-m", "tenfold", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        # The two steps differ, which is what diff's exit status tells.
+        assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
+    assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
+    assert len(tenfold.Dataset(tmp_path / "trips")) == 1
+
+
+def test_the_signatures_in_the_docs_are_those_of_the_functions():
+    stated = re.findall(
+        r"`tenfold\.(\w+)\(([^`]*\*,[^`]*?)\)(?: -> \w+)?`", TEXTS[ROOT / "docs/python.md"]
+    )
+    assert len(stated) >= 6
+    for name, parameters in stated:
+        found = inspect.signature(getattr(tenfold, name))
+        without_types = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+        signature = inspect.Signature(without_types)
+        assert re.sub(r"\s+", " ", parameters) == str(signature)[1:-1].replace("'", '"'), name

@@ -273,7 +273,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Example:
         >>> tenfold.scan("downloaded.pt").findings
-        [ScanFinding(name='os.system', risk='dangerous', where='record "m/data.pkl" at byte 2')]
+        [ScanFinding(name='posix.system', risk='dangerous',
+                     where='record "downloaded/data.pkl" at byte 18')]
     """
     from tenfold._reports import ScanFinding, ScanReport
 
@@ -298,8 +299,8 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     Example:
         >>> report = tenfold.verify("run/ckpt")
-        >>> report.ok, report.num_checksums
-        (True, 113)
+        >>> report.ok, report.problems
+        (True, [])
     """
     from tenfold._progress import Shown
     from tenfold._reports import Problem, VerifyReport

@@ -41,7 +41,7 @@ def create(
     >>> ds = tenfold.create("log", {"x": ("float32", (3,)), "note": "string"})    # empty
     >>> ds.append({"x": torch.rand(3), "note": "first"})
     >>> ds = tenfold.create("images", {"pixels": ("uint8", (84, 84))}, num_rows=10_000)
-    >>> ds[worker::4] = ...                # every process its own rows, in place
+    >>> ds[worker::4] = {"pixels": pixels}    # every process its own rows, in place
     >>> ds = tenfold.create("buffer", example=row, capacity=1_000_000)  # a ring
     >>> ds.write(batch)                    # len(ds) == min(rows written, capacity)
 

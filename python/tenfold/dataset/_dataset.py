@@ -72,7 +72,7 @@ class Dataset(Growing):
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
     >>> ds[5]                          # a row: {"price": tensor(12.5), "origin": "LIS"}
-    >>> ds[[5, 2, 900_000_000]]        # a batch: {"price": float32 [3], "origin": [str, str, str]}
+    >>> ds[[5, 2, 999]]                # a batch: {"price": float32 [3], "origin": [str, str, str]}
     >>> ds["price"]                    # the column, mapped: float32 [len(ds)]
     >>> train, test = ds.split([0.9, 0.1], seed=0)
 

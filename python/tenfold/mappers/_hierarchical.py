@@ -39,8 +39,9 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper = tenfold.HierarchicalStateMapper(
     ...     {"default": 0.0, "level1": {"a": 1.0, "b": 2.0}, "level2": {"default": -1.0}}
     ... )
-    >>> mapper("level1/a"), mapper(("level1", "b")), mapper("level2/x/y"), mapper("level1/z")
-    (tensor(1.), tensor(2.), tensor(-1.), tensor(0.))      # float64, as Python's numbers
+    >>> paths = ["level1/a", ("level1", "b"), "level2/x/y", "level1/z"]
+    >>> [mapper(path).item() for path in paths]
+    [1.0, 2.0, -1.0, 0.0]
     >>> mapper(["level1/a", "level1/b"])
     tensor([1., 2.], dtype=torch.float64)
     >>> mapper.save("mapper.json")        # one file to read and to edit

