@@ -34,7 +34,8 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers shared clang asan tsan file-systems fuzz wheel wheel-test clean
+	types layers shared clang asan tsan file-systems fuzz wheel wheel-test \
+	test-minimum test-examples clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -85,6 +86,14 @@ OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
 .venvs/torchsnapshot/.ok: $(REQUIREMENTS)/torchsnapshot.txt .venv/.ok
 	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/$(PIP) install --no-deps -r $<
+	@touch $@
+
+# Libraries of other data, over the same torch and numpy.
+.venvs/examples/.ok: $(REQUIREMENTS)/examples.txt .venv/.ok
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/$(PIP) install -r $< -c $(REQUIREMENTS)/dev.txt
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
 	@touch $@
 
 UPSTREAMS := $(OLD_TENSORDICTS) .venvs/torchsnapshot/.ok
@@ -182,6 +191,14 @@ wheel: dist/.wheel
 ## make wheel-test  installs it into empty environments, with and without numpy and torch
 wheel-test: wheel
 	$(WHEEL_BIN)/python tests/wheel/run.py dist/*.whl --glibc $(WHEEL_GLIBC)
+
+## make test-examples  the examples and pages of other libraries' data, with those libraries
+test-examples: .venv/.package .venvs/examples/.ok
+	.venvs/examples/bin/python -m pytest tests/python/examples tests/python/test_docs.py
+
+## make test-minimum  a slice of the Python tests with the oldest torch and numpy of pyproject.toml
+test-minimum: .venv/.package
+	$(PYTHON) tests/wheel/run.py --floors build/wheel/*.whl
 
 # --- what people ask for ---
 

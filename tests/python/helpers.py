@@ -8,30 +8,14 @@ from collections.abc import Callable
 
 import torch
 
-DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.complex32,
-    torch.complex64,
-    torch.complex128,
-    torch.float8_e4m3fn,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2,
-    torch.float8_e5m2fnuz,
-    torch.float8_e8m0fnu,
-    torch.float4_e2m1fn_x2,
-]
+DTYPE_NAMES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64"
+)
+DTYPE_NAMES += (
+    " complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz"
+)
+DTYPE_NAMES += " float8_e8m0fnu float4_e2m1fn_x2"  # these two came with torch 2.7 and 2.8
+DTYPES = [getattr(torch, name) for name in DTYPE_NAMES.split() if hasattr(torch, name)]
 
 
 def make_tensor(shape, dtype, seed=0):

@@ -247,7 +247,7 @@ def test_rows_can_be_assigned(batch):
 
 
 def test_repr_reads_as_tensordicts_own(target):
-    tensordict = pytest.importorskip("tensordict")
+    tensordict = pytest.importorskip("tensordict", minversion="0.15")  # whose repr this is
     source = {
         "obs": torch.zeros(3, 2),
         "next": {"reward": torch.zeros(3, dtype=torch.int64), "deep": {"b": torch.zeros(3).bool()}},

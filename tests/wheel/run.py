@@ -28,7 +28,9 @@ PINS = dict(
     for line in (REPOSITORY / f"tools/requirements/{name}.txt").read_text().split()
     if "==" in line
 )
-FLOORS = {"torch": "2.4.0", "numpy": "1.24.0", "ml_dtypes": "0.4.0"}
+PROJECT = (REPOSITORY / "pyproject.toml").read_text()
+EXTRAS = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+FLOORS = dict(re.findall(r'"(\w+)>=([0-9.]+)"', EXTRAS))
 TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
 # What the tests compare with. --floors takes the versions that pip finds for the oldest torch.
 PEERS = ("tensordict", "safetensors")
