@@ -12,7 +12,9 @@ from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    Made = TypeVar("Made")
 
 #: Kinds of entries, by their class: a tensor or array; an object of a class in `WRAPPED`; a
 #: TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the
@@ -76,6 +78,12 @@ def rewrapped(entry: Any, node: Any) -> Any:
     if KINDS[type(entry)] == TENSORCLASS:
         return type(entry)._from_tensordict(node, dict(entry._non_tensordict))
     return node
+
+
+def written(out: Any, made: Made) -> Made:
+    """`out`, of the class of `made`, with its values written into the tensors."""
+    result: Made = out.update_(made)
+    return result
 
 
 def unwrapped(entry: Any) -> Any:
