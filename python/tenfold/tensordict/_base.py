@@ -223,8 +223,8 @@ class TensorDictBase(TensorLike):
         """
         return _mapping.del_(self, key)
 
-    def __delitem__(self, key: Key) -> None:
-        self.del_(key)
+    def __delitem__(self, key: Key) -> Self:
+        return self.del_(key)
 
     def __contains__(self, key: object) -> bool:
         return _mapping.contains(self, key)

@@ -55,7 +55,11 @@ def _is_foreign(cls: type) -> bool:
 
 
 #: The kind of each class of entries.
-KINDS: dict[type, int] = _Kinds({ValueRows: VALUE})
+# Those of built-in types are there from the start: torch.compile cannot iterate over their bases.
+KINDS: dict[type, int] = _Kinds(
+    {ValueRows: VALUE}
+    | dict.fromkeys([bool, int, float, complex, str, bytes, list, tuple, dict, type(None)], LEAF)
+)
 class_kind = KINDS.__getitem__
 
 

@@ -90,8 +90,8 @@ def _unlock(td: Any, parent: Any = None) -> None:
 
 def _check_parents(td: Any, but: Any = None) -> None:
     parents = td._locked if isinstance(td._locked, tuple) else ()
-    held_by = [parent for ref in parents if (parent := ref()) is not None]
-    if any(parent is not but and parent._locked for parent in held_by):
+    held_by = [ref() for ref in parents]
+    if any(parent is not None and parent is not but and parent._locked for parent in held_by):
         raise RuntimeError(
             "Cannot unlock a TensorDict that is part of a locked TensorDict: expected "
             "unlock_() of the outermost one"
@@ -100,7 +100,9 @@ def _check_parents(td: Any, but: Any = None) -> None:
 
 def _held_nodes(td: Any) -> Any:
     """The nodes below that are in memory; those still on disk learn of a lock when read."""
-    return [node for entry in td._held() if (node := node_of(entry)) is not None]
+    # Without a name of the comprehension's own, which torch.compile cannot trace.
+    nodes = [node_of(entry) for entry in td._held()]
+    return [node for node in nodes if node is not None]
 
 
 def enter(td: T) -> T:

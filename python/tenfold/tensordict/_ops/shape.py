@@ -455,9 +455,9 @@ def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, .
             items[key] = piece
     found = []
     for items, shape in zip(made, shapes, strict=True):
-        td = td._like(items, tuple(shape))
-        td._names = names
-        found.append(td._as_view(td))
+        made_td = td._like(items, tuple(shape))
+        made_td._names = names
+        found.append(td._as_view(made_td))
     return tuple(found)
 
 
