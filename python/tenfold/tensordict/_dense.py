@@ -30,10 +30,12 @@ from tenfold.tensordict._protocol import register_classes, stacked
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, overload
+
+    from typing_extensions import Self
 
     from tenfold.tensordict._node import Opened
-    from tenfold.tensordict._protocol import Key
+    from tenfold.tensordict._protocol import Index, Key
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
@@ -264,6 +266,15 @@ class TensorDict(TensorDictBase):
                 disk.opened.changed = True
         return self._items
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: str) -> Any: ...
+        @overload
+        def __getitem__(self, key: tuple[str, ...]) -> Any: ...
+        @overload
+        def __getitem__(self, key: Index) -> Self: ...
+
     def __getitem__(self, key: Any) -> Any:
         # What is in memory, without a call for each key of a path; the rest as any other index.
         if type(key) is str:
@@ -282,7 +293,9 @@ class TensorDict(TensorDictBase):
                     return value._unwrapped() if type(value) in WRAPPED else value
         return super().__getitem__(key)
 
-    def set(self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> Any:
+    def set(
+        self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False
+    ) -> Self:
         """Adds an entry, or replaces it; see `TensorDictBase.set`. Returns this TensorDict."""
         # The common cases first: a tensor that fits, and a path through nodes in memory.
         if type(item) in TENSORS and type(key) is str and not inplace:

@@ -16,6 +16,7 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    written,
 )
 from tenfold.tensordict._keys import NOTHING
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo
@@ -28,6 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from typing_extensions import Self
 
     from tenfold.tensordict._node import Opened
 
@@ -92,7 +95,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self._kind = PLAIN
 
     @classmethod
-    def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Any:
+    def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Self:
         """A stack of members that fit."""
         self = cls.__new__(cls)
         self._use(members, stack_dim, name)
@@ -153,10 +156,10 @@ class LazyStackedTensorDict(TensorDictBase):
         """The members by the names of their folders, as far as they were read."""
         return {str(i): member for i, member in enumerate(self._read or ())}
 
-    def _map(self, change: Callable[[Any], Any]) -> Any:
+    def _map(self, change: Callable[[Any], Any]) -> Self:
         """A stack of `change(member)`."""
         members = [rewrapped(m, change(node_of(m))) for m in self.tensordicts]
-        return LazyStackedTensorDict._of(members, self.stack_dim, self._dim_name)
+        return type(self)._of(members, self.stack_dim, self._dim_name)
 
     def insert(self, index: int, tensordict: Any) -> None:
         """Makes a TensorDict the member at `index`.
@@ -463,7 +466,7 @@ class LazyStackedTensorDict(TensorDictBase):
             padding_side=how.get("padding_side", "right"),
         )
 
-    def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Any:
+    def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
         """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`."""
         other = self._like_stack(input_dict_or_td)
         if other is None:
@@ -472,7 +475,7 @@ class LazyStackedTensorDict(TensorDictBase):
             mine.update(theirs, *args, **options)
         return self
 
-    def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Any:
+    def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
         """Writes every entry into the tensors that are there; see `TensorDict.update_`."""
         other = self._like_stack(input_dict_or_td)
         if other is None:
@@ -489,7 +492,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return None
         return node.tensordicts
 
-    def clone(self, recurse: bool = True, **kwargs: Any) -> Any:
+    def clone(self, recurse: bool = True, **kwargs: Any) -> Self:
         """A stack of clones of the members."""
         return self._map(lambda node: node.clone(recurse, **kwargs))
 
@@ -521,7 +524,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for node in self._nodes():
             node._fill_entry(key, value)
 
-    def masked_fill_(self, mask: Any, value: Any) -> Any:
+    def masked_fill_(self, mask: Any, value: Any) -> Self:
         """Fills the rows where `mask` is true; see `TensorDict.masked_fill_`."""
         parts = [mask] * len(self.tensordicts)
         if mask.ndim > self.stack_dim:
@@ -530,7 +533,7 @@ class LazyStackedTensorDict(TensorDictBase):
             node.masked_fill_(part, value)
         return self
 
-    def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Any:
+    def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Self:
         """Gives an entry another key in every member; see `TensorDict.rename_key_`."""
         named = isinstance(new_key, (str, tuple)) and old_key in self
         if not named or (safe and new_key in self):
@@ -547,17 +550,19 @@ class LazyStackedTensorDict(TensorDictBase):
         if any(set(node._key_list()) != keys for node in self._nodes()):
             raise RuntimeError(f"{what}: expected the same keys in all members, found others")
 
-    def flatten_keys(self, separator: str = ".", inplace: bool = False, is_leaf: Any = None) -> Any:
+    def flatten_keys(
+        self, separator: str = ".", inplace: bool = False, is_leaf: Any = None
+    ) -> Self:
         """The members without nodes; see `TensorDict.flatten_keys`."""
         self._refuse_exclusive_keys("flatten_keys")
         return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
 
-    def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Any:
+    def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
         """The members with nodes; see `TensorDict.unflatten_keys`."""
         self._refuse_exclusive_keys("unflatten_keys")
         return self._rekeyed("unflatten_keys", inplace, separator)
 
-    def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Any:
+    def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
         """The members after `method`; those of stacks in this stack may have keys of their own."""
 
         def change(node: Any) -> Any:
@@ -571,11 +576,11 @@ class LazyStackedTensorDict(TensorDictBase):
             change(node)
         return self
 
-    def filter_non_tensor_data(self) -> Any:
+    def filter_non_tensor_data(self) -> Self:
         """The members' tensors only."""
         return self._map(lambda node: node.filter_non_tensor_data())
 
-    def filter_empty_(self) -> Any:
+    def filter_empty_(self) -> Self:
         """Deletes nodes of the members in which there is nothing. Returns this stack."""
         for node in self._nodes():
             node.filter_empty_()
@@ -594,7 +599,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def where(
         self, condition: Any, other: Any, *, out: Any = None, pad: Any = None,
         update_batch_size: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """The rows of the members where `condition` is true; see `TensorDict.where`."""
         conditions = [condition] * len(self.tensordicts)
         if condition.ndim > self.stack_dim:
@@ -602,13 +607,13 @@ class LazyStackedTensorDict(TensorDictBase):
         parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return made if out is None else out.update_(made)
+        return made if out is None else written(out, made)
 
     def _set_device(self, device: str) -> None:
         for node in self._nodes():
             node._set_device(device)
 
-    def clear_device_(self) -> Any:
+    def clear_device_(self) -> Self:
         """Forgets the device of all members. Returns this stack."""
         for node in self._nodes():
             node.clear_device_()
@@ -721,15 +726,15 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes rows; those of one member go to it alone. See `TensorDictBase.__setitem__`."""
         _lazy_rows.assign(self, key, value)
 
-    def unbind(self, dim: int) -> tuple[Any, ...]:
+    def unbind(self, dim: int) -> tuple[Self, ...]:
         """Returns the members along the stack dimension; otherwise a stack for each position."""
         return _lazy_rows.unbind(self, dim)
 
-    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Returns consecutive parts of a batch dimension, as stacks."""
         return _lazy_rows.split(self, split_size, dim)
 
-    def unsqueeze(self, dim: int) -> Any:
+    def unsqueeze(self, dim: int) -> Self:
         """Returns a stack with a new batch dimension of length 1."""
         return _lazy_rows.unsqueeze(self, dim)
 
@@ -737,25 +742,27 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a stack, or the only member, without batch dimensions of length 1."""
         return _lazy_rows.squeeze(self, dim)
 
-    def permute(self, *order: int | Sequence[int], dims: Sequence[int] | None = None) -> Any:
+    def permute(self, *order: int | Sequence[int], dims: Sequence[int] | None = None) -> Self:
         """Returns a stack with the batch dimensions in another order."""
         return _lazy_rows.permute(self, shape.sizes(order, dims))
 
-    def transpose(self, dim0: int, dim1: int) -> Any:
+    def transpose(self, dim0: int, dim1: int) -> Self:
         """Returns a stack with two batch dimensions swapped."""
         return _lazy_rows.transpose(self, dim0, dim1)
 
     def flatten(
         self, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
-    ) -> Any:
+    ) -> Self:
         """Merges batch dimensions into one, along which the result is stacked."""
         return _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
 
-    def unflatten(self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False) -> Any:
+    def unflatten(
+        self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
+    ) -> Self:
         """Splits one batch dimension into several."""
         return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
 
-    def repeat(self, *repeats: Any, inplace: bool = False) -> Any:
+    def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
         """Copies all rows; along the stack dimension it repeats the members."""
         return _lazy_rows.repeat(self, *repeats, inplace=inplace)
 

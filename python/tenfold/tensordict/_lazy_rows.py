@@ -19,15 +19,19 @@ from tenfold.tensordict._values import flattened_dims
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+
+    Stack = TypeVar("Stack", bound=LazyStackedTensorDict)
 
 
-def restacked(stack: Any, members: list[Any], stack_dim: int, *, named: bool = True) -> Any:
+def restacked(stack: Stack, members: list[Any], stack_dim: int, *, named: bool = True) -> Stack:
     name = stack._dim_name if named else None
-    return locked_as(stack, stacked()._of(members, stack_dim, name))
+    return locked_as(stack, type(stack)._of(members, stack_dim, name))
 
 
-def unbind(stack: Any, dim: int) -> tuple[Any, ...]:
+def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     ndim = len(stack._batch_size)
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:
@@ -39,10 +43,10 @@ def unbind(stack: Any, dim: int) -> tuple[Any, ...]:
     inner = at if at < stack.stack_dim else at - 1
     below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
     parts = [member.unbind(inner) for member in stack.tensordicts]
-    return tuple(stacked()._of(list(group), below) for group in zip(*parts, strict=True))
+    return tuple(type(stack)._of(list(group), below) for group in zip(*parts, strict=True))
 
 
-def split(stack: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
+def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     at = dim_in(dim, len(stack._batch_size), "split")
     if at != stack.stack_dim:
         inner = at if at < stack.stack_dim else at - 1
@@ -57,7 +61,7 @@ def split(stack: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
     return tuple(restacked(stack, [stack.tensordicts[i] for i in group], at) for group in groups)
 
 
-def unsqueeze(stack: Any, dim: int) -> Any:
+def unsqueeze(stack: Stack, dim: int) -> Stack:
     ndim = len(stack._batch_size)
     at = dim + ndim + 1 if dim < 0 else dim
     if not 0 <= at <= ndim:
@@ -87,7 +91,7 @@ def squeeze(stack: Any, dim: int | None) -> Any:
     return restacked(stack, [member.squeeze(inner) for member in stack.tensordicts], below)
 
 
-def permute(stack: Any, dims: tuple[int, ...]) -> Any:
+def permute(stack: Stack, dims: tuple[int, ...]) -> Stack:
     ndim = len(stack._batch_size)
     order = [dim + ndim if dim < 0 else dim for dim in dims]
     if sorted(order) != list(range(ndim)):
@@ -102,7 +106,7 @@ def permute(stack: Any, dims: tuple[int, ...]) -> Any:
     return restacked(stack, members, below)
 
 
-def transpose(stack: Any, dim0: int, dim1: int) -> Any:
+def transpose(stack: Stack, dim0: int, dim1: int) -> Stack:
     ndim = len(stack._batch_size)
     order = list(range(ndim))
     first, second = two_dims(dim0, dim1, ndim)
@@ -175,8 +179,8 @@ def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
 
 
 def flatten(
-    stack: Any, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
-) -> Any:
+    stack: Stack, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+) -> Stack:
     ndim = len(stack._batch_size)
     start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
@@ -192,7 +196,7 @@ def flatten(
     return restacked(stack, parts, start, named=False)
 
 
-def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
+def unflatten(stack: Stack, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Stack:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
     rows = probe(stack._batch_size, "unflatten")
     lengths = tuple(unflattened_size)
@@ -246,7 +250,7 @@ def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False)
     return made
 
 
-def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
+def repeat(stack: Stack, *repeats: Any, inplace: bool = False) -> Stack:
     if len(repeats) == 1 and not isinstance(repeats[0], int):
         repeats = tuple(repeats[0])
     ndim = len(stack._batch_size)

@@ -42,7 +42,7 @@ def from_modules(
     torch = need_torch("from_modules")
     parts = [dense().from_module(module, use_state_dict=use_state_dict) for module in modules]
     if lazy_stack:
-        made = stack_lazily(parts)
+        made: Any = stack_lazily(parts)
     else:
         with torch.no_grad():
             made = stack(parts)

@@ -30,9 +30,12 @@ from tenfold.tensordict._values import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypeVar
+    from typing import TypeVar, overload
 
     import torch
+
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
 
     Item = TypeVar("Item")
 
@@ -168,6 +171,18 @@ def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
     return lazy_stack(entries, dim)
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def lazy_stack(
+        input: Iterable[TensorDictBase], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> LazyStackedTensorDict: ...
+    @overload
+    def lazy_stack(
+        input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> Item: ...
+
+
 @set_module("tenfold")
 def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
@@ -202,8 +217,20 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
 
 
 @set_module("tenfold")
-def maybe_dense_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
-    """`stack` where keys and shapes allow it, else `lazy_stack`."""
+def maybe_dense_stack(
+    input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+) -> Item | Any:
+    """Stacks with `stack` if keys and shapes allow it, otherwise with `lazy_stack`.
+
+    Args:
+        input: TensorDicts, tensorclasses or tensors.
+        dim: The new dimension.
+        out: A TensorDict to write the result into.
+        **kwargs: Of `lazy_stack`: ``stack_dim_name``.
+
+    Raises:
+        RuntimeError: If there is none, or batch sizes differ.
+    """
     members = list(input)
     try:
         return stack(members, dim, out=out)
