@@ -234,9 +234,10 @@ lint-python: .venv/.ok
 layers: | build/.apt
 	$(PYTHON) tools/check_layers.py
 
-## make types     checks the types of the Python package
+## make types     checks the types of the Python package, and what a program that uses it is told
 types: .venv/.package
 	.venv/bin/mypy
+	.venv/bin/mypy --strict tests/python/types/typed_uses.py
 
 ## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests
 asan: build/asan/build.ninja

@@ -113,7 +113,7 @@ _EXPORTS = {
 # Exceptions to be caught by their public bases (KeyError, IndexError, ...). Tracebacks and pickles
 # name them in this module, so it has them.
 _ERRORS = {
-    "InplaceWriteError": "tenfold.tensordict._ops.writing",
+    "InplaceWriteError": "tenfold.tensordict._ops.mapping",
     "KeyNotFoundError": "tenfold._errors",
     "KeyThroughLeafError": "tenfold.tensordict._ops.mapping",
     "ShapesDiffer": "tenfold.tensordict._ops.join",

@@ -1,102 +1,50 @@
-"""`TensorDictBase`: what TensorDict and LazyStackedTensorDict have in common."""
+"""`TensorDictBase`: every public method of TensorDict and LazyStackedTensorDict, documented."""
 
 from __future__ import annotations
 
-import json
-
 from tenfold._public import set_module
-from tenfold.tensordict import _repr
-from tenfold.tensordict._convert import ConversionMethods, MakingMethods, StateMethods
-from tenfold.tensordict._files.consolidated import ConsolidatedMethods
-from tenfold.tensordict._files.memmap import MemmapMethods
-from tenfold.tensordict._locking import LockingMethods
-from tenfold.tensordict._modules import ModuleMethods
-from tenfold.tensordict._ops.apply import ApplyMethods
-from tenfold.tensordict._ops.batch import BatchMethods
-from tenfold.tensordict._ops.casts import CastMethods
-from tenfold.tensordict._ops.indexing import IndexingMethods
-from tenfold.tensordict._ops.mapping import MappingMethods
-from tenfold.tensordict._ops.pointwise import ArithmeticMethods, ComparisonMethods
-from tenfold.tensordict._ops.reductions import ReductionMethods
-from tenfold.tensordict._ops.rows import RowMethods
-from tenfold.tensordict._ops.select import SelectionMethods
-from tenfold.tensordict._ops.shape import ShapeMethods
-from tenfold.tensordict._ops.structure import StructureMethods
-from tenfold.tensordict._ops.torch_functions import TorchFunctionMethods
-from tenfold.tensordict._ops.writing import WritingMethods
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict import _convert, _modules, _repr
+from tenfold.tensordict._files import consolidated, grow, memmap
+from tenfold.tensordict._files import load as loading
+from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._ops import apply, indexing, join, torch_functions
+from tenfold.tensordict._ops import locking as _locking
+from tenfold.tensordict._ops import mapping as _mapping
+from tenfold.tensordict._ops import shape as _shape
+from tenfold.tensordict._tensor_like import TensorLike
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any, Literal, TypeVar, overload
 
+    import numpy as np
+    import torch
+    from typing_extensions import Self
 
-class RootMethods(Primitives):
-    """`schema` and `metadata`."""
+    from tenfold.tensordict._dense import TensorDict
+    from tenfold.tensordict._keys import Keys
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+    from tenfold.tensordict._protocol import BatchSize, Device, Index, Key
 
-    __slots__ = ()
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """What the columns of a data set mean, a JSON value of the root; None if nothing is said.
-
-        It is stored with the tree (a folder's notes) and changes nothing about its entries.
-        """
-        text = self._kind.schema
-        return None if text is None else json.loads(text)
-
-    @schema.setter
-    def schema(self, schema: dict[str, Any] | None) -> None:
-        self._own()
-        self._kind = self._kind._replace(schema=None if schema is None else json.dumps(schema))
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What people put into safetensors' ``__metadata__``; a folder keeps it in its notes.
-
-        Of a root; assign a dict of str to change it.
-
-        Raises:
-            TypeError: If what is assigned is not str to str.
-        """
-        return dict(self._kind.metadata)
-
-    @metadata.setter
-    def metadata(self, metadata: Mapping[str, str]) -> None:
-        for key, text in metadata.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise TypeError(f"metadata: expected str to str, found {key!r}: {text!r}")
-        self._own()
-        self._kind = self._kind._replace(metadata=dict(metadata))
+    Default = TypeVar("Default")
+    Item = TypeVar("Item")
+    PathLike = str | os.PathLike[str]
+    IsLeaf = Callable[[type], bool]
 
 
 @set_module("tenfold")
-class TensorDictBase(
-    IndexingMethods,
-    MappingMethods,
-    WritingMethods,
-    StructureMethods,
-    BatchMethods,
-    ShapeMethods,
-    RowMethods,
-    ApplyMethods,
-    ComparisonMethods,
-    ArithmeticMethods,
-    ReductionMethods,
-    SelectionMethods,
-    CastMethods,
-    ConversionMethods,
-    MakingMethods,
-    StateMethods,
-    ModuleMethods,
-    LockingMethods,
-    MemmapMethods,
-    ConsolidatedMethods,
-    RootMethods,
-    TorchFunctionMethods,
-):
-    """A tree of tensors, whatever holds its entries. Make a TensorDict or a stack of them."""
+class TensorDictBase(TensorLike):
+    """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
+
+    Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
+    ``_`` change this TensorDict and return it; all others return a new one, which shares the
+    tensors where torch's function of the same name would.
+
+    The methods that torch.Tensor has, too, are in `TensorLike`.
+    """
 
     __slots__ = ()
 
@@ -105,3 +53,1880 @@ class TensorDictBase(
 
     def _repr_html_(self) -> str:
         return _repr.html(self)
+
+    # --- entries by key or index -----------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: str) -> Any: ...
+        @overload
+        def __getitem__(self, key: tuple[str, ...]) -> Any: ...
+        @overload
+        def __getitem__(self, key: Index) -> Self: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """Returns the entry of a key or path of keys, or rows of an index.
+
+        A key gives a tensor, a node, or the plain value of an entry that is no tensor. Any other
+        index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these) selects
+        rows of the batch dimensions of every tensor.
+
+        Raises:
+            KeyError: If there is no such key.
+            IndexError: If the index has too many dimensions or is out of bounds.
+
+        Example:
+            >>> td = TensorDict({"a": {"b": torch.arange(3)}}, [3])
+            >>> td["a", "b"], td[1:]["a"]["b"]
+            (tensor([0, 1, 2]), tensor([1, 2]))
+        """
+        return indexing.item(self, key)
+
+    def __getitems__(self, index: Any) -> Self:
+        """Returns the rows of a list of positions at once: the hook of torch's DataLoader."""
+        return self._rows(index)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Sets the entry of a key, or writes `value` into the rows of an index.
+
+        Args:
+            key: A key or path of keys, as for `set`; or an index of the batch dimensions.
+            value: For an index: a TensorDict or dict whose batch size broadcasts to the rows, or a
+                number or tensor that is written into every entry.
+
+        Raises:
+            RuntimeError: If a shape does not fit, or a new entry is set while locked.
+        """
+        indexing.assign(self, key, value)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def get(self, key: Key) -> Any | None: ...
+        @overload
+        def get(self, key: Key, default: Default) -> Any | Default: ...
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """Returns the entry of a key or path of keys, or `default` if it does not exist.
+
+        An entry that is no tensor is returned as NonTensorData or NonTensorStack; ``td[key]``
+        returns its plain value.
+
+        Args:
+            key: A str or a tuple of str.
+            default: Returned if the key does not exist.
+
+        Raises:
+            KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
+                tensor.
+
+        Example:
+            >>> TensorDict({"a": {"b": torch.tensor(1)}}).get(("a", "b"))
+            tensor(1)
+        """
+        return _mapping.get(self, key, default)
+
+    def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
+        """Returns ``td[key][index]``, or `default` if the key does not exist."""
+        return _mapping.get_at(self, key, index, default)
+
+    def get_non_tensor(self, key: Key, default: Any = NOTHING) -> Any:
+        """Returns the plain value (string, number, object) of an entry.
+
+        Args:
+            key: A str or a tuple of str.
+            default: Returned if the key does not exist.
+
+        Raises:
+            KeyError: If the key does not exist and no default is given.
+        """
+        return _mapping.get_non_tensor(self, key, default)
+
+    def is_non_tensor(self, key: Key) -> bool:
+        """Returns True if the entry of a key is a value that is no tensor."""
+        return _mapping.is_non_tensor(self, key)
+
+    def get_item_shape(self, key: Key) -> torch.Size:
+        """Returns the shape of the entry of a key."""
+        return _mapping.get_item_shape(self, key)
+
+    def entry_class(self, key: Key) -> type:
+        """Returns the class of the entry of a key."""
+        return _mapping.entry_class(self, key)
+
+    def set(
+        self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False
+    ) -> Self:
+        """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
+
+        Numbers and lists of numbers become tensors, dicts become nodes, str and None stay plain
+        values.
+
+        Args:
+            key: A str or a tuple of str.
+            item: The value to store.
+            inplace: If true and the key exists, write into its tensor, as `set_` does.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Raises:
+            RuntimeError: If the shape of a tensor does not begin with the batch size, or this
+                TensorDict is locked.
+        """
+        return _mapping.put(self, key, item, inplace, non_blocking=non_blocking)
+
+    def set_non_tensor(self, key: Key, value: Any) -> Self:
+        """Stores any object, even a tensor, as a value shared by all rows.
+
+        Example:
+            >>> TensorDict(batch_size=[2]).set_non_tensor("ids", [1, 2])["ids"]
+            [1, 2]
+        """
+        return _mapping.set_non_tensor(self, key, value)
+
+    def setdefault(self, key: Key, default: Any, inplace: bool = False) -> Any:
+        """Returns the entry of a key; stores `default` first if the key does not exist."""
+        return _mapping.setdefault(self, key, default, inplace)
+
+    def create_nested(self, key: Key) -> Self:
+        """Adds an empty node of this batch size under a key."""
+        return _mapping.create_nested(self, key)
+
+    def pop(self, key: Key, default: Any = NOTHING) -> Any:
+        """Deletes an entry and returns it as `get` would.
+
+        Args:
+            key: A str or a tuple of str.
+            default: Returned if the key does not exist.
+
+        Raises:
+            KeyError: If the key does not exist and no default is given.
+            RuntimeError: If this TensorDict is locked.
+        """
+        return _mapping.pop(self, key, default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Deletes the last entry and returns its key and the entry.
+
+        Raises:
+            KeyError: If there are no entries.
+            RuntimeError: If this TensorDict is locked.
+        """
+        return _mapping.popitem(self)
+
+    def del_(self, key: Key) -> Self:
+        """Deletes an entry.
+
+        Raises:
+            KeyError: If the key does not exist.
+            RuntimeError: If this TensorDict is locked.
+        """
+        return _mapping.del_(self, key)
+
+    def __delitem__(self, key: Key) -> Self:
+        return self.del_(key)
+
+    def __contains__(self, key: object) -> bool:
+        return _mapping.contains(self, key)
+
+    def keys(
+        self,
+        include_nested: bool = False,
+        leaves_only: bool = False,
+        is_leaf: IsLeaf | None = None,
+        *,
+        sort: bool = False,
+    ) -> Keys:
+        """Returns the keys in order, as a list that also compares and combines as a set.
+
+        Args:
+            include_nested: Also return the paths of keys below nodes, as tuples; they come before
+                the node's own key.
+            leaves_only: Leave out nodes and values that are no tensors.
+            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            sort: Sort the keys alphabetically.
+
+        Example:
+            >>> TensorDict({"a": 1, "b": {"c": 2}}).keys(True, True)
+            ['a', ('b', 'c')]
+        """
+        return _mapping.keys(self, include_nested, leaves_only, is_leaf, sort=sort)
+
+    def values(
+        self,
+        include_nested: bool = False,
+        leaves_only: bool = False,
+        is_leaf: IsLeaf | None = None,
+        *,
+        sort: bool = False,
+    ) -> list[Any]:
+        """Returns the entries of ``keys(...)``, each as `get` returns it; same arguments."""
+        return [value for _, value in self.items(include_nested, leaves_only, is_leaf, sort=sort)]
+
+    def items(
+        self,
+        include_nested: bool = False,
+        leaves_only: bool = False,
+        is_leaf: IsLeaf | None = None,
+        *,
+        sort: bool = False,
+    ) -> list[tuple[Any, Any]]:
+        """Returns pairs of ``keys(...)`` and ``values(...)``; same arguments."""
+        return _mapping.items(self, include_nested, leaves_only, is_leaf, sort=sort)
+
+    def non_tensor_items(self, include_nested: bool = False) -> Sequence[tuple[Any, Any]]:
+        """Returns pairs of key and value of the entries that are no tensors."""
+        return _mapping.non_tensor_items(self, include_nested)
+
+    @property
+    def sorted_keys(self) -> list[str]:
+        """The keys in alphabetical order."""
+        return sorted(self._key_list())
+
+    @property
+    def depth(self) -> int:
+        """The number of nodes between this one and the deepest entry."""
+        return _mapping.depth(self)
+
+    def is_empty(self) -> bool:
+        """Returns True if no node of the tree has an entry that is not a node."""
+        return all(kind == "node" and child.is_empty() for _, kind, child in self._kinds())
+
+    def __len__(self) -> int:
+        return self._batch_size[0] if self._batch_size else 0
+
+    def __bool__(self) -> bool:
+        raise RuntimeError(
+            "a TensorDict is neither true nor false: expected len(td.keys()) or td.is_empty()"
+        )
+
+    def __iter__(self) -> Iterator[Self]:
+        return _shape.rows_of(self)
+
+    # --- writing into the tensors that exist -----------------------------------------------------
+
+    def set_(self, key: Key, item: Any, *, non_blocking: bool = False) -> Self:
+        """Writes `item` into the tensor of a key. Allowed on a locked TensorDict.
+
+        Args:
+            key: A str or a tuple of str.
+            item: A tensor, number or TensorDict that broadcasts to the entry.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Raises:
+            KeyError: If the key does not exist.
+            RuntimeError: If the shape does not fit.
+        """
+        return _mapping.set_(self, key, item, non_blocking=non_blocking)
+
+    def set_at_(self, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> Self:
+        """Writes `value` into rows of the tensor of a key: ``td[key][index] = value``.
+
+        Raises:
+            KeyError: If the key does not exist.
+        """
+        return _mapping.set_at_(self, key, value, index, non_blocking=non_blocking)
+
+    def update(
+        self,
+        input_dict_or_td: Mapping[Any, Any] | TensorDictBase | Any = None,
+        clone: bool = False,
+        inplace: bool = False,
+        *,
+        non_blocking: bool = False,
+        keys_to_update: Iterable[Key] | None = None,
+        is_leaf: IsLeaf | None = None,
+        update_batch_size: bool = False,
+        ignore_lock: bool = False,
+        **kwargs: Any,
+    ) -> Self:
+        """Sets every entry of a dict or TensorDict and returns this one; merges nodes.
+
+        Args:
+            input_dict_or_td: The entries; keys may be paths.
+            clone: Copy the tensors first.
+            inplace: Write into the tensors of keys that exist.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            keys_to_update: Only these keys.
+            is_leaf: Decides by class which entries replace a node instead of being merged into it.
+            update_batch_size: Take over the batch size of the other TensorDict.
+            ignore_lock: Change this TensorDict even if it is locked.
+            **kwargs: More entries.
+
+        Raises:
+            RuntimeError: If a shape does not fit, or this TensorDict is locked.
+
+        Example:
+            >>> TensorDict({"a": {"b": 1}}).update({"a": {"c": 2}}).keys(True, True)
+            [('a', 'b'), ('a', 'c')]
+        """
+        return _mapping.update(
+            self,
+            input_dict_or_td,
+            clone,
+            inplace,
+            non_blocking=non_blocking,
+            keys_to_update=keys_to_update,
+            is_leaf=is_leaf,
+            update_batch_size=update_batch_size,
+            ignore_lock=ignore_lock,
+            **kwargs,
+        )
+
+    def update_(
+        self,
+        input_dict_or_td: Mapping[Any, Any] | TensorDictBase | Any = None,
+        clone: bool = False,
+        *,
+        non_blocking: bool = False,
+        keys_to_update: Iterable[Key] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Writes the entries of a dict or TensorDict into the tensors that exist.
+
+        Allowed on a locked TensorDict.
+
+        Args:
+            input_dict_or_td: The entries; keys may be paths.
+            clone: Accepted; the values are always copied.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            keys_to_update: Only these keys.
+            **kwargs: More entries.
+
+        Raises:
+            KeyError: If a key does not exist.
+            RuntimeError: If a shape does not fit.
+        """
+        return _mapping.update_(
+            self,
+            input_dict_or_td,
+            clone,
+            non_blocking=non_blocking,
+            keys_to_update=keys_to_update,
+            **kwargs,
+        )
+
+    def update_at_(
+        self,
+        input_dict_or_td: Mapping[Any, Any] | TensorDictBase,
+        idx: Any,
+        clone: bool = False,
+        *,
+        non_blocking: bool = False,
+        keys_to_update: Iterable[Key] | None = None,
+    ) -> Self:
+        """Writes entries into rows: ``td[key][idx] = value`` for every entry.
+
+        Args:
+            input_dict_or_td: The entries; keys may be paths.
+            idx: An index of the batch dimensions.
+            clone: Accepted; the values are always copied.
+            non_blocking: Accepted; copies wait.
+            keys_to_update: Only these keys.
+
+        Raises:
+            KeyError: If a key does not exist.
+        """
+        return _mapping.update_at_(
+            self,
+            input_dict_or_td,
+            idx,
+            clone,
+            non_blocking=non_blocking,
+            keys_to_update=keys_to_update,
+        )
+
+    def copy_(self, tensordict: Any, non_blocking: bool = False) -> Self:
+        """Writes the values of another TensorDict into these tensors: `update_`."""
+        return self.update_(tensordict, non_blocking=non_blocking)
+
+    def copy_at_(self, tensordict: Any, idx: Any, non_blocking: bool = False) -> Self:
+        """Writes the values of another TensorDict into rows of this one: `update_at_`."""
+        return self.update_at_(tensordict, idx, non_blocking=non_blocking)
+
+    def fill_(self, key: Key, value: Any) -> Self:
+        """Fills the tensor of a key, or all tensors of a node, with one value.
+
+        Raises:
+            KeyError: If the key does not exist.
+        """
+        return _mapping.fill_(self, key, value)
+
+    def zero_(self) -> Self:
+        """Fills every tensor with zeros."""
+        return self._in_place(lambda tensor: tensor.zero_())
+
+    def masked_fill_(self, mask: torch.Tensor, value: Any) -> Self:
+        """Fills the rows where a mask is true with one value.
+
+        Args:
+            mask: A bool tensor of at most the batch dimensions.
+            value: A number.
+        """
+        return _mapping.masked_fill_(self, mask, value)
+
+    def masked_fill(self, mask: torch.Tensor, value: Any) -> Self:
+        """Returns a copy with the rows where a mask is true filled; see `masked_fill_`."""
+        return self.clone().masked_fill_(mask, value)
+
+    # --- which entries exist, and under which keys -----------------------------------------------
+
+    def select(
+        self, *keys: Key, inplace: bool = False, strict: bool = True, as_tensordict: bool = False
+    ) -> Self:
+        """Returns a TensorDict of these entries only, which are shared, not copied.
+
+        Args:
+            *keys: Keys or paths of keys.
+            inplace: Delete the other entries of this TensorDict instead.
+            strict: If false, ignore keys that do not exist.
+            as_tensordict: Accepted for compatibility with tensorclasses.
+
+        Raises:
+            KeyError: If `strict` and a key does not exist.
+
+        Example:
+            >>> TensorDict({"a": 1, "b": {"c": 2, "d": 3}}).select("a", ("b", "c")).keys(True, True)
+            ['a', ('b', 'c')]
+        """
+        return _mapping.select(self, *keys, inplace=inplace, strict=strict)
+
+    def exclude(self, *keys: Key, inplace: bool = False) -> Self:
+        """Returns a TensorDict of all entries but these; ignores keys that do not exist.
+
+        Args:
+            *keys: Keys or paths of keys.
+            inplace: Delete the entries of this TensorDict instead.
+        """
+        return _mapping.exclude(self, *keys, inplace=inplace)
+
+    def split_keys(
+        self,
+        *key_sets: Iterable[Key] | Mapping[Key, Key],
+        inplace: bool = False,
+        default: Any = NOTHING,
+        strict: bool = True,
+        reproduce_struct: bool = False,
+    ) -> tuple[Self, ...]:
+        """Returns one TensorDict for each set of keys, and one of the remaining entries.
+
+        Args:
+            *key_sets: Each a list of keys, or a dict from key to new key.
+            inplace: The last TensorDict is this one, without the entries that the others took.
+            default: Value of a key that does not exist.
+            strict: If false, ignore keys that do not exist.
+            reproduce_struct: Keep all nodes in each TensorDict, also those that become empty.
+
+        Raises:
+            KeyError: If `strict`, a key does not exist and no default is given.
+            TypeError: If both `default` and ``strict=False`` are given.
+        """
+        return _mapping.split_keys(
+            self,
+            *key_sets,
+            inplace=inplace,
+            default=default,
+            strict=strict,
+            reproduce_struct=reproduce_struct,
+        )
+
+    def separates(
+        self,
+        *keys: Key,
+        default: Any = NOTHING,
+        strict: bool = True,
+        filter_empty: bool = True,
+    ) -> Self:
+        """Moves entries out of this TensorDict and returns them as a new one.
+
+        Args:
+            *keys: Keys or paths of keys.
+            default: Value of a key that does not exist.
+            strict: If false, ignore keys that do not exist.
+            filter_empty: Accepted; nodes that become empty are always removed.
+
+        Raises:
+            KeyError: If `strict`, a key does not exist and no default is given.
+        """
+        return _mapping.separates(self, *keys, default=default, strict=strict)
+
+    def filter_empty_(self) -> Self:
+        """Deletes nodes without entries."""
+        return _mapping.filter_empty_(self)
+
+    def filter_non_tensor_data(self) -> Self:
+        """Returns a TensorDict of the tensors only."""
+        return _mapping.filter_non_tensor_data(self)
+
+    def rename_key_(self, old_key: Key, new_key: Key, safe: bool = False) -> Self:
+        """Moves an entry to another key.
+
+        Args:
+            old_key: A key that exists.
+            new_key: The new key; nodes on the path are created.
+            safe: If true, refuse to replace an entry at `new_key`.
+
+        Raises:
+            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
+            RuntimeError: If this TensorDict is locked.
+        """
+        return _mapping.rename_key_(self, old_key, new_key, safe)
+
+    def rename_keys(self, mapping: Mapping[Key, Key], *, strict: bool = True) -> Self:
+        """Returns a TensorDict with entries under new keys; the entries are shared.
+
+        Args:
+            mapping: New key by old key.
+            strict: If false, ignore old keys that do not exist.
+
+        Raises:
+            KeyError: If `strict` and an old key does not exist.
+        """
+        return _mapping.rename_keys(self, mapping, strict=strict)
+
+    def flatten_keys(
+        self, separator: str = ".", inplace: bool = False, is_leaf: IsLeaf | None = None
+    ) -> Self:
+        """Returns a TensorDict without nodes: ``{"a": {"b": t}}`` becomes ``{"a.b": t}``.
+
+        Args:
+            separator: Between the keys of a path.
+            inplace: Change this TensorDict instead.
+            is_leaf: Decides by class which nodes stay as they are.
+
+        Raises:
+            KeyError: If two entries would have the same key.
+        """
+        return _mapping.flatten_keys(self, separator, inplace, is_leaf)
+
+    def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
+        """Returns a TensorDict with nodes: ``{"a.b": t}`` becomes ``{"a": {"b": t}}``.
+
+        The keys of nodes below stay as they are.
+
+        Args:
+            separator: Between the keys of a path.
+            inplace: Change this TensorDict instead.
+
+        Raises:
+            KeyError: If a path leads through a tensor, or two entries would have the same key.
+        """
+        return _mapping.unflatten_keys(self, separator, inplace)
+
+    def empty(
+        self,
+        recurse: bool = False,
+        *,
+        batch_size: BatchSize | None = None,
+        device: Device | None = NOTHING,
+        names: Sequence[str | None] | None = NOTHING,
+    ) -> Self:
+        """Returns a TensorDict without entries that is otherwise like this one.
+
+        Args:
+            recurse: Keep the nodes below, emptied too, and the values that are no tensors.
+            batch_size: Another batch size.
+            device: Another device, or None.
+            names: Other names of the dimensions, or None.
+        """
+        return _mapping.empty(self, recurse, batch_size=batch_size, device=device, names=names)
+
+    def clear(self) -> Self:
+        """Deletes all entries.
+
+        Raises:
+            RuntimeError: If this TensorDict is locked.
+        """
+        return _mapping.clear(self)
+
+    def copy(self) -> Self:
+        """Returns new nodes over the same tensors: ``clone(recurse=False)``."""
+        return self.clone(recurse=False)
+
+    def replace(self, *args: Any, **kwargs: Any) -> Self:
+        """Returns a copy that shares its tensors, with some entries replaced.
+
+        Args:
+            *args: At most one dict or TensorDict of entries.
+            **kwargs: Entries by key.
+        """
+        return _mapping.replace(self, *args, **kwargs)
+
+    # --- functions of every tensor ---------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        def apply(
+            self,
+            fn: Callable[..., Any],
+            *others: Any,
+            batch_size: BatchSize | None = ...,
+            device: Device | None = ...,
+            names: Sequence[str | None] | None = ...,
+            inplace: bool = ...,
+            default: Any = ...,
+            filter_empty: Literal[False],
+            propagate_lock: bool = ...,
+            call_on_nested: bool = ...,
+            is_leaf: IsLeaf | None = ...,
+            out: TensorDictBase | None = ...,
+        ) -> Self: ...
+        @overload
+        def apply(
+            self,
+            fn: Callable[..., Any],
+            *others: Any,
+            batch_size: BatchSize | None = ...,
+            device: Device | None = ...,
+            names: Sequence[str | None] | None = ...,
+            inplace: bool = ...,
+            default: Any = ...,
+            filter_empty: bool | None = ...,
+            propagate_lock: bool = ...,
+            call_on_nested: bool = ...,
+            is_leaf: IsLeaf | None = ...,
+            out: TensorDictBase | None = ...,
+        ) -> Self | Any: ...
+
+    def apply(
+        self,
+        fn: Callable[..., Any],
+        *others: Any,
+        batch_size: BatchSize | None = None,
+        device: Device | None = NOTHING,
+        names: Sequence[str | None] | None = NOTHING,
+        inplace: bool = False,
+        default: Any = NOTHING,
+        filter_empty: bool | None = None,
+        propagate_lock: bool = False,
+        call_on_nested: bool = False,
+        is_leaf: IsLeaf | None = None,
+        out: TensorDictBase | None = None,
+    ) -> Any:
+        """Returns a TensorDict of the results of a function of each tensor.
+
+        Args:
+            fn: Called with each tensor, and the tensors under the same key of `others`.
+            *others: TensorDicts with the same keys.
+            batch_size: Batch size of the result. Default: that of this TensorDict.
+            device: Device of the result, which is not moved. Default: that of this TensorDict.
+            names: Names of the dimensions. Default: those of this TensorDict, if the batch size is
+                the same.
+            inplace: Replace the tensors of this TensorDict by the results.
+            default: Value used for keys missing from `others`. Default: a missing key is an error.
+            filter_empty: Remove nodes for which `fn` returned only None. If None, return None if
+                `fn` returned nothing but None for the whole tree.
+            propagate_lock: Lock the result if this TensorDict is locked.
+            call_on_nested: Call `fn` with nodes instead of the tensors below.
+            is_leaf: Decides by class which entries `fn` is called with.
+            out: A TensorDict to write the results into.
+
+        Returns:
+            A TensorDict without the entries for which `fn` returned None; None if there are none.
+
+        Raises:
+            KeyError: If a key is missing from `others` and no `default` is given.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor(1)}).apply(lambda tensor: tensor + 1)["a"]
+            tensor(2)
+        """
+        plan = apply.Plan(
+            fn, others, False, False, default, filter_empty, inplace, call_on_nested, is_leaf
+        )
+        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+
+    def named_apply(
+        self,
+        fn: Callable[..., Any],
+        *others: Any,
+        nested_keys: bool = False,
+        batch_size: BatchSize | None = None,
+        device: Device | None = NOTHING,
+        names: Sequence[str | None] | None = NOTHING,
+        inplace: bool = False,
+        default: Any = NOTHING,
+        filter_empty: bool | None = None,
+        propagate_lock: bool = False,
+        call_on_nested: bool = False,
+        is_leaf: IsLeaf | None = None,
+        out: TensorDictBase | None = None,
+    ) -> Self | Any:
+        """Applies a function that is called with the key before the tensor; see `apply`.
+
+        Args:
+            fn: Called with the key and the tensors.
+            *others: As for `apply`.
+            nested_keys: Pass the whole path of keys instead of its last key.
+            batch_size: As for `apply`.
+            device: As for `apply`.
+            names: As for `apply`.
+            inplace: As for `apply`.
+            default: As for `apply`.
+            filter_empty: As for `apply`.
+            propagate_lock: As for `apply`.
+            call_on_nested: As for `apply`.
+            is_leaf: As for `apply`.
+            out: As for `apply`.
+        """
+        plan = apply.Plan(
+            fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
+        )
+        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+
+    def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
+        """Replaces every tensor by the result of a function: `apply` with ``inplace=True``."""
+        self.apply(fn, *others, inplace=True, **kwargs)
+        return self
+
+    # --- several as one --------------------------------------------------------------------------
+
+    def pad(
+        self, pad_size: Sequence[int], value: float = 0.0, inplace: bool = False, safe: bool = True
+    ) -> Self:
+        """Adds rows before and after batch dimensions; see `tenfold.pad`.
+
+        Args:
+            pad_size: Rows before and after each batch dimension, the first dimension first.
+            value: The value of new rows.
+            inplace: Not supported: an error if true.
+            safe: Accepted.
+
+        Raises:
+            ValueError: If `inplace`.
+            RuntimeError: If `pad_size` has an odd length, or is too long.
+        """
+        made: Self = join.padded(self, pad_size, value, inplace)
+        return made
+
+    @classmethod
+    def stack(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
+        """Stacks TensorDicts along a new dimension: `tenfold.stack`."""
+        return join.stack(input, dim, out=out)
+
+    @classmethod
+    def lazy_stack(
+        cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> Any:
+        """Stacks TensorDicts without copying: `tenfold.lazy_stack`."""
+        return join.lazy_stack(input, dim, out=out, **kwargs)
+
+    @classmethod
+    def maybe_dense_stack(
+        cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> Any:
+        """Stacks densely if keys and shapes allow it: `tenfold.maybe_dense_stack`."""
+        return join.maybe_dense_stack(input, dim, out=out, **kwargs)
+
+    @classmethod
+    def cat(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
+        """Concatenates TensorDicts along a batch dimension: `tenfold.cat`."""
+        return join.cat(input, dim, out=out)
+
+    def to_lazystack(self, dim: int = 0) -> LazyStackedTensorDict:
+        """Returns a lazy stack of the rows along a batch dimension."""
+        made: LazyStackedTensorDict = join.lazy_stack(self.unbind(dim), dim)
+        return made
+
+    def stack_tensors(
+        self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
+    ) -> Self:
+        """Stacks entries of this TensorDict into one entry of another key.
+
+        Args:
+            *keys: The entries, tensors of one shape.
+            out_key: The key of the result.
+            dim: The new dimension.
+            keep_entries: Keep the entries.
+
+        Raises:
+            KeyError: If a key does not exist.
+        """
+        return join.gathered(self, "stack", keys, out_key, dim, keep_entries)
+
+    def cat_tensors(
+        self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
+    ) -> Self:
+        """Concatenates entries into one entry; arguments and errors as for `stack_tensors`."""
+        return join.gathered(self, "cat", keys, out_key, dim, keep_entries)
+
+    def stack_from_tensordict(
+        self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Stacks all entries into one tensor.
+
+        Args:
+            dim: The new dimension.
+            sorted: True or None: in the order of their keys; False: as they are; or a list of keys.
+            out: A tensor to write the result into.
+        """
+        return join.as_one_tensor(self, "stack", dim, sorted, out)
+
+    def cat_from_tensordict(
+        self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Concatenates all entries into one tensor; arguments as for `stack_from_tensordict`."""
+        return join.as_one_tensor(self, "cat", dim, sorted, out)
+
+    # --- conversions -----------------------------------------------------------------------------
+
+    def to_dict(
+        self, *, retain_none: bool = True, convert_tensors: bool = False, tolist_first: bool = False
+    ) -> Any:
+        """Returns the tree as plain containers: dicts, or the list or tuple a node was saved from.
+
+        Args:
+            retain_none: If false, leave out entries that are None.
+            convert_tensors: Convert tensors to numbers and lists of numbers.
+            tolist_first: Return a list with a dict for each row of nodes with batch dimensions.
+
+        Example:
+            >>> TensorDict({"a": 1, "b": {"c": "text"}}).to_dict()
+            {'a': tensor(1), 'b': {'c': 'text'}}
+        """
+        return _convert.to_dict(
+            self,
+            retain_none=retain_none,
+            convert_tensors=convert_tensors,
+            tolist_first=tolist_first,
+        )
+
+    def tolist(
+        self,
+        *,
+        convert_nodes: bool = True,
+        convert_tensors: bool = False,
+        tolist_first: bool = False,
+        as_linked_list: bool = False,
+    ) -> Any:
+        """Returns lists, nested along the batch dimensions, of dicts.
+
+        Args:
+            convert_nodes: If false, lists of TensorDicts.
+            convert_tensors: Convert tensors to numbers and lists of numbers.
+            tolist_first: Convert nodes below with more batch dimensions to lists, too.
+            as_linked_list: Accepted; the lists are plain lists.
+        """
+        return _convert.tolist(
+            self,
+            convert_nodes=convert_nodes,
+            convert_tensors=convert_tensors,
+            tolist_first=tolist_first,
+        )
+
+    def numpy(self) -> dict[str, Any]:
+        """Returns the tree as dicts of NumPy arrays over the same memory."""
+        return _convert.numpy(self)
+
+    @classmethod
+    def from_dict(
+        cls,
+        input_dict: Mapping[Any, Any],
+        *,
+        auto_batch_size: bool | None = None,
+        batch_size: BatchSize | None = None,
+        device: Device | None = None,
+        batch_dims: int | None = None,
+        names: Sequence[str | None] | None = None,
+    ) -> TensorDict:
+        """Creates a TensorDict from nested dicts.
+
+        Args:
+            input_dict: The entries.
+            auto_batch_size: Infer the longest batch size that all tensors share.
+            batch_size: The batch size.
+            device: Move tensors to this device.
+            batch_dims: Infer the batch size, with at most this many dimensions.
+            names: Names of the batch dimensions.
+
+        Raises:
+            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`.
+
+        Example:
+            >>> TensorDict.from_dict({"a": torch.zeros(2, 3)}, auto_batch_size=True).batch_size
+            torch.Size([2, 3])
+        """
+        return _convert.from_dict(
+            input_dict,
+            auto_batch_size=auto_batch_size,
+            batch_size=batch_size,
+            device=device,
+            batch_dims=batch_dims,
+            names=names,
+        )
+
+    def from_dict_instance(self, input_dict: Mapping[Any, Any], **options: Any) -> TensorDict:
+        """Creates a TensorDict of this class from nested dicts; options as for `from_dict`."""
+        return self.from_dict(input_dict, **options)
+
+    @classmethod
+    def from_any(
+        cls,
+        obj: Any,
+        *,
+        auto_batch_size: bool = False,
+        batch_dims: int | None = None,
+        device: Device | None = None,
+        batch_size: BatchSize | None = None,
+    ) -> Any:
+        """Creates a TensorDict from a dict, named tuple, tuple or dataclass object.
+
+        Args:
+            obj: The object; anything else is returned as it is, a list as NonTensorStack.
+            auto_batch_size: As for `from_dict`.
+            batch_dims: As for `from_dict`.
+            device: As for `from_dict`.
+            batch_size: As for `from_dict`.
+        """
+        return _convert.from_any(
+            obj,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+            device=device,
+            batch_size=batch_size,
+        )
+
+    @classmethod
+    def from_dataclass(cls, dataclass: Any, **options: Any) -> TensorDict:
+        """Creates a TensorDict from the fields of a dataclass object.
+
+        Args:
+            dataclass: The object.
+            **options: As for `from_dict`.
+
+        Raises:
+            TypeError: If it is not an object of a dataclass.
+        """
+        return _convert.from_dataclass(dataclass, **options)
+
+    @classmethod
+    def from_namedtuple(cls, named_tuple: Any, **options: Any) -> TensorDict:
+        """Creates a TensorDict from the fields of a named tuple; options as for `from_dict`."""
+        return _convert.from_namedtuple(named_tuple, **options)
+
+    @classmethod
+    def from_tuple(cls, obj: tuple[Any, ...], **options: Any) -> TensorDict:
+        """Creates a TensorDict from a tuple, under the keys "0", "1", ...; see `from_dict`."""
+        return _convert.from_tuple(obj, **options)
+
+    @classmethod
+    def from_struct_array(
+        cls,
+        struct_array: np.ndarray[Any, Any],
+        *,
+        batch_size: BatchSize | None = None,
+        device: Device | None = None,
+    ) -> TensorDict:
+        """Creates a TensorDict from the fields of a NumPy structured array.
+
+        The tensors share the array's memory, except for fields whose strides are no multiple of
+        their item size. String fields become plain values.
+
+        Args:
+            struct_array: The array; fields may be structured themselves.
+            batch_size: Default: the shape of the array.
+            device: Move the tensors to this device.
+
+        Example:
+            >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
+            >>> TensorDict.from_struct_array(array)["b"].shape
+            torch.Size([3, 2])
+        """
+        return _convert.from_struct_array(struct_array, batch_size=batch_size, device=device)
+
+    def to_struct_array(self) -> np.ndarray[Any, Any]:
+        """Returns a NumPy structured array, of the batch size, with copies of the entries.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
+            dtype([('a', '<f4', (2,))])
+        """
+        return _convert.to_struct_array(self)
+
+    @classmethod
+    def from_schema(
+        cls,
+        schema: Mapping[str, tuple[Any, Any]],
+        *,
+        batch_size: BatchSize | None = None,
+        storage: Literal["memmap", "shared"] | None = None,
+        device: Device | None = None,
+        **kwargs: Any,
+    ) -> TensorDict:
+        """Creates a TensorDict of zeros.
+
+        Args:
+            schema: By key, the shape of an entry beyond the batch dimensions and its dtype.
+            batch_size: The batch size.
+            storage: None: in memory; "memmap": in a folder of sparse files; "shared": in memory
+                that processes share.
+            device: Device of the tensors, unless they are mapped.
+            **kwargs: Of `memmap_like`: ``prefix=`` and others.
+
+        Raises:
+            ValueError: If `storage` has another value.
+
+        Example:
+            >>> TensorDict.from_schema({"obs": ([3], torch.float32)}, batch_size=[4])["obs"].shape
+            torch.Size([4, 3])
+        """
+        return _convert.from_schema(
+            schema, batch_size=batch_size, storage=storage, device=device, **kwargs
+        )
+
+    @classmethod
+    def fromkeys(cls, keys: Iterable[str], value: Any = 0) -> TensorDict:
+        """Creates a TensorDict with one value for every key."""
+        return _convert.fromkeys(keys, value)
+
+    @classmethod
+    def from_pytree(
+        cls,
+        pytree: Any,
+        *,
+        batch_size: BatchSize | None = None,
+        auto_batch_size: bool = False,
+        batch_dims: int | None = None,
+    ) -> Any:
+        """Creates a TensorDict from nested lists, tuples and dicts; `to_pytree` is the inverse.
+
+        Args:
+            pytree: The containers; anything else is returned as it is.
+            batch_size: As for `from_dict`.
+            auto_batch_size: As for `from_dict`.
+            batch_dims: As for `from_dict`.
+        """
+        return _convert.from_pytree(
+            pytree,
+            batch_size=batch_size,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+        )
+
+    def to_pytree(self) -> Any:
+        """Returns the containers that `from_pytree` was given; otherwise this TensorDict."""
+        return _convert.to_pytree(self)
+
+    def to_namedtuple(self, dest_cls: Any = None) -> Any:
+        """Returns a named tuple of the entries; nodes become named tuples, too.
+
+        Args:
+            dest_cls: The class of the result. Default: a new one, "GenericDict".
+        """
+        return _convert.to_namedtuple(self, dest_cls)
+
+    def to_tensordict(self, *, retain_none: bool | None = None) -> Any:
+        """Returns a TensorDict of the tensordict package over the same memory.
+
+        Args:
+            retain_none: If false, leave out entries that are None.
+
+        Raises:
+            ImportError: If tensordict cannot be imported.
+        """
+        return _convert.to_tensordict(self, retain_none=retain_none)
+
+    @classmethod
+    def from_tensordict(cls, tensordict: Any) -> Any:
+        """Returns a TensorDict over the same memory as one of the tensordict package.
+
+        Raises:
+            ImportError: If tensordict cannot be imported.
+            TypeError: If `tensordict` is not a tree of that package.
+        """
+        return _convert.from_tensordict(tensordict)
+
+    def state_dict(
+        self,
+        destination: dict[str, Any] | None = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+        flatten: bool = True,
+    ) -> Any:
+        """Returns the tensors by dotted names, as ``Module.state_dict`` does.
+
+        The attribute ``_metadata`` holds batch sizes, devices and values that are no tensors.
+
+        Args:
+            destination: An OrderedDict to add the tensors to.
+            prefix: Added in front of every name.
+            keep_vars: Keep the tensors attached to the autograd graph.
+            flatten: If false, nodes become nested OrderedDicts.
+        """
+        return _convert.state_dict(self, destination, prefix, keep_vars, flatten)
+
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        assign: bool = False,
+        from_flatten: bool | None = None,
+    ) -> Self:
+        """Loads what `state_dict` returned.
+
+        Args:
+            state_dict: Tensors by dotted names, or nested.
+            strict: If false, keys may be missing on either side.
+            assign: Replace the tensors instead of copying into them.
+            from_flatten: Accepted; both forms are recognised.
+
+        Raises:
+            RuntimeError: If `strict` and the keys differ.
+        """
+        return _convert.load_state_dict(self, state_dict, strict, assign, from_flatten)
+
+    # --- modules ---------------------------------------------------------------------------------
+
+    @classmethod
+    def from_module(
+        cls,
+        module: torch.nn.Module,
+        as_module: bool = False,
+        lock: bool = False,
+        use_state_dict: bool = False,
+        filter_empty: bool = True,
+    ) -> TensorDict:
+        """Returns the parameters and buffers of a module, with a node for each submodule.
+
+        The tensors are the module's own.
+
+        Args:
+            module: The module.
+            as_module: Not supported: there is no TensorDictParams.
+            lock: Lock the result.
+            use_state_dict: Use ``module.state_dict()``, with its hooks, and nest its names.
+            filter_empty: Leave out submodules without parameters and buffers.
+
+        Raises:
+            NotImplementedError: If `as_module`.
+
+        Example:
+            >>> TensorDict.from_module(torch.nn.Linear(2, 3))["weight"].shape
+            torch.Size([3, 2])
+        """
+        return _modules.from_module(module, as_module, lock, use_state_dict, filter_empty)
+
+    @classmethod
+    def from_modules(
+        cls,
+        *modules: torch.nn.Module,
+        as_module: bool = False,
+        lock: bool = True,
+        use_state_dict: bool = False,
+        lazy_stack: bool = False,
+        expand_identical: bool = False,
+    ) -> Self:
+        """Stacks the parameters of modules of one architecture, for ``torch.vmap`` over them.
+
+        Args:
+            *modules: The modules.
+            as_module: Not supported: there is no TensorDictParams.
+            lock: Lock the result.
+            use_state_dict: As for `from_module`.
+            lazy_stack: Return a lazy stack, whose tensors are the modules' own.
+            expand_identical: Expand tensors that all modules share instead of copying them.
+
+        Raises:
+            NotImplementedError: If `as_module`.
+            RuntimeError: If the architectures differ.
+        """
+        made: Self = _modules.from_modules(
+            *modules,
+            as_module=as_module,
+            lock=lock,
+            use_state_dict=use_state_dict,
+            lazy_stack=lazy_stack,
+            expand_identical=expand_identical,
+        )
+        return made
+
+    def to_module(
+        self,
+        module: torch.nn.Module,
+        *,
+        inplace: bool | None = None,
+        return_swap: bool = True,
+        swap_dest: TensorDictBase | None = None,
+        use_state_dict: bool = False,
+        non_blocking: bool = False,
+        preserve_module_state: bool = True,
+        memo: Any = None,
+    ) -> Self | Any:
+        """Puts these tensors into a module; as a context manager, until the end of the block.
+
+        Args:
+            module: A module with these parameters and buffers.
+            inplace: Copy the values into the module's tensors instead of replacing them.
+            return_swap: Return the tensors that the module had before.
+            swap_dest: A TensorDict to put those tensors into.
+            use_state_dict: Use ``module.load_state_dict``, with its hooks.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            preserve_module_state: Accepted; the module's other attributes are never changed.
+            memo: Accepted for compatibility.
+
+        Returns:
+            A TensorDict of the tensors that the module had before; None unless `return_swap`.
+
+        Raises:
+            KeyError: If the module has no parameter or buffer of a key.
+
+        Example:
+            >>> with params.to_module(module):
+            ...     module(x)
+        """
+        return _modules.to_module(
+            self,
+            module,
+            inplace=inplace,
+            return_swap=return_swap,
+            swap_dest=swap_dest,
+            use_state_dict=use_state_dict,
+            non_blocking=non_blocking,
+        )
+
+    # --- locking and shared memory ---------------------------------------------------------------
+
+    @property
+    def is_locked(self) -> bool:
+        """True if entries can be neither added, replaced nor deleted; assign to change it."""
+        return bool(self._locked)
+
+    @is_locked.setter
+    def is_locked(self, locked: bool) -> None:
+        self.lock_() if locked else self.unlock_()
+
+    def lock_(self) -> Self:
+        """Locks this and all nodes below; as a context manager, until the end of the block.
+
+        Example:
+            >>> with td.lock_():
+            ...     td.set("new", torch.zeros(3))
+            Traceback (most recent call last):
+            RuntimeError: Cannot modify locked TensorDict. ...
+        """
+        return _locking.lock_(self)
+
+    def unlock_(self) -> Self:
+        """Unlocks this and all nodes below; as a context manager, until the end of the block.
+
+        Raises:
+            RuntimeError: If it is a node of a locked TensorDict.
+        """
+        return _locking.unlock_(self)
+
+    def __enter__(self) -> Self:
+        return _locking.enter(self)
+
+    def __exit__(self, *error: object) -> None:
+        _locking.leave(self)
+
+    def share_memory_(self) -> Self:
+        """Moves every tensor to memory that child processes share, and locks this TensorDict.
+
+        Values that are no tensors are copied to each process.
+
+        Raises:
+            RuntimeError: If it is memory-mapped: processes share its files already.
+        """
+        return _convert.share_memory_(self)
+
+    def is_shared(self) -> bool:
+        """Returns True if it is locked and every tensor is in memory that processes share."""
+        return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
+
+    # --- memory-mapped files ---------------------------------------------------------------------
+    # The results of memmap*() and load_memmap() hold MemoryMappedTensors: writing into them writes
+    # into the files, in every process that maps them. `tenfold.open` and `tenfold.load` return
+    # plain tensors, which never change a file.
+
+    def memmap_(
+        self,
+        prefix: PathLike | None = None,
+        copy_existing: bool = False,
+        *,
+        num_threads: int = 0,
+        return_early: bool = False,
+        share_non_tensor: bool = False,
+        existsok: bool = True,
+        robust_key: bool | None = True,
+        atomic: bool | None = None,
+        durable: bool = False,
+    ) -> Self:
+        """Writes every tensor to a file and maps it into this TensorDict.
+
+        It is locked afterwards, and its device is the CPU. The files are those that tensordict
+        writes and opens.
+
+        Args:
+            prefix: The folder. None: where the tree was saved before, otherwise anonymous memory
+                that processes share.
+            copy_existing: Copy tensors that are mapped from other files. If false they are an
+                error, which prevents copying a large file by accident.
+            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            return_early: With `num_threads` above 1: return a future at once. Its ``result()``
+                returns or raises what this method would have.
+            share_non_tensor: Accepted and ignored.
+            existsok: If false, an existing file of a tensor is an error.
+            robust_key: False: use keys as file names unchanged, as tensordict before 0.14 did.
+            atomic: None: a new or empty folder appears whole by one rename, an existing one is
+                replaced whole, unless tensors are mapped from it: then only new tensors and
+                metadata are written, each by one rename. True: replace it whole in any case.
+                False: overwrite its files where they are, and remove none.
+            durable: Return only when all data is fsynced.
+
+        Returns:
+            This TensorDict, or a future of it.
+
+        Raises:
+            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
+                a file exists and `existsok` is false; if the folder holds entries that no metadata
+                names and `atomic` is not False; if it leads through a symlink.
+            UnsupportedError: If a value is not JSON, or a tensor is not dense; names the key.
+            OSError: If the system failed. With `atomic` None or True the old tree is untouched.
+
+        Example:
+            >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
+            >>> td.memmap_("saved")["b", "c"].filename
+            '/data/saved/b/c.memmap'
+        """
+        common = (num_threads, return_early, share_non_tensor, robust_key, atomic, durable)
+        made: Self = memmap.write_tree(
+            self, prefix, copy_existing, common, existsok=existsok, in_place=True
+        )
+        return made
+
+    def memmap(
+        self,
+        prefix: PathLike | None = None,
+        copy_existing: bool = False,
+        *,
+        num_threads: int = 0,
+        return_early: bool = False,
+        share_non_tensor: bool = False,
+        existsok: bool = True,
+        robust_key: bool | None = True,
+        archive: bool | None = None,
+        compression: str | None = None,
+        atomic: bool | None = None,
+        durable: bool = False,
+    ) -> Self:
+        """Writes every tensor to a file and returns a TensorDict that maps the files.
+
+        This TensorDict stays as it is. Tensors that are already mapped from their place in
+        `prefix` are the same objects in both.
+
+        Args:
+            prefix: As for `memmap_`.
+            copy_existing: As for `memmap_`.
+            num_threads: As for `memmap_`.
+            return_early: As for `memmap_`.
+            share_non_tensor: Accepted and ignored.
+            existsok: As for `memmap_`.
+            robust_key: As for `memmap_`.
+            archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` ends so.
+            compression: Of an archive: None or ``"deflate"``.
+            atomic: As for `memmap_`.
+            durable: As for `memmap_`.
+
+        Returns:
+            The files, locked; an archive as `load_memmap` opens it.
+
+        Raises:
+            ValueError: If `compression` is given without an archive.
+            RuntimeError, UnsupportedError, OSError: As `memmap_`.
+
+        Example:
+            >>> files = td.memmap("saved")
+            >>> files["a"][0] = 5
+            >>> TensorDict.load_memmap("saved")["a"]
+            MemoryMappedTensor([5., 0., 0.])
+        """
+        common = (num_threads, return_early, share_non_tensor, robust_key, atomic, durable)
+        made: Self = memmap.write_tree(
+            self,
+            prefix,
+            copy_existing,
+            common,
+            existsok=existsok,
+            as_archive=memmap.is_archive(prefix, archive, compression),
+            compression=compression,
+        )
+        return made
+
+    def memmap_like(
+        self,
+        prefix: PathLike | None = None,
+        copy_existing: bool = False,
+        *,
+        existsok: bool = True,
+        num_threads: int = 0,
+        return_early: bool = False,
+        share_non_tensor: bool = False,
+        robust_key: bool | None = True,
+        archive: bool | None = None,
+        atomic: bool | None = None,
+        durable: bool = False,
+    ) -> Self:
+        """Creates files of zeros for tensors of the same shapes and dtypes, to be written into.
+
+        No tensor is read, and new files are sparse: they take no disk space before they are
+        written into. One expanded example prepares a data set far larger than memory. Values that
+        are no tensors are copied.
+
+        Args:
+            prefix: As for `memmap`. None: anonymous memory that processes share.
+            copy_existing: Ignored: nothing is copied.
+            existsok: As for `memmap`.
+            num_threads: As for `memmap`.
+            return_early: As for `memmap`.
+            share_non_tensor: Accepted and ignored.
+            robust_key: As for `memmap`.
+            archive: As for `memmap`.
+            atomic: As for `memmap`.
+            durable: As for `memmap`.
+
+        Returns:
+            The files, locked.
+
+        Raises:
+            RuntimeError, UnsupportedError, OSError: As `memmap_`.
+
+        Example:
+            >>> datum = TensorDict({"image": torch.zeros(3, 64, 64, dtype=torch.uint8)})
+            >>> data = datum.expand(1_000_000).memmap_like("images")
+            >>> data["image"].shape
+            torch.Size([1000000, 3, 64, 64])
+        """
+        common = (num_threads, return_early, share_non_tensor, robust_key, atomic, durable)
+        made: Self = memmap.write_tree(
+            self,
+            prefix,
+            True,
+            common,
+            existsok=existsok,
+            zeros=True,
+            as_archive=memmap.is_archive(prefix, archive, None),
+        )
+        return made
+
+    def save(
+        self,
+        prefix: PathLike,
+        copy_existing: bool = False,
+        *,
+        num_threads: int = 0,
+        return_early: bool = False,
+        share_non_tensor: bool = False,
+        robust_key: bool | None = True,
+        archive: bool | None = None,
+        compression: str | None = None,
+        atomic: bool | None = None,
+        durable: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
+
+        If tensors are already mapped from `prefix`, it is `memmap` with ``durable=True``.
+
+        Args:
+            prefix: The folder, or a file whose suffix, or ``format=``, names the format.
+            copy_existing: As for `memmap`.
+            num_threads: As for `memmap`.
+            return_early: As for `memmap`.
+            share_non_tensor: Accepted and ignored.
+            robust_key: As for `memmap`.
+            archive: As for `memmap`.
+            compression: As for `memmap`.
+            atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
+            durable: Return only when all data is fsynced.
+            **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
+
+        Returns:
+            The saved tree as it is on disk, locked. Writing into it does not reach the files, whose
+            checksums would become wrong; `memmap` returns one that writes through.
+
+        Raises:
+            RuntimeError, UnsupportedError, OSError: As `memmap_` and `tenfold.save`.
+
+        Example:
+            >>> td.save("run/ckpt").saved_path
+            PosixPath('/data/run/ckpt')
+        """
+        common = (num_threads, return_early, share_non_tensor, robust_key, atomic, durable)
+        as_archive = memmap.is_archive(prefix, archive, compression)
+        made: Self = memmap.save(
+            self, prefix, copy_existing, common, as_archive, compression, options
+        )
+        return made
+
+    dumps = save
+
+    @classmethod
+    def load_memmap(
+        cls,
+        prefix: PathLike,
+        device: Device | None = None,
+        non_blocking: bool = False,
+        *,
+        out: TensorDictBase | None = None,
+        robust_key: bool | None = True,
+        subpath: str | tuple[str, ...] | None = None,
+        mode: Literal["r", "c", "r+"] | None = None,
+        num_threads: int = 0,
+        allow_pickle: bool | None = None,
+    ) -> Self:
+        """Opens the tree in a folder that tenfold or tensordict wrote, over its files.
+
+        Tensors are mapped, and the sizes of their files checked, when they are accessed.
+
+        Args:
+            prefix: The folder.
+            device: Copy tensors to this device; ``"meta"``: tensors without data, no file is
+                opened. None: tensors stay mapped.
+            non_blocking: As for ``Tensor.to``.
+            out: A TensorDict to put the entries into; it loses entries that are not in the folder.
+            robust_key: Accepted; both kinds of file names are read.
+            subpath: Only the node of this path: keys joined with "/", or a tuple of them.
+            mode: None: writing into a tensor writes into its file, if the file is writable.
+                ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writes, or is an error.
+            num_threads: Ignored: mapping takes no time.
+            allow_pickle: None or False; nothing is ever unpickled.
+
+        Returns:
+            An unlocked TensorDict. `memmap_` without arguments locks it and makes it `is_memmap`.
+
+        Raises:
+            FileNotFoundError: If `prefix` does not exist.
+            CorruptFileError: If a file is damaged or too short.
+            ValueError: If `prefix` is a file, `subpath` names no node, or `mode` is invalid.
+            UnsupportedError: If `allow_pickle` is true.
+
+        Example:
+            >>> TensorDict.load_memmap("saved", mode="r")["b", "c"]
+            MemoryMappedTensor([1., 1., 1.])
+        """
+        loading.check_pickle(allow_pickle)
+        made: Self = loading.load(prefix, device, non_blocking, out, subpath, mode)
+        return made
+
+    @classmethod
+    def load(cls, prefix: PathLike, *arguments: Any, **options: Any) -> Self:
+        """Opens the tree in a folder: `load_memmap`."""
+        return cls.load_memmap(prefix, *arguments, **options)
+
+    def load_memmap_(
+        self,
+        prefix: PathLike,
+        robust_key: bool | None = True,
+        *,
+        allow_pickle: bool | None = None,
+        mode: Literal["r", "c", "r+"] | None = None,
+    ) -> Self:
+        """Replaces the entries of this TensorDict by those of a folder; see `load_memmap`.
+
+        Nodes that exist on both sides stay the same objects. If this TensorDict was `is_memmap`, it
+        is so again, unless `mode` prevents writing through.
+
+        Args:
+            prefix: The folder.
+            robust_key: Accepted; both kinds of file names are read.
+            allow_pickle: None or False; nothing is ever unpickled.
+            mode: As for `load_memmap`.
+
+        Raises:
+            RuntimeError: If it is locked, and not because it is mapped.
+            FileNotFoundError, CorruptFileError: As `load_memmap`.
+        """
+        loading.check_pickle(allow_pickle)
+        made: Self = loading.load_into(self, prefix, mode)
+        return made
+
+    def memmap_refresh_(self, *, allow_pickle: bool | None = None) -> Self:
+        """Reads the folder again, with changes that another process made to its entries.
+
+        Raises:
+            RuntimeError: If this is not the result of `memmap*` with a folder.
+        """
+        return memmap.refresh(self, allow_pickle)
+
+    def make_memmap(
+        self,
+        key: Key,
+        shape: Sequence[int] | torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        robust_key: bool | None = True,
+    ) -> Any:
+        """Adds a tensor of zeros with a file of its own to a memory-mapped tree, locked or not.
+
+        Other processes see it after `memmap_refresh_`.
+
+        Args:
+            key: Its key, or a path of keys; nodes on the path are created.
+            shape: Its shape; an int64 tensor ``[n, k]`` of sizes creates a nested tensor.
+            dtype: Default: torch's default dtype.
+            robust_key: As for `memmap`.
+
+        Returns:
+            MemoryMappedTensor: The entry.
+
+        Raises:
+            RuntimeError: If the tree is not memory-mapped, or the key exists.
+
+        Example:
+            >>> files.make_memmap(("b", "d"), (3, 2), dtype=torch.int64).sum()
+            tensor(0)
+        """
+        return grow.make_from_shape(self, key, shape, dtype, robust_key)
+
+    def make_memmap_from_tensor(
+        self,
+        key: Key,
+        tensor: torch.Tensor,
+        *,
+        copy_data: bool = True,
+        existsok: bool = True,
+        robust_key: bool | None = True,
+    ) -> Any:
+        """Adds an entry with the shape, dtype and values of a tensor; see `make_memmap`.
+
+        Args:
+            key: As for `make_memmap`.
+            tensor: The tensor to copy.
+            copy_data: If false, only its shape and dtype are used.
+            existsok: Reuse a file that exists but that no entry names.
+            robust_key: As for `memmap`.
+
+        Returns:
+            MemoryMappedTensor: The entry.
+
+        Raises:
+            RuntimeError: As `make_memmap`; if the file exists and `existsok` is false.
+        """
+        return grow.make_from_tensor(self, key, tensor, copy_data, existsok, robust_key)
+
+    def make_memmap_from_storage(
+        self,
+        key: Key,
+        storage: torch.UntypedStorage,
+        shape: Sequence[int],
+        *,
+        dtype: torch.dtype | None = None,
+        robust_key: bool | None = True,
+    ) -> Any:
+        """Adds an entry over a storage that torch mapped from the entry's file.
+
+        Args:
+            key: As for `make_memmap`.
+            storage: The result of ``torch.UntypedStorage.from_file``.
+            shape: As for `make_memmap`.
+            dtype: Default: torch's default dtype.
+            robust_key: As for `memmap`.
+
+        Returns:
+            MemoryMappedTensor: The entry.
+
+        Raises:
+            RuntimeError: As `make_memmap`; if the storage is mapped from another file, or none.
+        """
+        return grow.make_from_storage(self, key, storage, shape, dtype, robust_key)
+
+    def is_memmap(self) -> bool:
+        """Returns True for the results of `memmap*` and their nodes, as long as they are locked.
+
+        Also true for a node that `tenfold.open` returned, as long as no entry was set or deleted.
+        """
+        return memmap.is_memmap(self)
+
+    @property
+    def saved_path(self) -> Path | None:
+        """The file, or the node's own folder, that this was written to or opened from.
+
+        None for anonymous memory.
+
+        Raises:
+            AttributeError: If it is not `is_memmap`.
+        """
+        return memmap.saved_path(self)
+
+    def flush(self) -> None:
+        """Waits until data written into mapped files is fsynced.
+
+        Raises:
+            ValueError: If nothing is written through: the tree is in memory or opened "r" or "c".
+        """
+        memmap.flush(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return memmap.reduced(self)
+
+    def consolidate(
+        self,
+        filename: PathLike | None = None,
+        *,
+        num_threads: int | None = 0,
+        device: Device | None = None,
+        non_blocking: bool = False,
+        inplace: bool = False,
+        return_early: bool = False,
+        use_buffer: bool = False,
+        share_memory: bool = False,
+        pin_memory: bool = False,
+        metadata: bool = False,
+    ) -> Self:
+        """Copies all tensors into one block of memory, of which the result's tensors are views.
+
+        Such a tree is pickled, sent and moved to another device as one block. It is locked;
+        unlocking it ends that. A tree that is consolidated already is returned as it is.
+
+        Args:
+            filename: A file to hold the block, in tensordict's format; it appears whole or not at
+                all. Writing into the tensors of the result writes into the file.
+            num_threads: Threads that copy; 0: this one.
+            device: Device of a block in memory. Default: that of the tree, otherwise the CPU.
+            non_blocking: As for ``Tensor.to``.
+            inplace: Put the views into this TensorDict, and return it.
+            return_early: With `num_threads` above 1: return a future at once, whose ``result()`` is
+                the TensorDict.
+            use_buffer: With `filename`: the block is in memory; writing into the result does not
+                reach the file.
+            share_memory: Use memory that processes share.
+            pin_memory: Use pinned memory.
+            metadata: Accepted; the structure of the tree is always kept with the block.
+
+        Returns:
+            A new TensorDict, unless `inplace`.
+
+        Raises:
+            RuntimeError: If `filename` comes with a `device` other than the CPU.
+            NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
+                `return_early` is given with `use_buffer` or `non_blocking`.
+            UnsupportedError: If `filename` is given and tensordict could not read the tree back;
+                names the key. Nothing has been written.
+
+        Example:
+            >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
+            >>> one = td.consolidate("one.bin")
+            >>> one["a"].untyped_storage().data_ptr() == one["b", "c"].untyped_storage().data_ptr()
+            True
+            >>> TensorDict.from_consolidated("one.bin")["b", "c"]
+            tensor([1., 1., 1.])
+        """
+        made: Self = consolidated.consolidate(
+            self,
+            filename,
+            num_threads=num_threads,
+            device=device,
+            non_blocking=non_blocking,
+            inplace=inplace,
+            return_early=return_early,
+            use_buffer=use_buffer,
+            share_memory=share_memory,
+            pin_memory=pin_memory,
+        )
+        return made
+
+    @classmethod
+    def from_consolidated(cls, filename: PathLike) -> Self:
+        """Opens the tree in a file that `consolidate`, or tensordict's, wrote.
+
+        Its tensors are private views of the file: writing into them changes no file. It is locked
+        if the saved tree was.
+
+        Args:
+            filename: The file.
+
+        Raises:
+            FileNotFoundError: If the file does not exist.
+            CorruptFileError: If it is damaged, or has another format.
+
+        Example:
+            >>> _ = TensorDict({"a": torch.zeros(3)}, [3]).consolidate("one.bin")
+            >>> TensorDict.from_consolidated("one.bin").is_consolidated()
+            True
+        """
+        made: Self = consolidated.from_consolidated(filename)
+        return made
+
+    def is_consolidated(self) -> bool:
+        """Returns True if the tensors are views of the one block that `consolidate` created.
+
+        No longer true once it was unlocked, or an entry was replaced. Writing into its tensors in
+        place does not change it.
+        """
+        return consolidated.is_consolidated(self)
+
+    # --- the root --------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The meaning of the columns of a data set: a JSON value stored with the root, or None."""
+        return _convert.schema(self)
+
+    @schema.setter
+    def schema(self, schema: dict[str, Any] | None) -> None:
+        _convert.set_schema(self, schema)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The user's metadata of a root: safetensors' ``__metadata__``; assign a dict to change it.
+
+        Raises:
+            TypeError: On assignment, if a key or value is not a str.
+        """
+        return dict(self._kind.metadata)
+
+    @metadata.setter
+    def metadata(self, metadata: Mapping[str, str]) -> None:
+        _convert.set_metadata(self, metadata)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return torch_functions.call(func, args, kwargs)
+
+    # --- steps that a lazy stack takes member by member, and overrides ---------------------------
+
+    def _rows(self, index: Any) -> Self:
+        """The TensorDict of an index of the batch dimensions."""
+        return indexing.rows(self, index)
+
+    def _tensors(self) -> Iterator[Any]:
+        """Every tensor here and below."""
+        return _mapping.tensors(self)
+
+    def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
+        _mapping.overwrite(self, key, item, non_blocking)
+
+    def _overwrite_at(self, key: str, value: Any, index: Any) -> None:
+        _mapping.overwrite_at(self, key, value, index)
+
+    def _fill_entry(self, key: str, value: Any) -> None:
+        _mapping.fill_entry(self, key, value)
+
+    def _selected(self, wanted: Any, inplace: bool, strict: bool) -> Self:
+        return _mapping.selected(self, wanted, inplace, strict)
+
+    def _excluded(self, unwanted: Any, inplace: bool) -> Self:
+        return _mapping.excluded(self, unwanted, inplace)
+
+    def _applied(
+        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+    ) -> Any:
+        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
+
+    def _as_container(self, entries: dict[Any, Any]) -> Any:
+        return entries
+
+    def _add_state(
+        self, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
+    ) -> None:
+        _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
+
+    def _as_view(self, made: Self, index: Any = ...) -> Self:
+        """`made`, a view of this TensorDict: `is_memmap`, if this is and `index` allows it."""
+        return memmap.as_view(self, made, index)

@@ -22,16 +22,20 @@ from tenfold.tensordict._entries import (
     read_entry,
     rewrapped,
 )
+from tenfold.tensordict._files.memmap import is_written
 from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, Opened, own_key
+from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, overload
+
+    from typing_extensions import Self
 
     from tenfold.tensordict._node import Opened
-    from tenfold.tensordict._protocol import Key
+    from tenfold.tensordict._protocol import Index, Key
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
@@ -199,7 +203,7 @@ class TensorDict(TensorDictBase):
         assert disk is not None
         child: TensorDict = TensorDict._from_native(native, disk.opened, (*disk.keys_above, key))
         if self._locked:
-            child._lock(self)
+            lock(child, self)
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
@@ -250,7 +254,7 @@ class TensorDict(TensorDictBase):
     def _own(self) -> dict[str, Any]:
         """The dict of entries, about to be changed."""
         if self._locked:
-            self._check_unlocked()
+            check_unlocked(self)
         disk = self._disk
         if disk is not None:
             if not disk.whole:
@@ -261,6 +265,15 @@ class TensorDict(TensorDictBase):
             if disk.opened is not None:
                 disk.opened.changed = True
         return self._items
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: str) -> Any: ...
+        @overload
+        def __getitem__(self, key: tuple[str, ...]) -> Any: ...
+        @overload
+        def __getitem__(self, key: Index) -> Self: ...
 
     def __getitem__(self, key: Any) -> Any:
         # What is in memory, without a call for each key of a path; the rest as any other index.
@@ -280,8 +293,10 @@ class TensorDict(TensorDictBase):
                     return value._unwrapped() if type(value) in WRAPPED else value
         return super().__getitem__(key)
 
-    def set(self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> Any:
-        """Adds an entry, or replaces it; see `MappingMethods.set`. Returns this TensorDict."""
+    def set(
+        self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False
+    ) -> Self:
+        """Adds an entry, or replaces it; see `TensorDictBase.set`. Returns this TensorDict."""
         # The common cases first: a tensor that fits, and a path through nodes in memory.
         if type(item) in TENSORS and type(key) is str and not inplace:
             batch_size = self._batch_size
@@ -308,7 +323,7 @@ class TensorDict(TensorDictBase):
         self._own()[key] = entry
 
     def _put_anyway(self, key: str, entry: Any) -> None:
-        if self._locked and self._is_written(key, entry):
+        if self._locked and is_written(self, key, entry):
             self._items[key] = entry
             return
         locked, self._locked = self._locked, False
@@ -478,7 +493,7 @@ def rebuilt(
     made = cls._made(items, (), None)
     made._use_info(NodeInfo._make(info))
     if locked:
-        made._lock(None)
+        lock(made, None)
     return made
 
 

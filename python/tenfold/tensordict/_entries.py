@@ -12,7 +12,9 @@ from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    Made = TypeVar("Made")
 
 #: Kinds of entries, by their class: a tensor or array; an object of a class in `WRAPPED`; a
 #: TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the
@@ -53,7 +55,11 @@ def _is_foreign(cls: type) -> bool:
 
 
 #: The kind of each class of entries.
-KINDS: dict[type, int] = _Kinds({ValueRows: VALUE})
+# Those of built-in types are there from the start: torch.compile cannot iterate over their bases.
+KINDS: dict[type, int] = _Kinds(
+    {ValueRows: VALUE}
+    | dict.fromkeys([bool, int, float, complex, str, bytes, list, tuple, dict, type(None)], LEAF)
+)
 class_kind = KINDS.__getitem__
 
 
@@ -76,6 +82,12 @@ def rewrapped(entry: Any, node: Any) -> Any:
     if KINDS[type(entry)] == TENSORCLASS:
         return type(entry)._from_tensordict(node, dict(entry._non_tensordict))
     return node
+
+
+def written(out: Any, made: Made) -> Made:
+    """`out`, of the class of `made`, with its values written into the tensors."""
+    result: Made = out.update_(made)
+    return result
 
 
 def unwrapped(entry: Any) -> Any:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import enum
+
 from tenfold._errors import KeyNotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
+class Nothing(enum.Enum):
+    """The type of `NOTHING`: an enumeration, which torch.compile can trace as a default value."""
+
+    NOTHING = enum.auto()
+
+    def __repr__(self) -> str:
+        return "<nothing>"
+
+
 #: Stands for "not given" where None means something.
-NOTHING: Any = type("Nothing", (), {"__repr__": lambda self: "<nothing>"})()
+NOTHING: Any = Nothing.NOTHING
 
 
 def is_path(key: object) -> bool:

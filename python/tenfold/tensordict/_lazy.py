@@ -6,7 +6,7 @@ from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.tensordict import _registry
+from tenfold.tensordict import _lazy_rows, _registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     LEAF,
@@ -16,332 +16,27 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    written,
 )
 from tenfold.tensordict._keys import NOTHING
-from tenfold.tensordict._lazy_shape import LazyShapeMethods
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo
-from tenfold.tensordict._protocol import Primitives, dense, register_classes
+from tenfold.tensordict._ops import shape
+from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
+from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from typing_extensions import Self
 
     from tenfold.tensordict._node import Opened
 
 
-class LazyMemberMethods(Primitives):
-    """`get`, `clone`, `apply`, arithmetic, comparisons, ... of a stack."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-        stack_dim: int
-
-        @property
-        def tensordicts(self) -> list[Any]: ...
-
-        @classmethod
-        def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Any: ...
-
-    def get(self, key: Any, default: Any = None, **how: Any) -> Any:
-        """The entries of the members, stacked; `default` where a member has none.
-
-        Args:
-            key: A str or a tuple of str.
-            default: What is returned where a member has no such entry.
-            **how: ``as_list=True``, ``as_nested_tensor=True`` or ``as_padded_tensor=True`` (with
-                ``padding_value``, ``padding_side`` as of torch's nested tensors), for tensors whose
-                shapes differ.
-
-        Raises:
-            RuntimeError: If shapes differ and nothing says how to give them.
-        """
-        if not any(how.get(name) for name in ("as_list", "as_nested_tensor", "as_padded_tensor")):
-            return super().get(key, default)  # type: ignore[misc]
-        values = [member.get(key) for member in self.tensordicts]
-        if any(value is None for value in values):
-            return default
-        if how.get("as_list"):
-            return values
-        torch = need_torch("get")
-        if how.get("as_nested_tensor"):
-            return torch.nested.nested_tensor(values, layout=how.get("layout", torch.jagged))
-        pad_sequence = need_torch("pad_sequence").nn.utils.rnn.pad_sequence
-
-        return pad_sequence(
-            values,
-            batch_first=True,
-            padding_value=how.get("padding_value", 0.0),
-            padding_side=how.get("padding_side", "right"),
-        )
-
-    def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Any:
-        """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`."""
-        other = self._like_stack(input_dict_or_td)
-        if other is None:
-            return super().update(input_dict_or_td, *args, **options)  # type: ignore[misc]
-        for mine, theirs in zip(self._nodes(), other, strict=True):
-            mine.update(theirs, *args, **options)
-        return self
-
-    def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Any:
-        """Writes every entry into the tensors that are there; see `TensorDict.update_`."""
-        other = self._like_stack(input_dict_or_td)
-        if other is None:
-            return super().update_(input_dict_or_td, *args, **options)  # type: ignore[misc]
-        for mine, theirs in zip(self._nodes(), other, strict=True):
-            mine.update_(theirs, *args, **options)
-        return self
-
-    def _like_stack(self, other: Any) -> Any:
-        """The members of another stack of as many along the same dimension, else None."""
-        node = node_of(other)
-        is_like = isinstance(node, LazyMemberMethods) and node.stack_dim == self.stack_dim
-        if node is self or not is_like or len(node.tensordicts) != len(self.tensordicts):
-            return None
-        return node.tensordicts
-
-    def clone(self, recurse: bool = True, **kwargs: Any) -> Any:
-        """A stack of clones of the members."""
-        return self._map(lambda node: node.clone(recurse, **kwargs))
-
-    def _selected(self, wanted: Any, inplace: bool, strict: bool) -> Any:
-        if strict:
-            for key in wanted:
-                self._entry_somewhere(key)
-        if inplace:
-            for node in self._nodes():
-                node._selected(wanted, True, strict)
-            return self
-        return self._map(lambda node: node._selected(wanted, False, strict))
-
-    def _excluded(self, unwanted: Any, inplace: bool) -> Any:
-        if inplace:
-            for node in self._nodes():
-                node._excluded(unwanted, True)
-            return self
-        return self._map(lambda node: node._excluded(unwanted, False))
-
-    def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """A stack of members without entries; see `TensorDict.empty`."""
-        if options:
-            return self._with_entries({}).empty(recurse, **options)
-        return self._map(lambda node: node.empty(recurse))
-
-    def _fill_entry(self, key: str, value: Any) -> None:
-        self._entry_somewhere(key)
-        for node in self._nodes():
-            node._fill_entry(key, value)
-
-    def masked_fill_(self, mask: Any, value: Any) -> Any:
-        """Fills the rows where `mask` is true; see `TensorDict.masked_fill_`."""
-        parts = [mask] * len(self.tensordicts)
-        if mask.ndim > self.stack_dim:
-            parts = list(mask.unbind(self.stack_dim))
-        for node, part in zip(self._nodes(), parts, strict=True):
-            node.masked_fill_(part, value)
-        return self
-
-    def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Any:
-        """Gives an entry another key in every member; see `TensorDict.rename_key_`."""
-        named = isinstance(new_key, (str, tuple)) and old_key in self
-        if not named or (safe and new_key in self):
-            return super().rename_key_(old_key, new_key, safe)  # type: ignore[misc]
-        self._check_unlocked()
-        self._mark_changed()
-        # A TensorDict may be several members: stack[[0, 0]].
-        for node in {id(node): node for node in self._nodes()}.values():
-            node.rename_key_(old_key, new_key, safe)
-        return self
-
-    def _refuse_exclusive_keys(self, what: str) -> None:
-        keys = set(self._key_list())
-        if any(set(node._key_list()) != keys for node in self._nodes()):
-            raise RuntimeError(f"{what}: expected the same keys in all members, found others")
-
-    def flatten_keys(self, separator: str = ".", inplace: bool = False, is_leaf: Any = None) -> Any:
-        """The members without nodes; see `TensorDict.flatten_keys`."""
-        self._refuse_exclusive_keys("flatten_keys")
-        return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
-
-    def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Any:
-        """The members with nodes; see `TensorDict.unflatten_keys`."""
-        self._refuse_exclusive_keys("unflatten_keys")
-        return self._rekeyed("unflatten_keys", inplace, separator)
-
-    def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Any:
-        """The members after `method`; those of stacks in this stack may have keys of their own."""
-
-        def change(node: Any) -> Any:
-            if isinstance(node, LazyMemberMethods):
-                return node._rekeyed(method, inplace, separator, **options)
-            return getattr(node, method)(separator, inplace=inplace, **options)
-
-        if not inplace:
-            return self._map(change)
-        for node in self._nodes():
-            change(node)
-        return self
-
-    def filter_non_tensor_data(self) -> Any:
-        """The members' tensors only."""
-        return self._map(lambda node: node.filter_non_tensor_data())
-
-    def filter_empty_(self) -> Any:
-        """Deletes nodes of the members in which there is nothing. Returns this stack."""
-        for node in self._nodes():
-            node.filter_empty_()
-        return self
-
-    def _tensors(self) -> Any:
-        for node in self._nodes():
-            yield from node._tensors()
-
-    def _every(self, method: str, dim: int | None) -> Any:
-        if dim is not None:
-            return super()._every(method, dim)  # type: ignore[misc]
-        found = (getattr(node, method)() for node in self._nodes())
-        return all(found) if method == "all" else any(found)
-
-    def where(
-        self, condition: Any, other: Any, *, out: Any = None, pad: Any = None,
-        update_batch_size: bool = False,
-    ) -> Any:  # fmt: skip
-        """The rows of the members where `condition` is true; see `TensorDict.where`."""
-        conditions = [condition] * len(self.tensordicts)
-        if condition.ndim > self.stack_dim:
-            conditions = list(condition.unbind(self.stack_dim))
-        parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
-        members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return made if out is None else out.update_(made)
-
-    def _set_device(self, device: str) -> None:
-        for node in self._nodes():
-            node._set_device(device)
-
-    def clear_device_(self) -> Any:
-        """Forgets the device of all members. Returns this stack."""
-        for node in self._nodes():
-            node.clear_device_()
-        return self
-
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
-    ) -> Any:
-        made = self._run(plan, plan.others, (), batch_size, device, names)
-        if made is None:
-            return None
-        if out is not None:
-            return out.update_(made)
-        if propagate_lock and self.is_locked:
-            made.lock_()
-        return made
-
-    def _run(
-        self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
-    ) -> Any:
-        """`apply`, to each member and its part of the others."""
-        parts = [_unbound(other, self) for other in others]
-        inner = None
-        if batch_size is not None:
-            if self.stack_dim >= len(batch_size):
-                return plan.run(self._dense(), others, above, batch_size, device, names)
-            inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
-        members = []
-        for i, member in enumerate(self.tensordicts):
-            theirs = [part[i] for part in parts]
-            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
-            members.append(None if made is None else rewrapped(member, made))
-        if all(member is None for member in members):
-            return None
-        if plan.inplace:
-            return self
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        if names is not NOTHING:
-            made.names = names
-        return made
-
-    def _dense(self) -> Any:
-        """The entries that all members have, stacked, as a TensorDict."""
-        return self._with_entries(self._entries())
-
-    def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Any:
-        """A dense TensorDict of the stacked entries.
-
-        Raises:
-            RuntimeError: If the shapes of the members' tensors differ.
-        """
-        made = self._dense()
-        items = {
-            key: entry.contiguous() if class_kind(type(entry)) != VALUE else entry
-            for key, entry in made._items.items()
-        }
-        return self._with_entries(items)
-
-    def densify(self, layout: Any = None) -> Any:
-        """A TensorDict in which tensors of different shapes are nested tensors."""
-        torch = need_torch("densify")
-        items = {}
-        for key in self._key_list():
-            entries = [node._entry(key) for node in self._nodes()]
-            shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
-            if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
-                items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
-            else:
-                items[key] = self._entry(key)
-        return self._with_entries(items)
-
-    def _binary(self, op: Any, other: Any, default: Any = None) -> Any:
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._binary(op, part, default)) for m, part in pairs]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return self._locked_as_this(made)
-
-    def _ternary(self, op: Any, first: Any, second: Any) -> Any:
-        parts = zip(self.tensordicts, _unbound(first, self), _unbound(second, self), strict=True)
-        members = [rewrapped(m, node_of(m)._ternary(op, a, b)) for m, a, b in parts]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return self._locked_as_this(made)
-
-    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
-        return self._binary(op, other, default)
-
-    def _binary_(self, op: Any, other: Any) -> Any:
-        for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._binary_(op, part)
-        return self
-
-    def _compared(self, op: Any, other: Any) -> Any:
-        torch = need_torch("comparison")
-        if isinstance(other, dict):
-            other = dense()(other, self._batch_size)
-        if node_of(other) is None and not isinstance(other, (torch.Tensor, bool, int, float)):
-            return super()._compared(op, other)  # type: ignore[misc]
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._compared(op, part)) for m, part in pairs]
-        return type(self)._of(members, self.stack_dim, self._dim_name)
-
-
-def _unbound(other: Any, stack: Any) -> Any:
-    """What of an operand belongs to each member of a stack."""
-    count = len(stack.tensordicts)
-    node = node_of(other)
-    if node is not None:
-        if tuple(node._batch_size) == tuple(stack._batch_size):
-            return node.unbind(stack.stack_dim)
-        return [other] * count
-    if getattr(other, "ndim", 0):
-        return other.expand(stack._batch_size).unbind(stack.stack_dim)
-    return [other] * count
-
-
 @set_module("tenfold")
-class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase):
+class LazyStackedTensorDict(TensorDictBase):
     """A stack of TensorDicts that keeps its members, whose keys and shapes may differ.
 
     Entries are stacked when they are read; what is written is taken apart. Its keys are those that
@@ -400,7 +95,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         self._kind = PLAIN
 
     @classmethod
-    def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Any:
+    def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Self:
         """A stack of members that fit."""
         self = cls.__new__(cls)
         self._use(members, stack_dim, name)
@@ -434,7 +129,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
             above = (*disk.keys_above, key)
             member = dense()._from_native(native, disk.opened, above)
             if self._locked:
-                node_of(member)._lock(self)
+                lock(node_of(member), self)
             members.append(member)
         return members
 
@@ -461,10 +156,10 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         """The members by the names of their folders, as far as they were read."""
         return {str(i): member for i, member in enumerate(self._read or ())}
 
-    def _map(self, change: Callable[[Any], Any]) -> Any:
+    def _map(self, change: Callable[[Any], Any]) -> Self:
         """A stack of `change(member)`."""
         members = [rewrapped(m, change(node_of(m))) for m in self.tensordicts]
-        return LazyStackedTensorDict._of(members, self.stack_dim, self._dim_name)
+        return type(self)._of(members, self.stack_dim, self._dim_name)
 
     def insert(self, index: int, tensordict: Any) -> None:
         """Makes a TensorDict the member at `index`.
@@ -474,7 +169,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
             ValueError: If its batch size differs.
             RuntimeError: If the stack is locked.
         """
-        self._check_unlocked()
+        check_unlocked(self)
         if node_of(tensordict) is None:
             raise TypeError(f"insert: expected a TensorDict, found {type(tensordict).__name__}")
         members = self.tensordicts
@@ -506,7 +201,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         return None if self._disk is None else self._disk.opened
 
     def _own(self) -> None:
-        self._check_unlocked()
+        check_unlocked(self)
         self._mark_changed()
 
     # --- what TensorDict has in slots ------------------------------------------------------------
@@ -561,7 +256,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
             node._check_batch_size((*new[:dim], *new[dim + 1 :]))
 
     @property
-    def _device(self) -> Any:
+    def _device(self) -> Any:  # type: ignore[override]
         found = {str(node._device) if node._device else "" for node in self._nodes()}
         return (found.pop() or None) if len(found) == 1 else None
 
@@ -646,7 +341,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
                 yield key, "value" if is_value else "tensor", None
 
     def _put(self, key: str, entry: Any) -> None:
-        self._check_unlocked()
+        check_unlocked(self)
         self._mark_changed()
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
@@ -664,7 +359,7 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         return entry.unbind(self.stack_dim)
 
     def _remove(self, key: str) -> None:
-        self._check_unlocked()
+        check_unlocked(self)
         self._mark_changed()
         for node in self._nodes():
             if node._has(key):
@@ -737,6 +432,361 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         for node in self._nodes():
             node._replace_arrays(replace)
 
+    # --- methods that every member takes part in -------------------------------------------------
+
+    def get(self, key: Any, default: Any = None, **how: Any) -> Any:
+        """The entries of the members, stacked; `default` where a member has none.
+
+        Args:
+            key: A str or a tuple of str.
+            default: What is returned where a member has no such entry.
+            **how: ``as_list=True``, ``as_nested_tensor=True`` or ``as_padded_tensor=True`` (with
+                ``padding_value``, ``padding_side`` as of torch's nested tensors), for tensors whose
+                shapes differ.
+
+        Raises:
+            RuntimeError: If shapes differ and nothing says how to give them.
+        """
+        if not any(how.get(name) for name in ("as_list", "as_nested_tensor", "as_padded_tensor")):
+            return super().get(key, default)
+        values = [member.get(key) for member in self.tensordicts]
+        if any(value is None for value in values):
+            return default
+        if how.get("as_list"):
+            return values
+        torch = need_torch("get")
+        if how.get("as_nested_tensor"):
+            return torch.nested.nested_tensor(values, layout=how.get("layout", torch.jagged))
+        pad_sequence = need_torch("pad_sequence").nn.utils.rnn.pad_sequence
+
+        return pad_sequence(
+            values,
+            batch_first=True,
+            padding_value=how.get("padding_value", 0.0),
+            padding_side=how.get("padding_side", "right"),
+        )
+
+    def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
+        """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`."""
+        other = self._like_stack(input_dict_or_td)
+        if other is None:
+            return super().update(input_dict_or_td, *args, **options)
+        for mine, theirs in zip(self._nodes(), other, strict=True):
+            mine.update(theirs, *args, **options)
+        return self
+
+    def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
+        """Writes every entry into the tensors that are there; see `TensorDict.update_`."""
+        other = self._like_stack(input_dict_or_td)
+        if other is None:
+            return super().update_(input_dict_or_td, *args, **options)
+        for mine, theirs in zip(self._nodes(), other, strict=True):
+            mine.update_(theirs, *args, **options)
+        return self
+
+    def _like_stack(self, other: Any) -> Any:
+        """The members of another stack of as many along the same dimension, else None."""
+        node = node_of(other)
+        is_like = isinstance(node, LazyStackedTensorDict) and node.stack_dim == self.stack_dim
+        if node is self or not is_like or len(node.tensordicts) != len(self.tensordicts):
+            return None
+        return node.tensordicts
+
+    def clone(self, recurse: bool = True, **kwargs: Any) -> Self:
+        """A stack of clones of the members."""
+        return self._map(lambda node: node.clone(recurse, **kwargs))
+
+    def _selected(self, wanted: Any, inplace: bool, strict: bool) -> Any:
+        if strict:
+            for key in wanted:
+                self._entry_somewhere(key)
+        if inplace:
+            for node in self._nodes():
+                node._selected(wanted, True, strict)
+            return self
+        return self._map(lambda node: node._selected(wanted, False, strict))
+
+    def _excluded(self, unwanted: Any, inplace: bool) -> Any:
+        if inplace:
+            for node in self._nodes():
+                node._excluded(unwanted, True)
+            return self
+        return self._map(lambda node: node._excluded(unwanted, False))
+
+    def empty(self, recurse: bool = False, **options: Any) -> Any:
+        """A stack of members without entries; see `TensorDict.empty`."""
+        if options:
+            return self._with_entries({}).empty(recurse, **options)
+        return self._map(lambda node: node.empty(recurse))
+
+    def _fill_entry(self, key: str, value: Any) -> None:
+        self._entry_somewhere(key)
+        for node in self._nodes():
+            node._fill_entry(key, value)
+
+    def masked_fill_(self, mask: Any, value: Any) -> Self:
+        """Fills the rows where `mask` is true; see `TensorDict.masked_fill_`."""
+        parts = [mask] * len(self.tensordicts)
+        if mask.ndim > self.stack_dim:
+            parts = list(mask.unbind(self.stack_dim))
+        for node, part in zip(self._nodes(), parts, strict=True):
+            node.masked_fill_(part, value)
+        return self
+
+    def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Self:
+        """Gives an entry another key in every member; see `TensorDict.rename_key_`."""
+        named = isinstance(new_key, (str, tuple)) and old_key in self
+        if not named or (safe and new_key in self):
+            return super().rename_key_(old_key, new_key, safe)
+        check_unlocked(self)
+        self._mark_changed()
+        # A TensorDict may be several members: stack[[0, 0]].
+        for node in {id(node): node for node in self._nodes()}.values():
+            node.rename_key_(old_key, new_key, safe)
+        return self
+
+    def _refuse_exclusive_keys(self, what: str) -> None:
+        keys = set(self._key_list())
+        if any(set(node._key_list()) != keys for node in self._nodes()):
+            raise RuntimeError(f"{what}: expected the same keys in all members, found others")
+
+    def flatten_keys(
+        self, separator: str = ".", inplace: bool = False, is_leaf: Any = None
+    ) -> Self:
+        """The members without nodes; see `TensorDict.flatten_keys`."""
+        self._refuse_exclusive_keys("flatten_keys")
+        return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
+
+    def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
+        """The members with nodes; see `TensorDict.unflatten_keys`."""
+        self._refuse_exclusive_keys("unflatten_keys")
+        return self._rekeyed("unflatten_keys", inplace, separator)
+
+    def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
+        """The members after `method`; those of stacks in this stack may have keys of their own."""
+
+        def change(node: Any) -> Any:
+            if isinstance(node, LazyStackedTensorDict):
+                return node._rekeyed(method, inplace, separator, **options)
+            return getattr(node, method)(separator, inplace=inplace, **options)
+
+        if not inplace:
+            return self._map(change)
+        for node in self._nodes():
+            change(node)
+        return self
+
+    def filter_non_tensor_data(self) -> Self:
+        """The members' tensors only."""
+        return self._map(lambda node: node.filter_non_tensor_data())
+
+    def filter_empty_(self) -> Self:
+        """Deletes nodes of the members in which there is nothing. Returns this stack."""
+        for node in self._nodes():
+            node.filter_empty_()
+        return self
+
+    def _tensors(self) -> Any:
+        for node in self._nodes():
+            yield from node._tensors()
+
+    def _every(self, method: str, dim: int | None) -> Any:
+        if dim is not None:
+            return super()._every(method, dim)
+        found = (getattr(node, method)() for node in self._nodes())
+        return all(found) if method == "all" else any(found)
+
+    def where(
+        self, condition: Any, other: Any, *, out: Any = None, pad: Any = None,
+        update_batch_size: bool = False,
+    ) -> Self:  # fmt: skip
+        """The rows of the members where `condition` is true; see `TensorDict.where`."""
+        conditions = [condition] * len(self.tensordicts)
+        if condition.ndim > self.stack_dim:
+            conditions = list(condition.unbind(self.stack_dim))
+        parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
+        made = type(self)._of(members, self.stack_dim, self._dim_name)
+        return made if out is None else written(out, made)
+
+    def _set_device(self, device: str) -> None:
+        for node in self._nodes():
+            node._set_device(device)
+
+    def clear_device_(self) -> Self:
+        """Forgets the device of all members. Returns this stack."""
+        for node in self._nodes():
+            node.clear_device_()
+        return self
+
+    def _applied(
+        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+    ) -> Any:
+        made = self._run(plan, plan.others, (), batch_size, device, names)
+        if made is None:
+            return None
+        if out is not None:
+            return out.update_(made)
+        if propagate_lock and self.is_locked:
+            made.lock_()
+        return made
+
+    def _run(
+        self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
+    ) -> Any:
+        """`apply`, to each member and its part of the others."""
+        parts = [_unbound(other, self) for other in others]
+        inner = None
+        if batch_size is not None:
+            if self.stack_dim >= len(batch_size):
+                return plan.run(self._dense(), others, above, batch_size, device, names)
+            inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
+        members = []
+        for i, member in enumerate(self.tensordicts):
+            theirs = [part[i] for part in parts]
+            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
+            members.append(None if made is None else rewrapped(member, made))
+        if all(member is None for member in members):
+            return None
+        if plan.inplace:
+            return self
+        made = type(self)._of(members, self.stack_dim, self._dim_name)
+        if names is not NOTHING:
+            made.names = names
+        return made
+
+    def _dense(self) -> Any:
+        """The entries that all members have, stacked, as a TensorDict."""
+        return self._with_entries(self._entries())
+
+    def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Any:
+        """A dense TensorDict of the stacked entries.
+
+        Raises:
+            RuntimeError: If the shapes of the members' tensors differ.
+        """
+        made = self._dense()
+        items = {
+            key: entry.contiguous() if class_kind(type(entry)) != VALUE else entry
+            for key, entry in made._items.items()
+        }
+        return self._with_entries(items)
+
+    def densify(self, layout: Any = None) -> Any:
+        """A TensorDict in which tensors of different shapes are nested tensors."""
+        torch = need_torch("densify")
+        items = {}
+        for key in self._key_list():
+            entries = [node._entry(key) for node in self._nodes()]
+            shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
+            if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
+                items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
+            else:
+                items[key] = self._entry(key)
+        return self._with_entries(items)
+
+    def _binary(self, op: Any, other: Any, default: Any = None) -> Any:
+        parts = _unbound(other, self)
+        pairs = zip(self.tensordicts, parts, strict=True)
+        members = [rewrapped(m, node_of(m)._binary(op, part, default)) for m, part in pairs]
+        made = type(self)._of(members, self.stack_dim, self._dim_name)
+        return locked_as(self, made)
+
+    def _ternary(self, op: Any, first: Any, second: Any) -> Any:
+        parts = zip(self.tensordicts, _unbound(first, self), _unbound(second, self), strict=True)
+        members = [rewrapped(m, node_of(m)._ternary(op, a, b)) for m, a, b in parts]
+        made = type(self)._of(members, self.stack_dim, self._dim_name)
+        return locked_as(self, made)
+
+    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
+        return self._binary(op, other, default)
+
+    def _binary_(self, op: Any, other: Any) -> Any:
+        for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
+            node._binary_(op, part)
+        return self
+
+    def _compared(self, op: Any, other: Any) -> Any:
+        torch = need_torch("comparison")
+        if isinstance(other, dict):
+            other = dense()(other, self._batch_size)
+        if node_of(other) is None and not isinstance(other, (torch.Tensor, bool, int, float)):
+            return super()._compared(op, other)
+        parts = _unbound(other, self)
+        pairs = zip(self.tensordicts, parts, strict=True)
+        members = [rewrapped(m, node_of(m)._compared(op, part)) for m, part in pairs]
+        return type(self)._of(members, self.stack_dim, self._dim_name)
+
+    # --- batch dimensions ------------------------------------------------------------------------
+
+    def _rows(self, index: Any) -> Any:
+        return _lazy_rows.rows(self, index)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes rows; those of one member go to it alone. See `TensorDictBase.__setitem__`."""
+        _lazy_rows.assign(self, key, value)
+
+    def unbind(self, dim: int) -> tuple[Self, ...]:
+        """Returns the members along the stack dimension; otherwise a stack for each position."""
+        return _lazy_rows.unbind(self, dim)
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Returns consecutive parts of a batch dimension, as stacks."""
+        return _lazy_rows.split(self, split_size, dim)
+
+    def unsqueeze(self, dim: int) -> Self:
+        """Returns a stack with a new batch dimension of length 1."""
+        return _lazy_rows.unsqueeze(self, dim)
+
+    def squeeze(self, dim: int | None = None) -> Any:
+        """Returns a stack, or the only member, without batch dimensions of length 1."""
+        return _lazy_rows.squeeze(self, dim)
+
+    def permute(self, *order: int | Sequence[int], dims: Sequence[int] | None = None) -> Self:
+        """Returns a stack with the batch dimensions in another order."""
+        return _lazy_rows.permute(self, shape.sizes(order, dims))
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Returns a stack with two batch dimensions swapped."""
+        return _lazy_rows.transpose(self, dim0, dim1)
+
+    def flatten(
+        self, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+    ) -> Self:
+        """Merges batch dimensions into one, along which the result is stacked."""
+        return _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
+
+    def unflatten(
+        self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
+    ) -> Self:
+        """Splits one batch dimension into several."""
+        return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
+
+    def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
+        """Copies all rows; along the stack dimension it repeats the members."""
+        return _lazy_rows.repeat(self, *repeats, inplace=inplace)
+
+    def masked_select(self, mask: Any, *, inplace: bool = False) -> Any:
+        """Returns a dense TensorDict of the rows where a mask is true."""
+        return self._dense().masked_select(mask, inplace=inplace)
+
+    def is_contiguous(self) -> bool:
+        """Returns False: the tensors of a stack are not adjacent in memory."""
+        return False
+
+    def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Any:
+        return _lazy_rows.reshaped(self, wanted, method)
+
+    def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
+        return _lazy_rows.expanded(self, wanted, shared_below=shared_below)
+
+    def _chosen(self, rows: Any, at: int) -> Any:
+        return _lazy_rows.chosen(self, rows, at)
+
+    @classmethod
+    def _joined(cls, stacks: list[Any], dim: int) -> Any:
+        return _lazy_rows.joined(stacks, dim)
+
     # --- copies and files ------------------------------------------------------------------------
 
     def _info(self) -> Any:
@@ -773,11 +823,24 @@ class LazyStackedTensorDict(LazyMemberMethods, LazyShapeMethods, TensorDictBase)
         return rebuilt(deepcopy(self.tensordicts, memo), self.stack_dim, self._dim_name)
 
 
+def _unbound(other: Any, stack: Any) -> Any:
+    """What of an operand belongs to each member of a stack."""
+    count = len(stack.tensordicts)
+    node = node_of(other)
+    if node is not None:
+        if tuple(node._batch_size) == tuple(stack._batch_size):
+            return node.unbind(stack.stack_dim)
+        return [other] * count
+    if getattr(other, "ndim", 0):
+        return other.expand(stack._batch_size).unbind(stack.stack_dim)
+    return [other] * count
+
+
 def rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:
     """A stack that was pickled or copied."""
     made = LazyStackedTensorDict._of(members, stack_dim, name)
     if locked:
-        made._lock(None)
+        lock(made, None)
     return made
 
 

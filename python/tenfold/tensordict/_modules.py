@@ -6,150 +6,93 @@ from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import node_of, unwrapped
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tenfold.tensordict._dense import TensorDict
 
-class ModuleMethods(Primitives):
-    """`from_module`, `from_modules`, `to_module`."""
 
-    __slots__ = ()
+def from_module(
+    module: Any,
+    as_module: bool = False,
+    lock: bool = False,
+    use_state_dict: bool = False,
+    filter_empty: bool = True,
+) -> TensorDict:
+    _refuse_as_module(as_module)
+    if use_state_dict:
+        made = dense()(dict(module.state_dict())).unflatten_keys(".")
+    else:
+        made = _of_module(module, filter_empty, {})
+    return made.lock_() if lock else made
 
-    @classmethod
-    def from_module(
-        cls,
-        module: Any,
-        as_module: bool = False,
-        lock: bool = False,
-        use_state_dict: bool = False,
-        filter_empty: bool = True,
-    ) -> Any:
-        """The parameters and buffers of a module, a node for each submodule; they are shared.
 
-        Args:
-            module: A ``torch.nn.Module``.
-            as_module: Not supported: there is no TensorDictParams here.
-            lock: Lock the result.
-            use_state_dict: Take ``module.state_dict()``, hooks included, and nest its names.
-            filter_empty: Leave out submodules without parameters and buffers.
+def from_modules(
+    *modules: Any,
+    as_module: bool = False,
+    lock: bool = True,
+    use_state_dict: bool = False,
+    lazy_stack: bool = False,
+    expand_identical: bool = False,
+) -> Any:
+    _refuse_as_module(as_module)
+    torch = need_torch("from_modules")
+    parts = [dense().from_module(module, use_state_dict=use_state_dict) for module in modules]
+    if lazy_stack:
+        made: Any = stack_lazily(parts)
+    else:
+        with torch.no_grad():
+            made = stack(parts)
+        made = _as_parameters(torch, made, parts, expand_identical)
+    return made.lock_() if lock else made
 
-        Raises:
-            NotImplementedError: If `as_module`.
 
-        Example:
-            >>> TensorDict.from_module(torch.nn.Linear(2, 3))["weight"].shape
-            torch.Size([3, 2])
-        """
-        _refuse_as_module(as_module)
-        if use_state_dict:
-            made = dense()(dict(module.state_dict())).unflatten_keys(".")
-        else:
-            made = _of_module(module, filter_empty, {})
-        return made.lock_() if lock else made
+def to_module(
+    td: Any,
+    module: Any,
+    *,
+    inplace: bool | None,
+    return_swap: bool,
+    swap_dest: Any,
+    use_state_dict: bool,
+    non_blocking: bool,
+) -> Any:
+    need_torch("to_module")
+    if use_state_dict:
+        before = dense().from_module(module, use_state_dict=True).clone()
+        module.load_state_dict(dict(td.flatten_keys(".").items()))
+        swapped = before
+    else:
+        swapped = _swapped_into(td, module, inplace, non_blocking, {})
+    if not return_swap:
+        return None
+    if swap_dest is not None:
+        swapped = swap_dest.update(swapped)
+    options = {"inplace": inplace, "return_swap": False, "use_state_dict": use_state_dict}
+    swapped._undo = ("to_module", (module,), options)
+    return swapped
 
-    @classmethod
-    def from_modules(
-        cls,
-        *modules: Any,
-        as_module: bool = False,
-        lock: bool = True,
-        use_state_dict: bool = False,
-        lazy_stack: bool = False,
-        expand_identical: bool = False,
-    ) -> Any:
-        """The parameters of modules of one architecture, stacked, for ``torch.vmap`` over them.
 
-        Args:
-            *modules: The modules.
-            as_module: Not supported: there is no TensorDictParams here.
-            lock: Lock the result.
-            use_state_dict: As for `from_module`.
-            lazy_stack: A lazy stack, whose tensors are the modules' own.
-            expand_identical: Tensors that are the same in all modules are expanded, not copied.
-
-        Raises:
-            RuntimeError: If the architectures differ.
-        """
-        _refuse_as_module(as_module)
-        torch = need_torch("from_modules")
-        parts = [cls.from_module(module, use_state_dict=use_state_dict) for module in modules]
-        if lazy_stack:
-            made = stack_lazily(parts)
-        else:
-            with torch.no_grad():
-                made = stack(parts)
-            made = _as_parameters(torch, made, parts, expand_identical)
-        return made.lock_() if lock else made
-
-    def to_module(
-        self,
-        module: Any,
-        *,
-        inplace: bool | None = None,
-        return_swap: bool = True,
-        swap_dest: Any = None,
-        use_state_dict: bool = False,
-        non_blocking: bool = False,
-        preserve_module_state: bool = True,
-        memo: Any = None,
-    ) -> Any:
-        """Puts these tensors into a module; in a ``with`` statement only until its end.
-
-        Args:
-            module: A ``torch.nn.Module`` with these parameters and buffers.
-            inplace: Copy the values into the module's tensors rather than exchanging them.
-            return_swap: Return what was in the module before.
-            swap_dest: A TensorDict that this is put into.
-            use_state_dict: Load by ``module.load_state_dict``, hooks included.
-            non_blocking: Of copies between devices.
-            preserve_module_state: Accepted; the module's other attributes are never touched.
-            memo: Accepted for compatibility.
-
-        Returns:
-            A TensorDict of what was in the module before; None if not `return_swap`.
-
-        Raises:
-            KeyError: If the module has no parameter or buffer of a key.
-
-        Example:
-            >>> with params.to_module(module):
-            ...     module(x)
-        """
-        need_torch("to_module")
-        if use_state_dict:
-            before = type(self).from_module(module, use_state_dict=True).clone()
-            module.load_state_dict(dict(self.flatten_keys(".").items()))
-            swapped = before
-        else:
-            swapped = self._swapped_into(module, inplace, non_blocking, {})
-        if not return_swap:
-            return None
-        if swap_dest is not None:
-            swapped = swap_dest.update(swapped)
-        options = {"inplace": inplace, "return_swap": False, "use_state_dict": use_state_dict}
-        swapped._undo = ("to_module", (module,), options)
-        return swapped
-
-    def _swapped_into(
-        self, module: Any, inplace: bool | None, non_blocking: bool, memo: dict[int, Any]
-    ) -> Any:
-        if id(module) in memo:
-            return memo[id(module)]
-        before: dict[str, Any] = {}
-        for key, entry in self._entries().items():
-            node = node_of(entry)
-            if node is not None:
-                child = module._modules[key]
-                before[key] = node._swapped_into(child, inplace, non_blocking, memo)
-                continue
-            if getattr(entry, "_is_non_tensor", False):
-                continue
-            before[key] = _exchange(module, key, unwrapped(entry), inplace, non_blocking)
-        made = memo[id(module)] = self._with_entries(before)
-        return made
+def _swapped_into(
+    td: Any, module: Any, inplace: bool | None, non_blocking: bool, memo: dict[int, Any]
+) -> Any:
+    if id(module) in memo:
+        return memo[id(module)]
+    before: dict[str, Any] = {}
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            child = module._modules[key]
+            before[key] = _swapped_into(node, child, inplace, non_blocking, memo)
+            continue
+        if getattr(entry, "_is_non_tensor", False):
+            continue
+        before[key] = _exchange(module, key, unwrapped(entry), inplace, non_blocking)
+    made = memo[id(module)] = td._with_entries(before)
+    return made
 
 
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:

@@ -4,10 +4,39 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import EllipsisType
+    from typing import Any, Protocol, TypeAlias, TypeVar
 
-    Key = str | tuple[str, ...]
+    import torch
+    from typing_extensions import Self
+
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._dense import TensorDict
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+    from tenfold.tensordict._node import NodeKind, Opened
+    from tenfold.tensordict._tensor_like import TensorLike
+
+    #: The tree that a function of `_ops` is given, and one of the same class that it returns.
+    T = TypeVar("T", bound=TensorDictBase)
+    #: The same for functions of TensorLike's methods.
+    Like = TypeVar("Like", bound=TensorLike)
+
+    class SupportsArray(Protocol):
+        """A NumPy array, or what becomes one."""
+
+        def __array__(self) -> Any: ...
+
+    Key: TypeAlias = str | tuple[str, ...]
+    Device: TypeAlias = str | int | torch.device
+    BatchSize: TypeAlias = int | Sequence[int]
+    #: A number, a tensor of at most the batch dimensions, or a TensorDict.
+    Operand: TypeAlias = complex | torch.Tensor | TensorDictBase | SupportsArray
+    IndexPart: TypeAlias = (
+        int | slice | EllipsisType | Sequence[int] | Sequence[bool] | SupportsArray | None
+    )
+    #: What selects rows: as for torch.Tensor.
+    Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
 
 _classes: dict[str, Any] = {}
 
@@ -17,44 +46,48 @@ def register_classes(**classes: type) -> None:
     _classes.update(classes)
 
 
-def dense() -> Any:
+def dense() -> type[TensorDict]:
     """The class TensorDict, for modules that it is built on and that cannot import it."""
-    return _classes["dense"]
+    found: type[TensorDict] = _classes["dense"]
+    return found
 
 
-def stacked() -> Any:
+def stacked() -> type[LazyStackedTensorDict]:
     """The class LazyStackedTensorDict: see `dense`."""
-    return _classes["stacked"]
+    found: type[LazyStackedTensorDict] = _classes["stacked"]
+    return found
 
 
 class Primitives:
-    """What TensorDict and LazyStackedTensorDict each implement; the method groups build on it.
+    """The operations that TensorDict and LazyStackedTensorDict each implement.
 
     An *entry* is a tensor, a node, or an object of a class in `WRAPPED` (NonTensorData,
-    NonTensorStack, UnbatchedTensor), which stands for the value that ``td[key]`` gives.
+    NonTensorStack, UnbatchedTensor), which stands for the value that ``td[key]`` gives. The
+    functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
-    if not TYPE_CHECKING:  # a group of methods may set what only the classes have in slots
+    if not TYPE_CHECKING:  # the classes have slots, or properties, for what is annotated below
         __slots__ = ()
 
     if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """The methods of the other groups, which every node has as well."""
-
-        def __getitem__(self, key: Any) -> Any: ...
-        def __setitem__(self, key: Any, value: Any) -> None: ...
-        def __iter__(self) -> Any: ...
-
+        #: The leading dimensions of all tensors.
         _batch_size: tuple[int, ...]
+        #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
-        _device: Any
+        #: As str; None if none was set.
+        _device: str | None
+        #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
+        #: The engine's node of a tree that was opened.
         _disk: Any
-        _kind: Any
+        _kind: NodeKind
+        #: What the end of a ``with`` statement calls: a method's name, arguments and options.
         _undo: Any
+        #: The block that `consolidate` made; unset if there is none.
         _consolidated: Any
-        _opened: Any
+
+        @property
+        def _opened(self) -> Opened | None: ...
 
         def _entry(self, key: str) -> Any:
             """The entry of one key. Raises KeyError if there is none."""
@@ -68,7 +101,7 @@ class Primitives:
         def _has(self, key: str) -> bool:
             """True if there is an entry of that one key."""
 
-        def _kinds(self) -> Any:
+        def _kinds(self) -> Iterator[tuple[str, str, Any]]:
             """(key, "tensor" | "value" | "node", node or description), reading no tensor."""
 
         def _put(self, key: str, entry: Any) -> None:
@@ -77,7 +110,7 @@ class Primitives:
         def _put_anyway(self, key: str, entry: Any) -> None:
             """Sets one entry that fits, even if the node is locked."""
 
-        def _held(self) -> Any:
+        def _held(self) -> Iterable[Any]:
             """The entries that are in Python's memory."""
 
         def _own(self) -> Any:
@@ -91,20 +124,39 @@ class Primitives:
             change: Callable[[Any], Any],
             batch_size: tuple[int, ...],
             names: tuple[str | None, ...] | None = None,
-        ) -> Any:
+        ) -> Self:
             """A node of `batch_size` with `change(entry)` for each tensor and node."""
 
-        def _valued(self, change: Callable[[Any], Any]) -> Any:
+        def _valued(self, change: Callable[[Any], Any]) -> Self:
             """The same tree with `change(tensor)` for each tensor here and below."""
 
-        def _in_place(self, change: Callable[[Any], Any]) -> Any:
+        def _in_place(self, change: Callable[[Any], Any]) -> Self:
             """Calls `change(tensor)` for each tensor here and below; returns the node."""
 
-        def _with_entries(self, items: dict[str, Any]) -> Any:
+        def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
+            """Puts `replace(tensor)` in the place of every tensor."""
+
+        def _with_entries(self, items: dict[str, Any]) -> Self:
             """A TensorDict of other entries that is otherwise as this node."""
 
-        def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Any:
+        def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:
             """A TensorDict of other entries and batch size on the same device."""
+
+        def _info(self) -> Any:
+            """The NodeInfo that the engine takes."""
 
         def _simplified(self) -> tuple[Any, ...]:
             """What `tenfold._interop.objects.simplify` answers for it."""
+
+        # Methods of TensorDictBase that those of TensorLike call.
+        def update(self, input_dict_or_td: Any = None) -> Self: ...
+        def update_(self, input_dict_or_td: Any = None) -> Self: ...
+        def filter_empty_(self) -> Self: ...
+        def apply(self, fn: Callable[..., Any], *, filter_empty: bool | None = None) -> Any: ...
+        def _tensors(self) -> Iterator[Any]: ...
+        def _rows(self, index: Any) -> Self: ...
+        def _as_view(self, made: Self, index: Any = ...) -> Self: ...
+        def is_consolidated(self) -> bool: ...
+
+        @property
+        def is_locked(self) -> bool: ...

@@ -7,9 +7,10 @@ from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeGuard
 
     from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
 
     # An entry's text, or (prefix, entries) of a node.
     Entry = str | tuple[str, list[tuple[str, Any]]]
@@ -21,7 +22,7 @@ _MAX_HTML_ENTRIES = 200
 def text(td: TensorDictBase) -> str:
     """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, entries by name."""
     head = f"{type(td).__name__}({_header(td)}, fields="
-    tail = _exclusive(td) if _is_stack(td) else ""
+    tail = _exclusive(td) if is_stack(td) else ""
     return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"
 
 
@@ -40,10 +41,11 @@ def html(td: TensorDictBase) -> str:
 def _header(td: TensorDictBase) -> str:
     header = f"batch_size={_lengths(td._batch_size)}"
     header += f", device={td._device}" if td._device else ""
-    return header + (f", stack_dim={td.stack_dim}" if _is_stack(td) else "")
+    return header + (f", stack_dim={td.stack_dim}" if is_stack(td) else "")
 
 
-def _is_stack(td: Any) -> bool:
+def is_stack(td: TensorDictBase) -> TypeGuard[LazyStackedTensorDict]:
+    """True for a lazy stack."""
     return hasattr(td, "tensordicts")
 
 
@@ -58,7 +60,7 @@ def _short(dtype: str) -> str:
 
 
 def _entries(td: TensorDictBase) -> list[tuple[str, Entry]]:
-    if _is_stack(td):
+    if is_stack(td):
         entries = _stacked_entries(td._nodes())
     else:
         entries = [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
@@ -76,14 +78,14 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
         if class_kind(type(entry)) == TENSORCLASS:
             extra = found._batch_size[batch_ndim:]
             return type(entry).__name__ + (_lengths(extra) if extra else ""), entry._shown()
-        name = "LazyStackedTensorDict" if _is_stack(found) else found._kind.name
+        name = "LazyStackedTensorDict" if is_stack(found) else found._kind.name
         prefix = name if name not in ("tensordict", "dict") else ""
         extra = found._batch_size[batch_ndim:]
         return prefix + (_lengths(extra) if extra else ""), _entries(found)
     if kind == "value":
         if found is not None:
-            value, is_stack = found[:2]
-            return "NonTensorStack" if is_stack else type(value).__name__
+            value, is_stacked = found[:2]
+            return "NonTensorStack" if is_stacked else type(value).__name__
         entry = td._entry(key)
         is_data = type(entry) is NonTensorData
         return type(entry.data).__name__ if is_data else "NonTensorStack"

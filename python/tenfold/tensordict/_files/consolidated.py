@@ -9,7 +9,8 @@ from collections import namedtuple
 from tenfold import _core, _pickle
 from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._node import Opened
+from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -20,120 +21,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class ConsolidatedMethods(Primitives):
-    """`consolidate`, `from_consolidated`, `is_consolidated`."""
+def consolidate(
+    td: Any,
+    filename: PathLike | None = None,
+    *,
+    num_threads: int | None = 0,
+    device: Any = None,
+    non_blocking: bool = False,
+    inplace: bool = False,
+    return_early: bool = False,
+    use_buffer: bool = False,
+    share_memory: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    if td.is_consolidated() and not must_pin(
+        td, pin_memory, filename, inplace, device, return_early, num_threads
+    ):
+        return again(td, filename, device, share_memory)
+    options = Options(
+        filename=None if filename is None else os.path.abspath(os.fsdecode(filename)),
+        num_threads=num_threads or 0,
+        device=device,
+        non_blocking=non_blocking,
+        inplace=inplace,
+        return_early=return_early,
+        use_buffer=use_buffer,
+        share_memory=share_memory,
+        pin_memory=pin_memory,
+    )
+    return _consolidate(td, options)
 
-    __slots__ = ()
 
-    def consolidate(
-        self,
-        filename: PathLike | None = None,
-        *,
-        num_threads: int | None = 0,
-        device: Any = None,
-        non_blocking: bool = False,
-        inplace: bool = False,
-        return_early: bool = False,
-        use_buffer: bool = False,
-        share_memory: bool = False,
-        pin_memory: bool = False,
-        metadata: bool = False,
-    ) -> Any:
-        """Copies all tensors into one block of memory, of which those of the result are views.
+def from_consolidated(filename: PathLike) -> Any:
+    native, was_locked = _core.open_consolidated(filename)
+    opened = Opened(os.fsdecode(filename), "c", "consolidated", keeps_parts=True)
+    made: Any = dense()._from_native(native, opened)
+    if was_locked:
+        made.lock_()
+    return made
 
-        Such a tree is pickled, sent and moved to another device as one block. It is locked:
-        unlocking it ends that. A tree that is consolidated already is returned as it is.
 
-        Args:
-            filename: A file to have the block in, the same that tensordict writes; it appears whole
-                or not at all. Writing into the tensors of the result writes into the file.
-            num_threads: That copy; 0: this one.
-            device: Of the block, where it is in memory. None: that of the tree, else the CPU.
-            non_blocking: As for `Tensor.to`.
-            inplace: Put the views into this TensorDict, and return it.
-            return_early: With `num_threads` above 1: return a future at once, whose ``result()`` is
-                what this would have returned.
-            use_buffer: With `filename`: the block is in memory; writing into the result does not
-                reach the file.
-            share_memory: Have the block in memory that processes share.
-            pin_memory: Have it in pinned memory.
-            metadata: Accepted; what the tree is, is always kept with the block.
-
-        Returns:
-            TensorDict: A new one, unless `inplace`.
-
-        Raises:
-            RuntimeError: If `filename` comes with a `device` other than the CPU.
-            NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
-                `return_early` is asked for with `use_buffer` or `non_blocking`.
-            UnsupportedError: If `filename` is given and tensordict could not read the tree back; it
-                names the key. Nothing has been written.
-
-        Example:
-            >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
-            >>> one = td.consolidate("one.bin")
-            >>> one["a"].untyped_storage().data_ptr() == one["b", "c"].untyped_storage().data_ptr()
-            True
-            >>> TensorDict.from_consolidated("one.bin")["b", "c"]
-            tensor([1., 1., 1.])
-        """
-        if self.is_consolidated() and not must_pin(
-            self, pin_memory, filename, inplace, device, return_early, num_threads
-        ):
-            return again(self, filename, device, share_memory)
-        options = Options(
-            filename=None if filename is None else os.path.abspath(os.fsdecode(filename)),
-            num_threads=num_threads or 0,
-            device=device,
-            non_blocking=non_blocking,
-            inplace=inplace,
-            return_early=return_early,
-            use_buffer=use_buffer,
-            share_memory=share_memory,
-            pin_memory=pin_memory,
-        )
-        return consolidate(self, options)
-
-    @classmethod
-    def from_consolidated(cls, filename: PathLike) -> Any:
-        """The tree in a file that `consolidate`, or tensordict's, wrote.
-
-        Its tensors are private views of the file: writing into them changes no file. It is locked
-        if the one that was written was.
-
-        Args:
-            filename: The file.
-
-        Raises:
-            FileNotFoundError: If there is nothing.
-            CorruptFileError: If it is damaged, or something else.
-
-        Example:
-            >>> _ = TensorDict({"a": torch.zeros(3)}, [3]).consolidate("one.bin")
-            >>> TensorDict.from_consolidated("one.bin").is_consolidated()
-            True
-        """
-        from tenfold import _core
-        from tenfold.tensordict._node import Opened
-
-        native, was_locked = _core.open_consolidated(filename)
-        opened = Opened(os.fsdecode(filename), "c", "consolidated", keeps_parts=True)
-        made: Any = dense()._from_native(native, opened)
-        if was_locked:
-            made.lock_()
-        return made
-
-    def is_consolidated(self) -> bool:
-        """True if the tensors are views of the one block that `consolidate` made.
-
-        No longer true once it was unlocked, or an entry or value was replaced. Writing into its
-        tensors in place changes nothing of that.
-        """
-        state = getattr(self, "_consolidated", None)
-        if state is not None:
-            return bool(state.holds(self))
-        opened = self._opened
-        return opened is not None and opened.format == "consolidated" and not opened.changed
+def is_consolidated(td: Any) -> bool:
+    state = getattr(td, "_consolidated", None)
+    if state is not None:
+        return bool(state.holds(td))
+    opened = td._opened
+    return opened is not None and opened.format == "consolidated" and not opened.changed
 
 
 def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
@@ -148,7 +81,7 @@ def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
         f"already consolidated, and {reason}. Call td.contiguous().consolidate(filename=...) to "
         "write a new file.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -278,7 +211,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
             "consolidated, and returns it as is. Call td.contiguous().consolidate(...) to get "
             "that result.",
             FutureWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return tree
 
@@ -372,8 +305,7 @@ def _flat(places: list[Any]) -> list[Place]:
     return found
 
 
-def consolidate(tree: Any, options: Options) -> Any:
-    """What `ConsolidatedMethods.consolidate` does."""
+def _consolidate(tree: Any, options: Options) -> Any:
     torch = need_torch("consolidate")
     device = None if options.device is None else torch.device(options.device)
     if options.filename is not None and device is not None and device.type != "cpu":

@@ -10,6 +10,7 @@ from tenfold._interop import arrays
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.archive import open_archive
 from tenfold.tensordict._files.write import replace_tensors
+from tenfold.tensordict._ops.locking import check_unlocked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
     wanted = engine_mode(path, mode)
     node = folders.node_of(tree)
     if node._locked and not tree.is_memmap():
-        node._check_unlocked()
+        check_unlocked(node)
     native, opened = _opened(path, wanted)
     device = tree.device
     was_mapped = tree.is_memmap()

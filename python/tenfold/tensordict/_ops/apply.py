@@ -4,125 +4,28 @@ from __future__ import annotations
 
 from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._keys import NOTHING
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 
-class ApplyMethods(Primitives):
-    """`apply`, `apply_`, `named_apply`."""
-
-    __slots__ = ()
-
-    def apply(
-        self,
-        fn: Callable[..., Any],
-        *others: Any,
-        batch_size: Any = None,
-        device: Any = NOTHING,
-        names: Any = NOTHING,
-        inplace: bool = False,
-        default: Any = NOTHING,
-        filter_empty: bool | None = None,
-        propagate_lock: bool = False,
-        call_on_nested: bool = False,
-        is_leaf: Callable[[type], bool] | None = None,
-        out: Any = None,
-    ) -> Any:
-        """A TensorDict of what `fn` gives for each tensor.
-
-        Args:
-            fn: Called with each tensor, and those under the same key of `others`.
-            *others: TensorDicts with the same keys.
-            batch_size: Of the result; None: this one's.
-            device: Of the result, which is not moved to it; not given: this one's.
-            names: Of the result's dimensions; not given: this one's, if the batch size is kept.
-            inplace: Put the results in the place of the tensors.
-            default: What a key that an other lacks gives; not given: that is an error.
-            filter_empty: Leave out nodes for which `fn` gave nothing but None. None: where it gave
-                None for all of the tree, the result is None.
-            propagate_lock: Lock the result if this one is locked.
-            call_on_nested: Call `fn` with nodes rather than with the tensors below.
-            is_leaf: Which classes of entries `fn` is called with.
-            out: A TensorDict that the results are written into.
-
-        Returns:
-            A TensorDict of the results; entries for which `fn` gave None are left out. None if
-            there are none at all.
-
-        Raises:
-            KeyError: If an other lacks a key and there is no `default`.
-
-        Example:
-            >>> TensorDict({"a": torch.tensor(1)}).apply(lambda tensor: tensor + 1)["a"]
-            tensor(2)
-        """
-        plan = _Plan(
-            fn, others, False, False, default, filter_empty, inplace, call_on_nested, is_leaf
-        )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
-
-    def named_apply(
-        self,
-        fn: Callable[..., Any],
-        *others: Any,
-        nested_keys: bool = False,
-        batch_size: Any = None,
-        device: Any = NOTHING,
-        names: Any = NOTHING,
-        inplace: bool = False,
-        default: Any = NOTHING,
-        filter_empty: bool | None = None,
-        propagate_lock: bool = False,
-        call_on_nested: bool = False,
-        is_leaf: Callable[[type], bool] | None = None,
-        out: Any = None,
-    ) -> Any:
-        """`apply` of a function that is called with the key, too, before the tensor.
-
-        Args:
-            fn: Called with the key and the tensors.
-            *others: As for `apply`.
-            nested_keys: The key is the whole path rather than its last part.
-            batch_size: As for `apply`, like all that follow.
-            device: Of the result.
-            names: Of the result's dimensions.
-            inplace: Put the results in the place of the tensors.
-            default: For keys that an other lacks.
-            filter_empty: Leave out nodes without results.
-            propagate_lock: Lock the result if this one is locked.
-            call_on_nested: Call `fn` with nodes.
-            is_leaf: Which classes of entries `fn` is called with.
-            out: A TensorDict that the results are written into.
-        """
-        plan = _Plan(
-            fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
-        )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
-
-    def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Any:
-        """`apply` with `inplace`. Returns this TensorDict."""
-        self.apply(fn, *others, inplace=True, **kwargs)
-        return self
-
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
-    ) -> Any:
-        made = plan.run(self, plan.others, (), batch_size, device, names)
-        if made is None:
-            return None
-        if out is not None:
-            return out.update_(made)
-        if propagate_lock and self._locked:
-            made.lock_()
-        return made
+def applied(
+    td: Any, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+) -> Any:
+    made = plan.run(td, plan.others, (), batch_size, device, names)
+    if made is None:
+        return None
+    if out is not None:
+        return out.update_(made)
+    if propagate_lock and td._locked:
+        made.lock_()
+    return made
 
 
-class _Plan:
+class Plan:
     """One call of `apply`, and how it treats the entries that it meets."""
 
     __slots__ = (
@@ -193,7 +96,7 @@ class _Plan:
                 if td._locked:
                     td._overwrite(key, value, False)
                 else:
-                    td._put_value(key, value)
+                    put_value(td, key, value)
             return td
         made = td._with_entries({})
         if batch_size is not None:
@@ -205,7 +108,7 @@ class _Plan:
             made.names = names
         for key, value in items.items():
             if class_kind(type(value)) == LEAF:
-                made._put_value(key, value)
+                put_value(made, key, value)
             else:
                 made._put(key, value)
         return made

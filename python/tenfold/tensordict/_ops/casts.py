@@ -3,206 +3,149 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import need_torch
-from tenfold.tensordict._entries import node_of, rewrapped
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._ops.locking import locked_as
+from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Methods that cast every tensor, and the dtype they cast to.
-CASTS = {
-    "bfloat16": "bfloat16",
-    "bool": "bool",
-    "complex128": "complex128",
-    "complex32": "complex32",
-    "complex64": "complex64",
-    "double": "float64",
-    "float": "float32",
-    "float16": "float16",
-    "float32": "float32",
-    "float64": "float64",
-    "half": "float16",
-    "int": "int32",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "int8": "int8",
-    "uint16": "uint16",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "uint8": "uint8",
-}
+    import torch
+
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._protocol import Like
+
+#: Methods that cast every tensor to one dtype.
+CASTS = frozenset(
+    [
+        "bfloat16", "bool", "complex128", "complex32", "complex64", "double", "float", "float16",
+        "float32", "float64", "half", "int", "int16", "int32", "int64", "int8", "uint16", "uint32",
+        "uint64", "uint8",
+    ]
+)  # fmt: skip
 
 
-class CastMethods(Primitives):
-    """`clone`, `to`, `cpu`, `float`, `contiguous`, `detach`, `requires_grad_`, `grad`, ..."""
+def clone(td: Like, recurse: bool = True, **kwargs: Any) -> Like:
+    if recurse:
+        if not kwargs:
+            return td._valued(_cloned)
+        return td._valued(lambda tensor: tensor.clone(**kwargs))
+    items = {}
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        items[key] = entry if node is None else rewrapped(entry, node.clone(recurse=False))
+    return td._with_entries(items)
 
-    __slots__ = ()
 
-    def clone(self, recurse: bool = True, **kwargs: Any) -> Any:
-        """A copy.
+def to(td: Any, *args: Any, **kwargs: Any) -> Any:
+    torch = need_torch("to")
+    device, dtype, batch_size, non_blocking = _parsed_to(torch, args, kwargs)
+    made = td
+    if dtype is not None or (device is not None and str(device) != str(td._device)):
+        made = _moved(made, device, dtype, non_blocking)
+    if batch_size is not None and tuple(batch_size) != tuple(td._batch_size):
+        made = made.clone(recurse=False)
+        made.batch_size = batch_size
+    return made
 
-        Args:
-            recurse: Copy the tensors; if false, only the nodes, and the tensors are shared.
-            **kwargs: Of ``torch.clone``.
-        """
-        if recurse:
-            if not kwargs:
-                return self._valued(_cloned)
-            return self._valued(lambda tensor: tensor.clone(**kwargs))
-        items = {}
-        for key, entry in self._entries().items():
-            node = node_of(entry)
-            items[key] = entry if node is None else rewrapped(entry, node.clone(recurse=False))
-        return self._with_entries(items)
 
-    def __copy__(self) -> Any:
-        return self.clone(recurse=False)
+def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
+    if (
+        device is not None
+        and dtype is None
+        and getattr(td, "_consolidated", None) is not None
+        and td.is_consolidated()
+    ):
+        from tenfold.tensordict._files import consolidated
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """A TensorDict on another device or of another dtype; this one if nothing changes.
+        whole_tree: Like = consolidated.moved(td, device, non_blocking)
+        return whole_tree
 
-        Args:
-            *args: A device, a dtype, both, or a tensor or TensorDict to be like.
-            **kwargs: ``device``, ``dtype``, ``non_blocking``, or a ``batch_size`` to have.
+    def change(tensor: Any) -> Any:
+        return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
 
-        Example:
-            >>> TensorDict({"a": torch.tensor(1)}).to(torch.float64)["a"].dtype
-            torch.float64
-        """
-        torch = need_torch("to")
-        device, dtype, batch_size, non_blocking = _parsed_to(torch, args, kwargs)
-        made = self
-        if dtype is not None or (device is not None and str(device) != str(self._device)):
-            made = made._moved(device, dtype, non_blocking)
-        if batch_size is not None and tuple(batch_size) != tuple(self._batch_size):
-            made = made.clone(recurse=False)
-            made.batch_size = batch_size
-        return made
+    made = td._valued(change)
+    if device is not None:
+        made._set_device(str(device))
+    return locked_as(td, made)
 
-    def _moved(self, device: Any, dtype: Any, non_blocking: bool) -> Any:
-        whole = device is not None and dtype is None
-        if whole and getattr(self, "_consolidated", None) is not None and self.is_consolidated():
-            from tenfold.tensordict._files import consolidated
 
-            return consolidated.moved(self, device, non_blocking)
+def set_device(td: Any, device: str) -> None:
+    """Says that all tensors of a new tree are on a device."""
+    td._device = device
+    for key, entry in list(td._entries().items()):
+        node = node_of(entry)
+        if node is not None:
+            node._set_device(device)
+        elif hasattr(entry, "_on"):
+            td._put_anyway(key, entry._on(td.device))
 
-        def change(tensor: Any) -> Any:
-            return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
 
-        made = self._valued(change)
-        if device is not None:
-            made._set_device(str(device))
-        return self._locked_as_this(made)
+def cuda(td: Like, device: Any = None, **kwargs: Any) -> Like:
+    if device is None or isinstance(device, int):
+        device = "cuda" if device is None else f"cuda:{device}"
+    return td.to(device, **kwargs)
 
-    def _set_device(self, device: str) -> None:
-        """Says that all tensors of a new tree are on a device."""
-        self._device = device
-        for key, entry in list(self._entries().items()):
-            node = node_of(entry)
-            if node is not None:
-                node._set_device(device)
-            elif hasattr(entry, "_on"):
-                self._put_anyway(key, entry._on(self.device))
 
-    def cpu(self, **kwargs: Any) -> Any:
-        """`to` the main memory."""
-        return self.to("cpu", **kwargs)
+def cast(td: Like, dst_type: Any, *, cast_filter: Callable[[Any], bool] | None = None) -> Like:
+    need_torch("type")
 
-    def cuda(self, device: Any = None, **kwargs: Any) -> Any:
-        """`to` a GPU."""
-        if device is None or isinstance(device, int):
-            device = "cuda" if device is None else f"cuda:{device}"
-        return self.to(device, **kwargs)
+    def change(tensor: Any) -> Any:
+        if cast_filter is not None and not cast_filter(tensor):
+            return tensor
+        return tensor.to(dst_type)
 
-    def type(self, dst_type: Any, *, cast_filter: Callable[[Any], bool] | None = None) -> Any:
-        """Every tensor, or those for which `cast_filter` is true, as another dtype."""
-        need_torch("type")
+    return td._valued(change)
 
-        def change(tensor: Any) -> Any:
-            if cast_filter is not None and not cast_filter(tensor):
-                return tensor
-            return tensor.to(dst_type)
 
-        return self._valued(change)
+def cast_to(td: Like, dtype: str, cast_filter: Callable[[Any], bool] | None) -> Like:
+    made = td.type(getattr(need_torch("cast"), dtype), cast_filter=cast_filter)
+    return locked_as(td, made)
 
-    def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Any:
-        """A TensorDict of contiguous tensors, copied where they are not.
 
-        Args:
-            canonical: Accepted; strides are always those of a new tensor.
-            inplace: Put them into this TensorDict.
-        """
-        made = self._valued(lambda tensor: tensor.contiguous())
-        return self.update(made) if inplace else made
+def contiguous(td: Like, inplace: bool) -> Like:
+    made = td._valued(lambda tensor: tensor.contiguous())
+    return td.update(made) if inplace else made
 
-    def detach(self) -> Any:
-        """The same memory, cut off from the graph of gradients."""
-        return self._locked_as_this(self._valued(lambda tensor: tensor.detach()))
 
-    def detach_(self) -> Any:
-        """Cuts the tensors off from the graph of gradients. Returns this TensorDict."""
-        return self._in_place(lambda tensor: tensor.detach_())
+def pin_memory(td: Like, inplace: bool) -> Like:
+    made = td._valued(lambda tensor: tensor.pin_memory())
+    return td.update(made) if inplace else made
 
-    @property
-    def data(self) -> Any:
-        """A TensorDict of the ``data`` of every tensor."""
-        return self._locked_as_this(self._valued(lambda tensor: tensor.data))
 
-    @property
-    def grad(self) -> Any:
-        """A TensorDict of the gradients; None if there is none."""
-        return self.apply(lambda tensor: tensor.grad, filter_empty=None)
+def dtype(td: Any) -> torch.dtype | None:
+    found: set[torch.dtype] = {tensor.dtype for tensor in td._tensors()}
+    return found.pop() if len(found) == 1 else None
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Says whether gradients are wanted, of every tensor. Returns this TensorDict."""
-        return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
 
-    @property
-    def requires_grad(self) -> bool:
-        """True if a gradient is wanted of any tensor."""
-        return any(tensor.requires_grad for tensor in self._tensors())
+def counted(td: Any, count_duplicates: bool) -> list[Any]:
+    """All tensors; those that share storage once unless `count_duplicates`."""
+    tensors = list(td._tensors())
+    if not count_duplicates:
+        tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
+    return tensors
 
-    def zero_grad(self, set_to_none: bool = True) -> Any:
-        """Forgets the gradients, or fills them with 0. Returns this TensorDict."""
-        for tensor in self._tensors():
-            if tensor.grad is not None:
-                if set_to_none:
-                    tensor.grad = None
-                else:
-                    tensor.grad.zero_()
-        return self
 
-    def pin_memory(self, num_threads: int | None = None, inplace: bool = False) -> Any:
-        """A copy in memory that a GPU can read."""
-        made = self._valued(lambda tensor: tensor.pin_memory())
-        return self.update(made) if inplace else made
+def detach(td: Like) -> Like:
+    return locked_as(td, td._valued(lambda tensor: tensor.detach()))
 
-    @property
-    def dtype(self) -> Any:
-        """The dtype of all tensors; None if they differ or there is none."""
-        found = {tensor.dtype for tensor in self._tensors()}
-        return found.pop() if len(found) == 1 else None
 
-    def is_floating_point(self) -> bool:
-        """True if every tensor is of a floating-point dtype."""
-        return all(tensor.is_floating_point() for tensor in self._tensors())
+def data(td: Like) -> Like:
+    return locked_as(td, td._valued(lambda tensor: tensor.data))
 
-    def bytes(self, *, count_duplicates: bool = True) -> int:
-        """The bytes of all tensors; `count_duplicates`: those that are there twice, twice."""
-        tensors = list(self._tensors())
-        if not count_duplicates:
-            tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
-        return sum(tensor.nbytes for tensor in tensors)
 
-    def param_count(self, *, count_duplicates: bool = True) -> int:
-        """The number of values of all tensors."""
-        tensors = list(self._tensors())
-        if not count_duplicates:
-            tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
-        return sum(tensor.numel() for tensor in tensors)
+def zero_grad(td: Like, set_to_none: bool = True) -> Like:
+    for tensor in td._tensors():
+        if tensor.grad is not None:
+            if set_to_none:
+                tensor.grad = None
+            else:
+                tensor.grad.zero_()
+    return td
 
 
 def _cloned(tensor: Any) -> Any:
@@ -239,16 +182,100 @@ def _parsed_to(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     return (None if device is None else torch.device(device)), dtype, batch_size, non_blocking
 
 
-def _cast_method(name: str) -> Any:
-    def method(self: Any, *, cast_filter: Callable[[Any], bool] | None = None) -> Any:
-        made = self.type(getattr(need_torch(name), CASTS[name]), cast_filter=cast_filter)
-        return self._locked_as_this(made)
+def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -> Like:
+    """`method(tensor, size + what lies beyond the batch)` for every tensor."""
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    device = options.pop("device", NOTHING)
+    options = {key: value for key, value in options.items() if value is not None}
+    options.pop("empty_lazy", None)
+    if device is not NOTHING and device is not None:
+        options["device"] = device
+    ndim = len(td._batch_size)
+    fill = options.pop("fill_value", NOTHING)
 
-    method.__name__ = name
-    method.__qualname__ = f"TensorDictBase.{name}"
-    method.__doc__ = f"Every tensor, or those for which `cast_filter` is true, as {CASTS[name]}."
-    return method
+    def change(entry: Any) -> Any:
+        shape = (*size, *entry.shape[ndim:])
+        if node_of(entry) is not None:
+            more = {} if fill is NOTHING else {"fill_value": fill}
+            return new(node_of(entry), method, shape, {**options, **more})
+        args = () if fill is NOTHING else (fill,)
+        return getattr(entry, method)(shape, *args, **options)
+
+    items: dict[str, Any] = {}
+    for key, entry in td._entries().items():
+        if type(entry) is UnbatchedTensor:
+            items[key] = entry
+        elif class_kind(type(entry)) == VALUE:
+            items[key] = entry._resized(tuple(size))
+        else:
+            items[key] = change(entry)
+    made = td._like(items, tuple(size))
+    if device is not NOTHING:
+        made._device = None if device is None else str(device)
+    return made
 
 
-for _name in CASTS:
-    setattr(CastMethods, _name, _cast_method(_name))
+def new_full(td: Like, size: Any, fill_value: Any, options: dict[str, Any]) -> Like:
+    if isinstance(size, int):
+        size = (size,)
+    return new(td, "new_full", tuple(size), {"fill_value": fill_value, **options})
+
+
+def new_tensor(td: Like, data: Any, **options: Any) -> Like:
+    torch = need_torch("new_tensor")
+    other = node_of(data)
+    if other is None and not isinstance(data, torch.Tensor):
+        data = torch.as_tensor(data)
+    shape = tuple(data.shape if other is None else other._batch_size)
+    items = {}
+    for key, entry in td._entries().items():
+        theirs = data if other is None else other._entry(key)
+        if node_of(entry) is not None:
+            items[key] = rewrapped(entry, node_of(entry).new_tensor(theirs, **options))
+        elif class_kind(type(entry)) == VALUE:
+            items[key] = entry._resized(shape) if hasattr(entry, "_resized") else entry
+        else:
+            items[key] = _copied(entry, theirs.detach(), options)
+    made = td._like(items, shape)
+    made._names = None
+    device = options.get("device", getattr(data, "device", None))
+    made._device = None if device is None else str(device)
+    return made
+
+
+def data_ptr(td: Any, *, storage: bool = False) -> TensorDictBase:
+    torch = need_torch("data_ptr")
+    made: TensorDictBase = dense()({}, device="cpu")
+    members = getattr(td, "tensordicts", None)
+    entries = td._entries() if members is None else dict(_numbered(members))
+    for key, entry in entries.items():
+        node = node_of(entry)
+        if node is not None:
+            made.set(key, node.data_ptr(storage=storage))
+        elif class_kind(type(entry)) == LEAF:
+            owner = entry.untyped_storage() if storage else entry
+            made.set(key, torch.tensor(owner.data_ptr()))
+    return made
+
+
+def to_padded_tensor(td: Like, padding: float = 0.0) -> Like:
+    torch = need_torch("to_padded_tensor")
+
+    def change(tensor: Any) -> Any:
+        return torch.nested.to_padded_tensor(tensor, padding) if tensor.is_nested else tensor
+
+    return td._valued(change)
+
+
+def _copied(like: Any, given: Any, options: dict[str, Any]) -> Any:
+    made = given.to(options.get("dtype") or like.dtype, copy=True)
+    if options.get("device") is not None:
+        made = made.to(options["device"])
+    if options.get("pin_memory"):
+        made = made.pin_memory()
+    return made.requires_grad_(options.get("requires_grad", False))
+
+
+def _numbered(members: Any) -> Any:
+    return [(str(i), member) for i, member in enumerate(members)]

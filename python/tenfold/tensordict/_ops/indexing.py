@@ -7,103 +7,99 @@ import sys
 from tenfold._interop.arrays import numpy_module
 from tenfold._public import set_module
 from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, node_of
-from tenfold.tensordict._keys import is_path
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._keys import is_path, path_of
+from tenfold.tensordict._ops.locking import check_unlocked
+from tenfold.tensordict._ops.mapping import walk
 from tenfold.tensordict._values import NonTensorData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tenfold.tensordict._protocol import T
+
     Names = tuple[str | None, ...]
 
 
-class IndexingMethods(Primitives):
-    """``td[key]``, ``td[index]`` and assignments to them."""
+def item(td: Any, key: Any) -> Any:
+    if type(key) is str:
+        entry = td._entry(key)
+        return entry._unwrapped() if type(entry) in WRAPPED else entry
+    if type(key) is tuple and is_path(key):
+        entry = walk(td, path_of(key))
+        return entry._unwrapped() if type(entry) in WRAPPED else entry
+    return td._rows(key)
 
-    __slots__ = ()
 
-    def __getitem__(self, key: Any) -> Any:
-        if type(key) is str:
-            entry = self._entry(key)
-            return entry._unwrapped() if type(entry) in WRAPPED else entry
-        if type(key) is tuple and is_path(key):
-            from tenfold.tensordict._keys import path_of
+def assign(td: Any, key: Any, value: Any) -> None:
+    if isinstance(key, str) or is_path(key):
+        td.set(key, value)
+        return
+    index = normalized(key, len(td._batch_size))
+    shape = indexed_shape(td._batch_size, index)
+    node = node_of(value)
+    if node is None and not isinstance(value, dict):
+        for name in td._key_list():
+            td._overwrite_at(name, value, index)
+        return
+    if node is not None:
+        _check_broadcast(tuple(node._batch_size), shape)
+    entries = value if node is None else node._entries()
+    for name, item in list(entries.items()):
+        if name not in td:
+            _put_rows(td, name, item, index, len(shape))
+            continue
+        td._overwrite_at(name, item, index)
 
-            entry = self._walk(path_of(key))
-            return entry._unwrapped() if type(entry) in WRAPPED else entry
-        return self._rows(key)
 
-    def __getitems__(self, index: Any) -> Any:
-        """The rows of a list of positions, in one go: what torch's DataLoader calls."""
-        return self[index]
+def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:
+    """A new entry: `rows` at an index, zeros elsewhere."""
+    check_unlocked(td)
+    if class_kind(type(rows)) == LEAF:
+        whole = rows.new_zeros((*td._batch_size, *rows.shape[row_ndim:]))
+    elif node_of(rows) is not None:
+        whole = rows.new_zeros((*td._batch_size, *node_of(rows)._batch_size[row_ndim:]))
+    else:
+        whole = NonTensorData(None, td._batch_size)
+    td._put(key, whole)
+    td._overwrite_at(key, rows, index)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if isinstance(key, str) or is_path(key):
-            self.set(key, value)
-            return
-        index = normalized(key, len(self._batch_size))
-        shape = indexed_shape(self._batch_size, index)
-        node = node_of(value)
-        if node is None and not isinstance(value, dict):
-            for name in self._key_list():
-                self._overwrite_at(name, value, index)
-            return
-        if node is not None:
-            _check_broadcast(tuple(node._batch_size), shape)
-        entries = value if node is None else node._entries()
-        for name, item in list(entries.items()):
-            if name not in self:
-                self._put_rows(name, item, index, len(shape))
-                continue
-            self._overwrite_at(name, item, index)
 
-    def _put_rows(self, key: str, rows: Any, index: Any, row_ndim: int) -> None:
-        """A new entry: `rows` at an index, zeros elsewhere."""
-        self._check_unlocked()
-        if class_kind(type(rows)) == LEAF:
-            whole = rows.new_zeros((*self._batch_size, *rows.shape[row_ndim:]))
-        elif node_of(rows) is not None:
-            whole = rows.new_zeros((*self._batch_size, *node_of(rows)._batch_size[row_ndim:]))
-        else:
-            whole = NonTensorData(None, self._batch_size)
-        self._put(key, whole)
-        self._overwrite_at(key, rows, index)
+def rows(td: T, index: Any) -> T:
+    """The TensorDict of an index of the batch dimensions."""
+    made = _rows_at(td, index)
+    return td._as_view(made, index) if td._locked else made
 
-    def _rows(self, index: Any) -> Any:
-        """The TensorDict of an index of the batch dimensions."""
-        made = self._rows_at(index)
-        return self._as_view(made, index) if self._locked else made
 
-    def _rows_at(self, index: Any) -> Any:
-        batch_size = self._batch_size
-        if index is Ellipsis or (type(index) in _WHOLE and _WHOLE[type(index)] == index):
-            return self
-        if type(index) is int and batch_size:
-            length = batch_size[0]
-            if not -length <= index < length:
-                raise IndexError(
-                    f"index {index} is out of bounds: expected at most {length - 1} rows "
-                    f"of batch_size {list(batch_size)}"
-                )
-            parts: tuple[Any, ...] = (index,)
-        else:
-            parts = normalized(index, len(batch_size))
-        shape = indexed_shape(batch_size, parts)
-        names = None if self._names is None else indexed_names(self._names, parts, len(batch_size))
-        if not parts:
-            return self._each(lambda value: value, shape, names)
-        one = parts[0] if len(parts) == 1 else None
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return self._each(lambda value: value[parts], shape, names)
-        with torch._C.DisableTorchFunctionSubclass():
-            if one is not None and _can_select(torch, one):
-                try:
-                    return self._each(_Selected(torch, one), shape, names)
-                except (IndexError, RuntimeError):
-                    pass  # negative positions, or some out of range: the next line tells them apart
-            return self._each(lambda value: value[parts], shape, names)
+def _rows_at(td: T, index: Any) -> T:
+    batch_size = td._batch_size
+    if index is Ellipsis or (type(index) in _WHOLE and _WHOLE[type(index)] == index):
+        return td
+    if type(index) is int and batch_size:
+        length = batch_size[0]
+        if not -length <= index < length:
+            raise IndexError(
+                f"index {index} is out of bounds: expected at most {length - 1} rows "
+                f"of batch_size {list(batch_size)}"
+            )
+        parts: tuple[Any, ...] = (index,)
+    else:
+        parts = normalized(index, len(batch_size))
+    shape = indexed_shape(batch_size, parts)
+    names = None if td._names is None else indexed_names(td._names, parts, len(batch_size))
+    if not parts:
+        return td._each(lambda value: value, shape, names)
+    one = parts[0] if len(parts) == 1 else None
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return td._each(lambda value: value[parts], shape, names)
+    with torch._C.DisableTorchFunctionSubclass():
+        if one is not None and _can_select(torch, one):
+            try:
+                return td._each(_Selected(torch, one), shape, names)
+            except (IndexError, RuntimeError):
+                pass  # negative positions, or some out of range: the next line tells them apart
+        return td._each(lambda value: value[parts], shape, names)
 
 
 class _Selected:

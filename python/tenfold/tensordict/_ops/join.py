@@ -16,6 +16,7 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    written,
 )
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import (
@@ -28,7 +29,19 @@ from tenfold.tensordict._values import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeVar, overload
+
+    import torch
+
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+
+    Item = TypeVar("Item")
+
     from typing import Any
+
+    from tenfold.tensordict._protocol import T
 
 
 @set_module("tenfold")
@@ -37,7 +50,7 @@ class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, u
 
 
 @set_module("tenfold")
-def stack(input: Any, dim: int = 0, *, out: Any = None) -> Any:
+def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """TensorDicts of one batch size as one, along a new batch dimension: ``torch.stack``.
 
     Args:
@@ -52,13 +65,14 @@ def stack(input: Any, dim: int = 0, *, out: Any = None) -> Any:
         >>> tenfold.stack([TensorDict({"a": 1}), TensorDict({"a": 2})])["a"]
         tensor([1, 2])
     """
-    tds = list(input)
+    tds: list[Any] = list(input)
     if not tds:
         raise RuntimeError("stack: expected at least one TensorDict, found none")
     if class_kind(type(tds[0])) == LEAF:
-        return need_torch("stack").stack(tds, dim, out=out)
-    made = _stacked(tds, _new_dim(tds, dim))
-    return made if out is None else out.update_(made)
+        tensor: Item = need_torch("stack").stack(tds, dim, out=out)
+        return tensor
+    made: Item = _stacked(tds, _new_dim(tds, dim))
+    return made if out is None else written(out, made)
 
 
 def _new_dim(tds: list[Any], dim: int) -> int:
@@ -157,6 +171,18 @@ def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
     return lazy_stack(entries, dim)
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def lazy_stack(
+        input: Iterable[TensorDictBase], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> LazyStackedTensorDict: ...
+    @overload
+    def lazy_stack(
+        input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+    ) -> Item: ...
+
+
 @set_module("tenfold")
 def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
@@ -191,8 +217,20 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
 
 
 @set_module("tenfold")
-def maybe_dense_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
-    """`stack` where keys and shapes allow it, else `lazy_stack`."""
+def maybe_dense_stack(
+    input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
+) -> Item | Any:
+    """Stacks with `stack` if keys and shapes allow it, otherwise with `lazy_stack`.
+
+    Args:
+        input: TensorDicts, tensorclasses or tensors.
+        dim: The new dimension.
+        out: A TensorDict to write the result into.
+        **kwargs: Of `lazy_stack`: ``stack_dim_name``.
+
+    Raises:
+        RuntimeError: If there is none, or batch sizes differ.
+    """
     members = list(input)
     try:
         return stack(members, dim, out=out)
@@ -212,26 +250,27 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 
 
 @set_module("tenfold")
-def cat(input: Any, dim: int = 0, *, out: Any = None) -> Any:
+def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """TensorDicts one after the other along a batch dimension: ``torch.cat``.
 
     Raises:
         RuntimeError: If there is none, or no such batch dimension.
         KeyError: If keys differ.
     """
-    tds = list(input)
+    tds: list[Any] = list(input)
     if not tds:
         raise RuntimeError("cat: expected at least one TensorDict, found none")
     if class_kind(type(tds[0])) == LEAF:
-        return need_torch("cat").cat(tds, dim, out=out)
+        tensor: Item = need_torch("cat").cat(tds, dim, out=out)
+        return tensor
     ndim = len(tds[0].batch_size)
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:
         raise RuntimeError(
             f"cat: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
         )
-    made = _joined(tds, at)
-    return made if out is None else out.update_(made)
+    made: Item = _joined(tds, at)
+    return made if out is None else written(out, made)
 
 
 def _joined(entries: list[Any], dim: int) -> Any:
@@ -330,6 +369,12 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     return td._each(change, tuple(new), td._names)
 
 
+def padded(td: Any, pad_size: Any, value: float, inplace: bool) -> Any:
+    if inplace:
+        raise ValueError("pad: expected inplace=False, found True")
+    return pad(td, pad_size, value)
+
+
 @set_module("tenfold")
 def pad_sequence(
     list_of_tensordicts: Any,
@@ -377,7 +422,24 @@ def pad_sequence(
         if masks:
             whole = (path,) if isinstance(path, str) else path
             made.set((masks, *whole), torch.stack(kept))
-    return made if out is None else out.update_(made)
+    return made if out is None else written(out, made)
+
+
+def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: bool) -> T:
+    """Joins entries of one TensorDict into one."""
+    join = getattr(need_torch(f"{name}_tensors"), name)
+    tensors = [td[key] for key in keys]
+    if not keep_entries:
+        for key in keys:
+            td.del_(key)
+    return td.set(out_key, join(tensors, dim))
+
+
+def as_one_tensor(td: Any, name: str, dim: int, order: Any, out: Any) -> torch.Tensor:
+    join = getattr(need_torch(f"{name}_from_tensordict"), name)
+    keys = td.sorted_keys if order is None or order is True else order or td._key_list()
+    made: torch.Tensor = join([td[key] for key in keys], dim, out=out)
+    return made
 
 
 @set_module("tenfold")

@@ -1,8 +1,9 @@
-"""A TensorDict as a mapping: keys and paths of keys, and what they name."""
+"""The entries of a TensorDict: read, set, written into, selected, renamed."""
 
 from __future__ import annotations
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     LEAF,
@@ -11,337 +12,257 @@ from tenfold.tensordict._entries import (
     as_entry,
     class_kind,
     node_of,
+    rewrapped,
     unwrapped,
 )
 from tenfold.tensordict._keys import NOTHING, Keys, is_path, path_of
+from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._protocol import Primitives, dense
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from tenfold.tensordict._protocol import Key
+    import torch
+
+    from tenfold.tensordict._protocol import Key, T
 
 
-class MappingMethods(Primitives):
-    """`keys`, `items`, `values`, `get`, `set`, `pop`, `in`, `del`."""
-
-    __slots__ = ()
-
-    def _walk(self, path: tuple[str, ...]) -> Any:
-        """The entry of a path of keys."""
-        value: Any = self
-        for depth, key in enumerate(path):
-            node = value if isinstance(value, MappingMethods) else node_of(value)
-            if node is None:
-                above = ".".join(path[:depth])
-                raise KeyThroughLeafError(
-                    f'"{above}" is a {type(value).__name__}: expected a node with an entry "{key}"'
-                )
-            value = node._entry(key)
-        return value
-
-    def get(self, key: Key, default: Any = None) -> Any:
-        """The entry of a key or of a path of keys; `default` if there is none.
-
-        A value that is no tensor comes as its NonTensorData or NonTensorStack; ``td[key]`` gives
-        the value itself.
-
-        Raises:
-            KeyError: If `key` is neither a str nor a tuple of str, or leads through a tensor.
-
-        Example:
-            >>> TensorDict({"a": {"b": torch.tensor(1)}}).get(("a", "b"))
-            tensor(1)
-        """
-        try:
-            return self._walk(path_of(key))
-        except KeyThroughLeafError:
-            raise
-        except KeyError:
-            if not (isinstance(key, str) or is_path(key)):
-                raise
-            return default
-
-    def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
-        """``td[key][index]``; `default` where there is no such key."""
-        entry = self.get(key, NOTHING)
-        if entry is NOTHING:
-            return default
-        found = entry[index]
-        return found.data if type(found) is NonTensorData else found
-
-    def get_non_tensor(self, key: Key, default: Any = NOTHING) -> Any:
-        """The value of a key: the text, number or object itself.
-
-        Raises:
-            KeyError: If there is no such key and no default.
-        """
-        if default is not NOTHING and key not in self:
-            return default
-        return unwrapped(self._walk(path_of(key)))
-
-    def is_non_tensor(self, key: Key) -> bool:
-        """True if the entry of a key is a value that is no tensor."""
-        return isinstance(self._walk(path_of(key)), (NonTensorData, NonTensorStack))
-
-    def get_item_shape(self, key: Key) -> Any:
-        """The shape of the entry of a key."""
-        return self._walk(path_of(key)).shape
-
-    def entry_class(self, key: Key) -> type:
-        """The class of the entry of a key."""
-        return type(self._walk(path_of(key)))
-
-    def set(self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> Any:
-        """Adds an entry, or replaces it; nodes on the way are made. Returns this TensorDict.
-
-        Numbers and lists of numbers become tensors, dicts become nodes, str and None stay values.
-
-        Args:
-            key: A str or a tuple of str.
-            item: What to store.
-            inplace: Write into the tensor that is there, if there is one, as `set_`.
-            non_blocking: Of copies between devices.
-
-        Raises:
-            RuntimeError: If the shape of a tensor does not begin with the batch size, or this
-                TensorDict is locked.
-        """
-        path = path_of(key)
-        if inplace and path in self:
-            return self.set_(path, item, non_blocking=non_blocking)
-        self._node_for(path)._put_value(path[-1], item)
-        return self
-
-    def _node_for(self, path: tuple[str, ...]) -> Any:
-        """The node of `path` without its last key; nodes on the way are made."""
-        node: Any = self
-        for depth, key in enumerate(path[:-1]):
-            if node._has(key):
-                entry = node._entry(key)
-                child = node_of(entry)
-                if child is None:
-                    above = ".".join(path[: depth + 1])
-                    raise KeyThroughLeafError(
-                        f'"{above}" is a {type(entry).__name__}: expected a node for an entry '
-                        f'"{path[depth + 1]}"'
-                    )
-            else:
-                node._put(key, node._new_child())
-                child = node_of(node._entry(key))  # of a stack: a stack of what its members got
-            node = child
-        return node
-
-    def _new_child(self) -> Any:
-        child = dense()._made({}, self._batch_size, self._device)
-        child._names = self._names
-        return child
-
-    def _put_value(self, key: str, value: Any) -> None:
-        self._put(key, as_entry(key, value, self))
-
-    def set_non_tensor(self, key: Key, value: Any) -> Any:
-        """Stores any value, even a tensor, as one that every row shares. Returns this TensorDict.
-
-        Example:
-            >>> TensorDict(batch_size=[2]).set_non_tensor("ids", [1, 2])["ids"]
-            [1, 2]
-        """
-        path = path_of(key)
-        node = self._node_for(path)
-        if not isinstance(value, (NonTensorData, NonTensorStack)):
-            value = NonTensorData(value, node._batch_size, node.device)
-        node._put(path[-1], value)
-        return self
-
-    def setdefault(self, key: Key, default: Any, inplace: bool = False) -> Any:
-        """The entry of a key; if there is none, `default` becomes it."""
-        if key not in self:
-            self.set(key, default, inplace=inplace)
-        return self.get(key)
-
-    def create_nested(self, key: Key) -> Any:
-        """Makes an empty node, of this batch size, for a key. Returns this TensorDict."""
-        return self.set(key, self._new_child())
-
-    def pop(self, key: Key, default: Any = NOTHING) -> Any:
-        """Deletes an entry and returns it, as `get` would.
-
-        Raises:
-            KeyError: If there is no such key and no default.
-            RuntimeError: If this TensorDict is locked.
-        """
-        path = path_of(key)
-        try:
-            found = self._walk(path)
-        except KeyThroughLeafError:
-            raise
-        except KeyError:
-            if default is NOTHING:
-                raise
-            return default
-        self._check_unlocked()
-        self.del_(path)
-        return found
-
-    def popitem(self) -> tuple[str, Any]:
-        """Deletes the last entry and returns its key and the entry.
-
-        Raises:
-            KeyError: If there is none.
-        """
-        keys = self._key_list()
-        if not keys:
-            raise KeyNotFoundError("popitem: expected an entry, found an empty TensorDict")
-        return keys[-1], self.pop(keys[-1])
-
-    def del_(self, key: Key) -> Any:
-        """Deletes an entry. Returns this TensorDict.
-
-        Raises:
-            KeyError: If there is no such key.
-            RuntimeError: If this TensorDict is locked.
-        """
-        path = path_of(key)
-        above = self._walk(path[:-1])
-        node = node_of(above)
+def walk(td: Any, path: tuple[str, ...]) -> Any:
+    """The entry of a path of keys."""
+    value: Any = td
+    for depth, key in enumerate(path):
+        node = value if isinstance(value, Primitives) else node_of(value)
         if node is None:
-            self._walk(path)
-        node._check_unlocked()
-        node._entry(path[-1])
-        node._remove(path[-1])
-        return self
+            above = ".".join(path[:depth])
+            raise KeyThroughLeafError(
+                f'"{above}" is a {type(value).__name__}: expected a node with an entry "{key}"'
+            )
+        value = node._entry(key)
+    return value
 
-    def __delitem__(self, key: Key) -> Any:
-        return self.del_(key)
 
-    def __contains__(self, key: object) -> bool:
+def get(td: Any, key: Key, default: Any = None) -> Any:
+    try:
+        return walk(td, path_of(key))
+    except KeyThroughLeafError:
+        raise
+    except KeyError:
         if not (isinstance(key, str) or is_path(key)):
-            return False
-        *above, last = path_of(key)
-        try:
-            node = node_of(self._walk(tuple(above)))
-        except KeyError:
-            return False
-        return node is not None and node._has(last)
+            raise
+        return default
 
-    # --- views of the entries --------------------------------------------------------------------
 
-    def keys(
-        self,
-        include_nested: bool = False,
-        leaves_only: bool = False,
-        is_leaf: Callable[[type], bool] | None = None,
-        *,
-        sort: bool = False,
-    ) -> Keys:
-        """The keys in order.
+def get_at(td: Any, key: Key, index: Any, default: Any = None) -> Any:
+    entry = td.get(key, NOTHING)
+    if entry is NOTHING:
+        return default
+    found = entry[index]
+    return found.data if type(found) is NonTensorData else found
 
-        Args:
-            include_nested: Also paths of keys, as tuples, each node's before the node's own.
-            leaves_only: Without nodes and values.
-            is_leaf: Which classes of entries are leaves; None: those of tensors.
-            sort: In alphabetical order.
 
-        Example:
-            >>> TensorDict({"a": 1, "b": {"c": 2}}).keys(True, True)
-            ['a', ('b', 'c')]
-        """
-        if not include_nested and not leaves_only:
-            found = Keys(self._key_list())
-        elif is_leaf is not None:
-            found = Keys(key for key, _ in self._pairs(include_nested, leaves_only, is_leaf))
+def get_non_tensor(td: Any, key: Key, default: Any = NOTHING) -> Any:
+    if default is not NOTHING and key not in td:
+        return default
+    return unwrapped(walk(td, path_of(key)))
+
+
+def is_non_tensor(td: Any, key: Key) -> bool:
+    return isinstance(walk(td, path_of(key)), (NonTensorData, NonTensorStack))
+
+
+def get_item_shape(td: Any, key: Key) -> torch.Size:
+    shape: torch.Size = walk(td, path_of(key)).shape
+    return shape
+
+
+def entry_class(td: Any, key: Key) -> type:
+    return type(walk(td, path_of(key)))
+
+
+def put(td: T, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False) -> T:
+    path = path_of(key)
+    if inplace and path in td:
+        return td.set_(path, item, non_blocking=non_blocking)
+    put_value(node_for(td, path), path[-1], item)
+    return td
+
+
+def node_for(td: Any, path: tuple[str, ...]) -> Any:
+    """The node of `path` without its last key; nodes on the way are made."""
+    node: Any = td
+    for depth, key in enumerate(path[:-1]):
+        if node._has(key):
+            entry = node._entry(key)
+            child = node_of(entry)
+            if child is None:
+                above = ".".join(path[: depth + 1])
+                raise KeyThroughLeafError(
+                    f'"{above}" is a {type(entry).__name__}: expected a node for an entry '
+                    f'"{path[depth + 1]}"'
+                )
         else:
-            found = Keys(self._lazy_keys(include_nested, leaves_only))
-        if sort:
-            found.sort(key=lambda key: key if isinstance(key, str) else ".".join(key))
-        return found
+            node._put(key, new_child(node))
+            child = node_of(node._entry(key))  # of a stack: a stack of what its members got
+        node = child
+    return node
 
-    def _lazy_keys(self, include_nested: bool, leaves_only: bool) -> Any:
-        for key, kind, child in self._kinds():
-            if kind == "node" and include_nested:
-                for below in child._lazy_keys(True, leaves_only):
-                    yield (key, below) if type(below) is str else (key, *below)
-            if kind == "tensor" or not leaves_only:
-                yield key
 
-    def _pairs(
-        self, include_nested: bool, leaves_only: bool, is_leaf: Callable[[type], bool]
-    ) -> Any:
-        for key, entry in self._entries().items():
-            cls = type(entry)
-            leaf = is_leaf(cls)
-            if leaf or not leaves_only:
-                yield key, entry
-            if include_nested and not leaf and class_kind(cls) in (NODE, TENSORCLASS):
-                for below, value in node_of(entry)._pairs(True, leaves_only, is_leaf):
-                    yield ((key, below) if type(below) is str else (key, *below)), value
+def new_child(td: Any) -> Any:
+    child = dense()._made({}, td._batch_size, td._device)
+    child._names = td._names
+    return child
 
-    def _tensors(self) -> Any:
-        """Every tensor here and below."""
-        for entry in self._entries().values():
-            node = node_of(entry)
-            if node is not None:
-                yield from node._tensors()
-            elif class_kind(type(entry)) == LEAF or type(entry) is UnbatchedTensor:
-                yield unwrapped(entry)
 
-    def values(
-        self,
-        include_nested: bool = False,
-        leaves_only: bool = False,
-        is_leaf: Callable[[type], bool] | None = None,
-        *,
-        sort: bool = False,
-    ) -> list[Any]:
-        """The entries of `keys(...)`, as `get` gives them."""
-        return [value for _, value in self.items(include_nested, leaves_only, is_leaf, sort=sort)]
+def put_value(td: Any, key: str, value: Any) -> None:
+    td._put(key, as_entry(key, value, td))
 
-    def items(
-        self,
-        include_nested: bool = False,
-        leaves_only: bool = False,
-        is_leaf: Callable[[type], bool] | None = None,
-        *,
-        sort: bool = False,
-    ) -> list[tuple[Any, Any]]:
-        """Pairs of key and entry, as `keys(...)` and `values(...)`."""
-        if not include_nested and not leaves_only:
-            found = list(self._entries().items())
-        else:
-            found = list(self._pairs(include_nested, leaves_only, is_leaf or is_tensor_class))
-        if sort:
-            found.sort(key=lambda pair: pair[0] if type(pair[0]) is str else ".".join(pair[0]))
-        return found
 
-    def non_tensor_items(self, include_nested: bool = False) -> list[tuple[Any, Any]]:
-        """Pairs of key and value of the entries that are no tensors."""
-        return [
-            (key, value)
-            for key, value in self.items(include_nested)
-            if isinstance(value, (NonTensorData, NonTensorStack))
-        ]
+def set_non_tensor(td: T, key: Key, value: Any) -> T:
+    path = path_of(key)
+    node = node_for(td, path)
+    if not isinstance(value, (NonTensorData, NonTensorStack)):
+        value = NonTensorData(value, node._batch_size, node.device)
+    node._put(path[-1], value)
+    return td
 
-    @property
-    def sorted_keys(self) -> list[str]:
-        """The keys in alphabetical order."""
-        return sorted(self._key_list())
 
-    @property
-    def depth(self) -> int:
-        """How many nodes lie between this one and the deepest entry."""
-        depths = [node_of(v).depth + 1 for v in self._entries().values() if node_of(v) is not None]
-        return max(depths, default=0)
+def setdefault(td: Any, key: Key, default: Any, inplace: bool = False) -> Any:
+    if key not in td:
+        td.set(key, default, inplace=inplace)
+    return td.get(key)
 
-    def is_empty(self) -> bool:
-        """True if there is no entry in it or below but empty nodes."""
-        return all(kind == "node" and child.is_empty() for _, kind, child in self._kinds())
 
-    def __len__(self) -> int:
-        return self._batch_size[0] if self._batch_size else 0
+def create_nested(td: T, key: Key) -> T:
+    return td.set(key, new_child(td))
+
+
+def pop(td: Any, key: Key, default: Any = NOTHING) -> Any:
+    path = path_of(key)
+    try:
+        found = walk(td, path)
+    except KeyThroughLeafError:
+        raise
+    except KeyError:
+        if default is NOTHING:
+            raise
+        return default
+    check_unlocked(td)
+    td.del_(path)
+    return found
+
+
+def popitem(td: Any) -> tuple[str, Any]:
+    keys = td._key_list()
+    if not keys:
+        raise KeyNotFoundError("popitem: expected an entry, found an empty TensorDict")
+    return keys[-1], td.pop(keys[-1])
+
+
+def del_(td: T, key: Key) -> T:
+    path = path_of(key)
+    above = walk(td, path[:-1])
+    node = node_of(above)
+    if node is None:
+        walk(td, path)
+    check_unlocked(node)
+    node._entry(path[-1])
+    node._remove(path[-1])
+    return td
+
+
+def contains(td: Any, key: object) -> bool:
+    if not (isinstance(key, str) or is_path(key)):
+        return False
+    *above, last = path_of(key)
+    try:
+        node = node_of(walk(td, tuple(above)))
+    except KeyError:
+        return False
+    return node is not None and node._has(last)
+
+
+def keys(
+    td: Any,
+    include_nested: bool = False,
+    leaves_only: bool = False,
+    is_leaf: Callable[[type], bool] | None = None,
+    *,
+    sort: bool = False,
+) -> Keys:
+    if not include_nested and not leaves_only:
+        found = Keys(td._key_list())
+    elif is_leaf is not None:
+        found = Keys(key for key, _ in _nested_items(td, include_nested, leaves_only, is_leaf))
+    else:
+        found = Keys(_lazy_keys(td, include_nested, leaves_only))
+    if sort:
+        found.sort(key=lambda key: key if isinstance(key, str) else ".".join(key))
+    return found
+
+
+def _lazy_keys(td: Any, include_nested: bool, leaves_only: bool) -> Any:
+    for key, kind, child in td._kinds():
+        if kind == "node" and include_nested:
+            for below in _lazy_keys(child, True, leaves_only):
+                yield (key, below) if type(below) is str else (key, *below)
+        if kind == "tensor" or not leaves_only:
+            yield key
+
+
+def _nested_items(
+    td: Any, include_nested: bool, leaves_only: bool, is_leaf: Callable[[type], bool]
+) -> Any:
+    for key, entry in td._entries().items():
+        cls = type(entry)
+        leaf = is_leaf(cls)
+        if leaf or not leaves_only:
+            yield key, entry
+        if include_nested and not leaf and class_kind(cls) in (NODE, TENSORCLASS):
+            for below, value in _nested_items(node_of(entry), True, leaves_only, is_leaf):
+                yield ((key, below) if type(below) is str else (key, *below)), value
+
+
+def tensors(td: Any) -> Iterator[Any]:
+    """Every tensor here and below."""
+    for entry in td._entries().values():
+        node = node_of(entry)
+        if node is not None:
+            yield from node._tensors()
+        elif class_kind(type(entry)) == LEAF or type(entry) is UnbatchedTensor:
+            yield unwrapped(entry)
+
+
+def items(
+    td: Any,
+    include_nested: bool = False,
+    leaves_only: bool = False,
+    is_leaf: Callable[[type], bool] | None = None,
+    *,
+    sort: bool = False,
+) -> list[tuple[Any, Any]]:
+    if not include_nested and not leaves_only:
+        found = list(td._entries().items())
+    else:
+        found = list(_nested_items(td, include_nested, leaves_only, is_leaf or is_tensor_class))
+    if sort:
+        found.sort(key=lambda pair: pair[0] if type(pair[0]) is str else ".".join(pair[0]))
+    return found
+
+
+def non_tensor_items(td: Any, include_nested: bool = False) -> list[tuple[Any, Any]]:
+    return [
+        (key, value)
+        for key, value in td.items(include_nested)
+        if isinstance(value, (NonTensorData, NonTensorStack))
+    ]
+
+
+def depth(td: Any) -> int:
+    depths = [node_of(v).depth + 1 for v in td._entries().values() if node_of(v) is not None]
+    return max(depths, default=0)
 
 
 @set_module("tenfold")
@@ -352,3 +273,524 @@ class KeyThroughLeafError(KeyNotFoundError, ValueError):
 def is_tensor_class(cls: type) -> bool:
     """True for classes of tensors: what `keys(leaves_only=True)` takes for leaves."""
     return class_kind(cls) == LEAF or cls is UnbatchedTensor
+
+
+def set_(td: T, key: Key, item: Any, *, non_blocking: bool = False) -> T:
+    path = path_of(key)
+    node = node_of(walk(td, path[:-1]))
+    if node is None:
+        walk(td, path)
+    node._overwrite(path[-1], item, non_blocking)
+    return td
+
+
+def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
+    there = td._entry(key)
+    node = node_of(there)
+    if node is not None:
+        node.update_(item, non_blocking=non_blocking)
+        return
+    entry = as_entry(key, item, td)
+    if isinstance(there, (NonTensorData, NonTensorStack)):
+        td._put_anyway(key, entry)
+        return
+    if isinstance(there, UnbatchedTensor):
+        there = there.data
+    if isinstance(entry, UnbatchedTensor):
+        entry = entry.data
+    if isinstance(entry, (NonTensorData, NonTensorStack)) or node_of(entry) is not None:
+        raise RuntimeError(f'set_: key "{key}": expected a tensor, found a {type(entry).__name__}')
+    if arrays.torch_or_none() is None:
+        there[...] = entry
+    elif there is not entry:
+        try:
+            there.copy_(entry, non_blocking=non_blocking)
+        except RuntimeError as error:
+            if there.shape == entry.shape:
+                raise InplaceWriteError(f'key "{key}": {error}') from error
+            raise InplaceWriteError(
+                f'key "{key}": expected a tensor that fits the shape {list(there.shape)}, '
+                f"found {list(entry.shape)}"
+            ) from error
+
+
+def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> T:
+    path = path_of(key)
+    node = node_of(walk(td, path[:-1]))
+    if node is None:
+        walk(td, path)
+    node._overwrite_at(path[-1], value, index)
+    return td
+
+
+def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
+    there = td._entry(key)
+    if isinstance(there, (NonTensorData, NonTensorStack)):
+        td._put_anyway(key, there._with_rows(index, value))
+        return
+    if isinstance(there, UnbatchedTensor):
+        # It has no rows: whatever the index, all of it is meant.
+        there.data.copy_(unwrapped(value))
+        return
+    if class_kind(type(there)) == LEAF:
+        value = unwrapped(value)
+        torch = arrays.torch_or_none()
+        if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
+            value = torch.as_tensor(value, device=there.device)
+    there[index] = value
+
+
+def update(
+    td: T,
+    input_dict_or_td: Any = None,
+    clone: bool = False,
+    inplace: bool = False,
+    *,
+    non_blocking: bool = False,
+    keys_to_update: Iterable[Key] | None = None,
+    is_leaf: Callable[[type], bool] | None = None,
+    update_batch_size: bool = False,
+    ignore_lock: bool = False,
+    **kwargs: Any,
+) -> T:
+    if input_dict_or_td is td:
+        return td
+    if not inplace and not ignore_lock:
+        check_unlocked(td)
+    if update_batch_size and node_of(input_dict_or_td) is not None:
+        td.clear()
+        td.batch_size = node_of(input_dict_or_td).batch_size
+    _check_rows_of(td, input_dict_or_td)
+    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    for key, value in _pairs(input_dict_or_td, kwargs):
+        path = path_of(key)
+        if wanted is not None and not any(_overlap(path, one) for one in wanted):
+            continue
+        below = None
+        if wanted is not None and not any(path[: len(one)] == one for one in wanted):
+            below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
+        _update_one(td, path, value, clone, inplace, non_blocking, below, is_leaf)
+    return td
+
+
+def _check_rows_of(td: Any, other: Any) -> None:
+    """Refuses a TensorDict of other rows, whatever is in it."""
+    node = node_of(other)
+    if node is None:
+        return
+    shared = min(len(node._batch_size), len(td._batch_size))
+    if tuple(node._batch_size[:shared]) != tuple(td._batch_size[:shared]):
+        raise RuntimeError(
+            f"update: expected a TensorDict of batch_size {list(td._batch_size)}, "
+            f"found {list(node._batch_size)}; update_batch_size=True takes it over"
+        )
+
+
+def _update_one(
+    td: Any,
+    path: tuple[str, ...],
+    value: Any,
+    clone: bool,
+    inplace: bool,
+    non_blocking: bool,
+    below: Any,
+    is_leaf: Any,
+) -> None:
+    if len(path) > 1:
+        node = node_for(td, path)
+        _update_one(node, path[-1:], value, clone, inplace, non_blocking, below, is_leaf)
+        return
+    key = path[0]
+    is_tree = isinstance(value, dict) or node_of(value) is not None
+    if is_leaf is not None and is_leaf(type(value)):
+        is_tree = False
+    if is_tree:
+        there = node_of(td._entry(key)) if td._has(key) else None
+        if there is not None or below is not None:
+            if there is None:
+                there = new_child(td)
+                td._put(key, there)
+            there.update(
+                value,
+                clone=clone,
+                inplace=inplace,
+                non_blocking=non_blocking,
+                keys_to_update=below,
+                is_leaf=is_leaf,
+            )
+            return
+    if clone and hasattr(value, "clone"):
+        value = value.clone()
+    if inplace and td._has(key):
+        td._overwrite(key, value, non_blocking)
+    else:
+        put_value(td, key, value)
+
+
+def update_(
+    td: T,
+    input_dict_or_td: Any = None,
+    clone: bool = False,
+    *,
+    non_blocking: bool = False,
+    keys_to_update: Iterable[Key] | None = None,
+    **kwargs: Any,
+) -> T:
+    if input_dict_or_td is td:
+        return td
+    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    for key, value in _pairs(input_dict_or_td, kwargs):
+        path = path_of(key)
+        if wanted is None or any(path[: len(one)] == one for one in wanted):
+            td.set_(path, value, non_blocking=non_blocking)
+            continue
+        below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
+        if below:
+            node_of(walk(td, path)).update_(value, keys_to_update=below)
+    return td
+
+
+def update_at_(
+    td: T,
+    input_dict_or_td: Any,
+    idx: Any,
+    clone: bool = False,
+    *,
+    non_blocking: bool = False,
+    keys_to_update: Iterable[Key] | None = None,
+) -> T:
+    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    for key, value in _pairs(input_dict_or_td, {}):
+        path = path_of(key)
+        if wanted is not None and not any(path[: len(one)] == one for one in wanted):
+            continue
+        node = node_of(walk(td, path))
+        if node is not None:
+            node.update_at_(value, idx)
+        else:
+            td.set_at_(path, value, idx)
+    return td
+
+
+def fill_(td: T, key: Key, value: Any) -> T:
+    path = path_of(key)
+    node = node_of(walk(td, path[:-1]))
+    if node is None:
+        walk(td, path)
+    node._fill_entry(path[-1], value)
+    return td
+
+
+def fill_entry(td: Any, key: str, value: Any) -> None:
+    entry = td._entry(key)
+    node = node_of(entry)
+    if node is not None:
+        node._in_place(lambda tensor: tensor.fill_(value))
+    else:
+        unwrapped(entry).fill_(value)
+
+
+def masked_fill_(td: T, mask: Any, value: Any) -> T:
+    for entry in td._entries().values():
+        node = node_of(entry)
+        if node is not None:
+            node.masked_fill_(mask, value)
+        elif class_kind(type(entry)) == LEAF:
+            entry.masked_fill_(_expanded_right(mask, entry), value)
+    return td
+
+
+@set_module("tenfold")
+class InplaceWriteError(RuntimeError, ValueError):
+    """A value does not fit the tensor that it was to be written into."""
+
+
+def _expanded_right(mask: Any, tensor: Any) -> Any:
+    """`mask` with the dimensions of `tensor` that it lacks, on the right."""
+    return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
+
+
+def _pairs(source: Any, more: dict[str, Any]) -> Any:
+    """The entries of a dict or a TensorDict, and of keyword arguments."""
+    if source is not None:
+        if not hasattr(source, "items"):
+            raise TypeError(
+                f"update: expected a dict or a TensorDict, found {type(source).__name__}"
+            )
+        yield from list(source.items())
+    yield from more.items()
+
+
+def _paths(keys: Any) -> list[tuple[str, ...]]:
+    if isinstance(keys, (str, tuple)) and not (
+        isinstance(keys, tuple) and any(isinstance(key, tuple) for key in keys)
+    ):
+        return [path_of(keys)] if isinstance(keys, str) else [path_of(key) for key in keys]
+    return [path_of(key) for key in keys]
+
+
+def _overlap(path: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    shorter = min(len(path), len(wanted))
+    return path[:shorter] == wanted[:shorter]
+
+
+def select(td: T, *keys: Key, inplace: bool = False, strict: bool = True) -> T:
+    if any(not isinstance(key, (str, tuple)) for key in keys):
+        raise RuntimeError(f"select: expected keys or paths of keys, found {list(keys)}")
+    return td._selected(_grouped(keys), inplace, strict)
+
+
+def selected(td: T, wanted: Any, inplace: bool, strict: bool) -> T:
+    if inplace:
+        check_unlocked(td)
+    kept: dict[str, Any] = {}
+    for key, below in wanted.items():
+        if not td._has(key):
+            if strict:
+                td._entry(key)  # raises
+            continue
+        entry = td._entry(key)
+        if below:
+            node = node_of(entry)
+            if node is None:
+                if strict:
+                    walk(td, (key, next(iter(below))))
+                continue
+            entry = rewrapped(entry, node._selected(below, inplace, strict))
+        kept[key] = entry
+    if inplace:
+        for key in td._key_list():
+            if key not in kept:
+                td._remove(key)
+        return td
+    return td._with_entries(kept)
+
+
+def exclude(td: T, *keys: Key, inplace: bool = False) -> T:
+    return td._excluded(_grouped(keys), inplace)
+
+
+def excluded(td: T, unwanted: Any, inplace: bool) -> T:
+    if inplace:
+        check_unlocked(td)
+    kept: dict[str, Any] = {}
+    for key, entry in list(td._entries().items()):
+        below = unwanted.get(key)
+        if below is None:
+            kept[key] = entry
+        elif below:
+            node = node_of(entry)
+            kept[key] = entry if node is None else rewrapped(entry, node._excluded(below, inplace))
+        elif inplace:
+            td._remove(key)
+    return td if inplace else td._with_entries(kept)
+
+
+def split_keys(
+    td: Any,
+    *key_sets: Any,
+    inplace: bool = False,
+    default: Any = NOTHING,
+    strict: bool = True,
+    reproduce_struct: bool = False,
+) -> tuple[Any, ...]:
+    if default is not NOTHING and not strict:
+        raise TypeError("split_keys: expected default or strict=False, found both")
+    rest = td if inplace else td.copy()
+    check_unlocked(rest)
+    made = []
+    for key_set in key_sets:
+        part = td.empty(recurse=reproduce_struct)
+        pairs = key_set.items() if hasattr(key_set, "items") else [(key, key) for key in key_set]
+        for key, new_key in pairs:
+            found = rest.get(key, NOTHING)
+            if found is NOTHING:
+                if default is NOTHING and strict:
+                    walk(rest, path_of(key))
+                if default is not NOTHING and default is not None:
+                    part.set(new_key, default)
+                continue
+            part.set(new_key, found)
+            rest.del_(key)
+        made.append(part)
+    if not reproduce_struct:
+        rest.filter_empty_()
+    return (*made, rest)
+
+
+def separates(
+    td: T,
+    *keys: Key,
+    default: Any = NOTHING,
+    strict: bool = True,
+) -> T:
+    part, _ = td.split_keys(list(keys), inplace=True, default=default, strict=strict)
+    return part
+
+
+def filter_empty_(td: T) -> T:
+    for key, entry in list(td._entries().items()):
+        if class_kind(type(entry)) == NODE and entry.filter_empty_().is_empty():
+            td._remove(key)
+    return td
+
+
+def filter_non_tensor_data(td: T) -> T:
+    kept = {}
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            kept[key] = rewrapped(entry, node.filter_non_tensor_data())
+        elif not getattr(entry, "_is_non_tensor", False):
+            kept[key] = entry
+    return td._with_entries(kept)
+
+
+def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
+    check_unlocked(td)
+    if not isinstance(new_key, (str, tuple)):
+        raise TypeError(f"rename_key_: expected a key or a path of keys, found {new_key!r}")
+    old, new = path_of(old_key), path_of(new_key)
+    if old == new:
+        walk(td, old)
+        return td
+    if safe and new in td:
+        raise KeyNotFoundError(
+            f'rename_key_: "{".".join(new)}" is there: expected a new key, found an entry'
+        )
+    entry = walk(td, old)
+    # A node that moves into itself, or takes the place of a node above it, goes first.
+    shorter = min(len(old), len(new))
+    goes_first = old[:shorter] == new[:shorter]
+    if goes_first:
+        td.del_(old)
+    if len(old) == len(new) == 1:
+        td._put(new[0], entry)
+    else:
+        put_value(node_for(td, new), new[-1], entry)
+    if not goes_first:
+        td.del_(old)
+    return td
+
+
+def rename_keys(td: T, mapping: Mapping[Key, Key], *, strict: bool = True) -> T:
+    made = td.copy()
+    taken = []
+    for old, new in mapping.items():
+        found = made.get(old, NOTHING)
+        if found is NOTHING:
+            if strict:
+                walk(made, path_of(old))
+            continue
+        made.del_(old)
+        taken.append((new, found))
+    for new, entry in taken:
+        made.set(new, entry)
+    return made
+
+
+def flatten_keys(
+    td: T,
+    separator: str = ".",
+    inplace: bool = False,
+    is_leaf: Callable[[type], bool] | None = None,
+) -> T:
+    flat: dict[str, Any] = {}
+    for path, entry in _leaf_paths(td, (), is_leaf):
+        name = separator.join(path)
+        if name in flat:
+            raise KeyNotFoundError(f'flatten_keys: expected different keys, found "{name}" twice')
+        flat[name] = entry
+    if not inplace:
+        return td._with_entries(flat)
+    check_unlocked(td)
+    for key in td._key_list():
+        if key not in flat:
+            td._remove(key)
+    for key, entry in flat.items():
+        if not td._has(key):
+            td._put(key, entry)
+    return td
+
+
+def _leaf_paths(td: Any, above: tuple[str, ...], is_leaf: Callable[[type], bool] | None) -> Any:
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is None or (is_leaf is not None and is_leaf(type(entry))):
+            yield (*above, key), entry
+        else:
+            yield from _leaf_paths(node, (*above, key), is_leaf)
+
+
+def unflatten_keys(td: T, separator: str = ".", inplace: bool = False) -> T:
+    made = td if inplace else td.copy()
+    check_unlocked(made)
+    for key in made._key_list():
+        if separator not in key:
+            continue
+        path = tuple(key.split(separator))
+        entry = made._entry(key)
+        if path in made:
+            raise KeyNotFoundError(f'unflatten_keys: expected different keys, found "{key}" twice')
+        node_for(made, path)._put(path[-1], entry)
+        made._remove(key)
+    return made
+
+
+def empty(
+    td: T,
+    recurse: bool = False,
+    *,
+    batch_size: Any = None,
+    device: Any = NOTHING,
+    names: Any = NOTHING,
+) -> T:
+    made = td._with_entries({})
+    if batch_size is not None:
+        made.batch_size = batch_size
+    if device is not NOTHING:
+        made._device = None if device is None else str(device)
+    if names is not NOTHING:
+        made.names = names
+    if recurse:
+        for key, entry in td._entries().items():
+            if node_of(entry) is not None:
+                made._put(key, entry.empty(recurse=True))
+            elif getattr(entry, "_is_non_tensor", False):
+                made._put(key, entry.clone())
+    return made
+
+
+def clear(td: T) -> T:
+    check_unlocked(td)
+    for key in td._key_list():
+        td._remove(key)
+    return td
+
+
+def replace(td: T, *args: Any, **kwargs: Any) -> T:
+    if len(args) > 1:
+        raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
+    entries = dict(args[0].items()) if args else {}
+    entries.update(kwargs)
+    if not entries:
+        return td
+    return td.copy().update(entries)
+
+
+def _grouped(keys: tuple[Any, ...]) -> dict[str, Any]:
+    """Paths as nested dicts; an empty dict takes the whole entry."""
+    grouped: dict[str, Any] = {}
+    whole = set()
+    for key in keys:
+        path = path_of(key)
+        level = grouped
+        for depth, part in enumerate(path):
+            if path[: depth + 1] in whole:
+                break
+            if depth == len(path) - 1:
+                level[part] = {}
+                whole.add(path)
+            else:
+                level = level.setdefault(part, {})
+    return grouped

@@ -14,7 +14,10 @@ from tenfold.tensordict._entries import (
     rewrapped,
     tree_or,
     unwrapped,
+    written,
 )
+from tenfold.tensordict._ops.locking import locked_as
+from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._protocol import Primitives
 from tenfold.tensordict._values import UnbatchedTensor
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from tenfold.tensordict._protocol import Like
 
 #: Functions of one tensor that have an in-place form, `<name>_`.
 UNARY = [
@@ -58,7 +62,7 @@ UNARY = [
 ]
 #: Functions of one tensor that have none.
 TESTS = ["isfinite", "isnan", "isneginf", "isposinf", "isreal"]
-#: Functions of two, with their in-place form unless it is in `_NO_INPLACE`.
+#: Functions of two.
 BINARY = [
     "add",
     "sub",
@@ -72,211 +76,149 @@ BINARY = [
     "bitwise_and",
     "logical_and",
 ]
-_NO_INPLACE = frozenset(["bitwise_and", "logical_and"])
 
 
-class ArithmeticMethods(Primitives):
-    """`add`, `exp`, `clamp`, `lerp`, ... and the operators.
+def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) -> Like:
+    node = node_of(other)
+    if node is None:
+        other = _operand(td, other)
+        return _computed(td, lambda tensor: op(tensor, _aligned(other, tensor)))
+    mine, theirs = _broadcast(td, node)
+    return locked_as(td, mine._merged(op, theirs, default, ()).filter_empty_())
 
-    Numbers and tensors of at most the batch's dimensions go to every tensor; of another TensorDict
-    the entry of the same key.
+
+def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
+    """This node and another one, expanded to one batch size; one without rows goes to all.
+
+    Raises RuntimeError if the batch sizes do not broadcast.
     """
+    mine, theirs = tuple(td._batch_size), tuple(other._batch_size)
+    if mine == theirs or not theirs:
+        return td, other
+    wanted = tuple(need_torch("arithmetic").broadcast_shapes(mine, theirs))
+    return (
+        td if mine == wanted else td.expand(*wanted),
+        other if theirs == wanted else other.expand(*wanted),
+    )
 
-    __slots__ = ()
 
-    def _binary(self, op: Callable[..., Any], other: Any, default: Any = None) -> Any:
-        node = node_of(other)
-        if node is None:
-            other = self._operand(other)
-            return self._computed(lambda tensor: op(tensor, _aligned(other, tensor)))
-        mine, theirs = self._broadcast(node)
-        return self._locked_as_this(mine._merged(op, theirs, default, ()).filter_empty_())
+def _computed(td: Like, change: Callable[[Any], Any]) -> Like:
+    """A result of arithmetic: without empty nodes, and locked if this one is."""
+    return locked_as(td, td._valued(change).filter_empty_())
 
-    def _broadcast(self, other: Any) -> tuple[Any, Any]:
-        """This node and another one, expanded to one batch size; one without rows goes to all.
 
-        Raises RuntimeError if the batch sizes do not broadcast.
-        """
-        mine, theirs = tuple(self._batch_size), tuple(other._batch_size)
-        if mine == theirs or not theirs:
-            return self, other
-        wanted = tuple(need_torch("arithmetic").broadcast_shapes(mine, theirs))
-        return (
-            self if mine == wanted else self.expand(*wanted),
-            other if theirs == wanted else other.expand(*wanted),
+def _operand(td: Any, other: Any) -> Any:
+    """A number, or a tensor that broadcasts against the batch."""
+    torch = need_torch("arithmetic")
+    if isinstance(other, torch.Tensor):
+        if other.ndim:
+            torch.broadcast_shapes(other.shape, td._batch_size)
+        return other
+    if isinstance(other, (bool, int, float, complex)):
+        return other
+    if hasattr(other, "__array__"):
+        return _operand(td, torch.as_tensor(other))
+    raise TypeError(
+        f"arithmetic: expected a number, a tensor or a TensorDict, found {type(other).__name__}"
+    )
+
+
+def merged(
+    td: Like, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]
+) -> Like:
+    mine, theirs = td._entries(), other._entries()
+    if default is None:
+        _check_same_keys(mine, theirs, above)
+    items: dict[str, Any] = {}
+    for key, entry in mine.items():
+        if key not in theirs:
+            if default is not None and default != "intersection":
+                items[key] = _with_default(op, entry, default, first=True)
+            continue
+        items[key] = _combined(op, entry, theirs[key], default, (*above, key))
+    if default is not None and default != "intersection":
+        for key, entry in theirs.items():
+            if key not in mine:
+                items[key] = _with_default(op, entry, default, first=False)
+    return td._with_entries(items)
+
+
+def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
+    """In place: `op(tensor, other)` writes into the tensor."""
+    node = node_of(other)
+    if node is None:
+        other = _operand(td, other)
+        return td._in_place(lambda tensor: op(tensor, _aligned(other, tensor)))
+    mine, theirs = td._entries(), node._entries()
+    _check_same_keys(mine, theirs, ())
+    for key, entry in mine.items():
+        kind = class_kind(type(entry))
+        if kind == LEAF:
+            op(entry, unwrapped(theirs[key]))
+        elif type(entry) is UnbatchedTensor:
+            op(entry.data, unwrapped(theirs[key]))
+        elif kind != VALUE:
+            node_of(entry)._binary_(op, theirs[key])
+    return td
+
+
+def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
+    if min is None and max is None:
+        raise ValueError("clamp: expected min or max, found neither")
+    if out is not None:
+        return written(out, td.clamp(min, max))
+    torch = need_torch("clamp")
+    if node_of(min) is None and node_of(max) is None:
+        low, high = (None if one is None else _operand(td, one) for one in (min, max))
+        return td._valued(
+            lambda tensor: torch.clamp(tensor, _aligned(low, tensor), _aligned(high, tensor))
         )
+    made = td if min is None else td.clamp_min(min)
+    return made if max is None else made.clamp_max(max)
 
-    def _computed(self, change: Callable[[Any], Any]) -> Any:
-        """A result of arithmetic: without empty nodes, and locked if this one is."""
-        return self._locked_as_this(self._valued(change).filter_empty_())
 
-    def _operand(self, other: Any) -> Any:
-        """A number, or a tensor that broadcasts against the batch."""
-        torch = need_torch("arithmetic")
-        if isinstance(other, torch.Tensor):
-            if other.ndim:
-                torch.broadcast_shapes(other.shape, self._batch_size)
-            return other
-        if isinstance(other, (bool, int, float, complex)):
-            return other
-        if hasattr(other, "__array__"):
-            return self._operand(torch.as_tensor(other))
-        raise TypeError(
-            f"arithmetic: expected a number, a tensor or a TensorDict, found {type(other).__name__}"
-        )
+def mod(td: Like, other: Any) -> Like:
+    torch = need_torch("mod")
+    return td._binary(torch.remainder, other)
 
-    def _merged(
-        self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]
-    ) -> Any:
-        mine, theirs = self._entries(), other._entries()
-        if default is None:
-            _check_same_keys(mine, theirs, above)
-        items: dict[str, Any] = {}
-        for key, entry in mine.items():
-            if key not in theirs:
-                if default is not None and default != "intersection":
-                    items[key] = _with_default(op, entry, default, first=True)
-                continue
-            items[key] = _combined(op, entry, theirs[key], default, (*above, key))
-        if default is not None and default != "intersection":
-            for key, entry in theirs.items():
-                if key not in mine:
-                    items[key] = _with_default(op, entry, default, first=False)
-        return self._with_entries(items)
 
-    def _binary_(self, op: Callable[..., Any], other: Any) -> Any:
-        """In place: `op(tensor, other)` writes into the tensor."""
-        node = node_of(other)
-        if node is None:
-            other = self._operand(other)
-            return self._in_place(lambda tensor: op(tensor, _aligned(other, tensor)))
-        mine, theirs = self._entries(), node._entries()
-        _check_same_keys(mine, theirs, ())
-        for key, entry in mine.items():
+def ternary(td: Like, op: Callable[..., Any], first: Any, second: Any) -> Like:
+    one, two = node_of(first), node_of(second)
+
+    def run(td: Any, one: Any, two: Any) -> Any:
+        items = {}
+        for key, entry in td._entries().items():
+            a = one._entry(key) if isinstance(one, Primitives) else one
+            b = two._entry(key) if isinstance(two, Primitives) else two
             kind = class_kind(type(entry))
             if kind == LEAF:
-                op(entry, unwrapped(theirs[key]))
+                items[key] = op(entry, _aligned(a, entry), _aligned(b, entry))
             elif type(entry) is UnbatchedTensor:
-                op(entry.data, unwrapped(theirs[key]))
-            elif kind != VALUE:
-                node_of(entry)._binary_(op, theirs[key])
-        return self
+                items[key] = UnbatchedTensor(op(entry.data, unwrapped(a), unwrapped(b)))
+            elif kind == VALUE:
+                items[key] = entry
+            else:
+                made = run(node_of(entry), tree_or(a), tree_or(b))
+                items[key] = rewrapped(entry, made)
+        return td._with_entries(items)
 
-    def clamp(self, min: Any = None, max: Any = None, *, out: Any = None) -> Any:
-        """Every value between two bounds: numbers, tensors or TensorDicts.
+    made: Like = run(td, first if one is None else one, second if two is None else two)
+    return locked_as(td, made.filter_empty_())
 
-        Raises:
-            ValueError: If there is no bound at all.
-        """
-        if min is None and max is None:
-            raise ValueError("clamp: expected min or max, found neither")
-        if out is not None:
-            return out.update_(self.clamp(min, max))
-        torch = need_torch("clamp")
-        if node_of(min) is None and node_of(max) is None:
-            low, high = (None if one is None else self._operand(one) for one in (min, max))
-            return self._valued(
-                lambda tensor: torch.clamp(tensor, _aligned(low, tensor), _aligned(high, tensor))
-            )
-        made = self if min is None else self.clamp_min(min)
-        return made if max is None else made.clamp_max(max)
 
-    def rsub(self, other: Any, *, alpha: float | None = None, default: Any = None) -> Any:
-        """``other - td * alpha``."""
-        scale = 1 if alpha is None else alpha
-        return self._binary(lambda a, b: b - a * scale, other, default)
+def addc(td: Like, name: str, other1: Any, other2: Any, value: float) -> Like:
+    op = getattr(need_torch(name), name)
+    return td._ternary(lambda x, a, b: op(x, a, b, value=value), other1, other2)
 
-    def mod(self, other: Any) -> Any:
-        """The remainder of a division, of the sign of `other`."""
-        torch = need_torch("mod")
-        return self._binary(torch.remainder, other)
 
-    def _ternary(self, op: Callable[..., Any], first: Any, second: Any) -> Any:
-        one, two = node_of(first), node_of(second)
+def lerp(td: Like, end: Any, weight: Any) -> Like:
+    torch = need_torch("lerp")
 
-        def run(td: Any, one: Any, two: Any) -> Any:
-            items = {}
-            for key, entry in td._entries().items():
-                a = one._entry(key) if isinstance(one, Primitives) else one
-                b = two._entry(key) if isinstance(two, Primitives) else two
-                kind = class_kind(type(entry))
-                if kind == LEAF:
-                    items[key] = op(entry, _aligned(a, entry), _aligned(b, entry))
-                elif type(entry) is UnbatchedTensor:
-                    items[key] = UnbatchedTensor(op(entry.data, unwrapped(a), unwrapped(b)))
-                elif kind == VALUE:
-                    items[key] = entry
-                else:
-                    made = run(node_of(entry), tree_or(a), tree_or(b))
-                    items[key] = rewrapped(entry, made)
-            return td._with_entries(items)
+    def op(x: Any, a: Any, b: Any) -> Any:
+        a = a if isinstance(a, torch.Tensor) else torch.as_tensor(a, dtype=x.dtype)
+        return torch.lerp(x, a, b)
 
-        made = run(self, first if one is None else one, second if two is None else two)
-        return self._locked_as_this(made.filter_empty_())
-
-    def addcmul(self, other1: Any, other2: Any, *, value: float = 1) -> Any:
-        """``td + value * other1 * other2``."""
-        torch = need_torch("addcmul")
-        return self._ternary(lambda x, a, b: torch.addcmul(x, a, b, value=value), other1, other2)
-
-    def addcmul_(self, other1: Any, other2: Any, *, value: float = 1) -> Any:
-        """`addcmul` into these tensors. Returns this TensorDict."""
-        return self.update_(self.addcmul(other1, other2, value=value))
-
-    def addcdiv(self, other1: Any, other2: Any, value: float = 1) -> Any:
-        """``td + value * other1 / other2``."""
-        torch = need_torch("addcdiv")
-        return self._ternary(lambda x, a, b: torch.addcdiv(x, a, b, value=value), other1, other2)
-
-    def addcdiv_(self, other1: Any, other2: Any, *, value: float = 1) -> Any:
-        """`addcdiv` into these tensors. Returns this TensorDict."""
-        return self.update_(self.addcdiv(other1, other2, value=value))
-
-    def lerp(self, end: Any, weight: Any) -> Any:
-        """``td + weight * (end - td)``."""
-        torch = need_torch("lerp")
-
-        def op(x: Any, a: Any, b: Any) -> Any:
-            a = a if isinstance(a, torch.Tensor) else torch.as_tensor(a, dtype=x.dtype)
-            return torch.lerp(x, a, b)
-
-        return self._ternary(op, end, weight)
-
-    def lerp_(self, end: Any, weight: Any) -> Any:
-        """`lerp` into these tensors. Returns this TensorDict."""
-        return self.update_(self.lerp(end, weight))
-
-    # --- operators -------------------------------------------------------------------------------
-
-    def __neg__(self) -> Any:
-        return self.neg()
-
-    def __abs__(self) -> Any:
-        return self.abs()
-
-    def __invert__(self) -> Any:
-        return self._valued(lambda tensor: ~tensor)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.rsub(other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._binary(lambda a, b: b / a, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        raise NotImplementedError("rpow: expected a TensorDict on the left of **, found another")
-
-    def __mod__(self, other: Any) -> Any:
-        return self.mod(other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self.sub_(other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self.pow_(other)
-
-    def __hash__(self) -> int:
-        return id(self)
+    return td._ternary(op, end, weight)
 
 
 def _aligned(other: Any, tensor: Any) -> Any:
@@ -331,42 +273,51 @@ def _combined(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ..
     return rewrapped(entry, node._merged(op, other_node, default, path))
 
 
-def _unary_method(name: str) -> Any:
-    def method(self: Any) -> Any:
-        return self._locked_as_this(self._valued(getattr(need_torch(name), name)))
-
-    return _documented(method, name, f"``torch.{name}`` of every tensor.")
+def unary(td: Like, name: str) -> Like:
+    """``torch.<name>`` of every tensor."""
+    return locked_as(td, td._valued(getattr(need_torch(name), name)))
 
 
-def _unary_method_(name: str) -> Any:
-    def method(self: Any) -> Any:
-        change = getattr(need_torch(name).Tensor, f"{name}_")
-        return self._in_place(change)
-
-    text = f"``torch.{name}`` of every tensor, into it. Returns this TensorDict."
-    return _documented(method, f"{name}_", text)
+def unary_(td: Like, name: str) -> Like:
+    """``torch.Tensor.<name>_`` of every tensor."""
+    return td._in_place(getattr(need_torch(name).Tensor, f"{name}_"))
 
 
-def _binary_method(name: str) -> Any:
-    if name in ("add", "sub"):
+def scaled(td: Like, name: str, other: Any, alpha: Any, default: Any) -> Like:
+    """``torch.add`` or ``torch.sub``, which take a factor of `other`."""
+    op = getattr(need_torch(name), name)
+    if alpha is None:
+        return td._binary(op, other, default)
+    return td._binary(lambda a, b: op(a, b, alpha=alpha), other, default)
 
-        def method(self: Any, other: Any, *, alpha: Any = None, default: Any = None) -> Any:
-            op = getattr(need_torch(name), name)
-            if alpha is None:
-                return self._binary(op, other, default)
-            return self._binary(lambda a, b: op(a, b, alpha=alpha), other, default)
 
-    else:
+def scaled_(td: Like, name: str, other: Any, alpha: Any) -> Like:
+    op = getattr(need_torch(name).Tensor, f"{name}_")
+    if alpha is None:
+        return td._binary_(op, other)
+    return td._binary_(lambda a, b: op(a, b, alpha=alpha), other)
 
-        def method(self: Any, other: Any, *, default: Any = None) -> Any:  # type: ignore[misc]
-            torch = need_torch(name)
-            op = getattr(torch, name)
-            if name in ("maximum", "minimum", "bitwise_and", "logical_and"):
-                return self._binary(lambda a, b: op(a, _tensor(torch, b, a)), other, default)
-            return self._binary(op, other, default)
 
-    text = f"``torch.{name}`` of every tensor and a number, a tensor, or another TensorDict's."
-    return _documented(method, name, text)
+def binary_op(td: Like, name: str, other: Any, default: Any) -> Like:
+    """A function of torch that takes numbers, too."""
+    return td._binary(getattr(need_torch(name), name), other, default)
+
+
+def binary_op_(td: Like, name: str, other: Any) -> Like:
+    return td._binary_(getattr(need_torch(name).Tensor, f"{name}_"), other)
+
+
+def binary_tensor_op(td: Like, name: str, other: Any, default: Any) -> Like:
+    """A function of torch that takes tensors only."""
+    torch = need_torch(name)
+    op = getattr(torch, name)
+    return td._binary(lambda a, b: op(a, _tensor(torch, b, a)), other, default)
+
+
+def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
+    torch = need_torch(name)
+    op = getattr(torch, name)
+    return td._binary_(lambda a, b: a.copy_(op(a, _tensor(torch, b, a))), other)
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
@@ -376,148 +327,53 @@ def _tensor(torch: Any, other: Any, like: Any) -> Any:
     return torch.as_tensor(other, device=like.device)
 
 
-def _binary_method_(name: str) -> Any:
-    if name in ("add", "sub"):
-
-        def method(self: Any, other: Any, *, alpha: Any = None) -> Any:
-            op = getattr(need_torch(name).Tensor, f"{name}_")
-            if alpha is None:
-                return self._binary_(op, other)
-            return self._binary_(lambda a, b: op(a, b, alpha=alpha), other)
-
-    elif name in ("maximum", "minimum"):
-
-        def method(self: Any, other: Any) -> Any:  # type: ignore[misc]
-            torch = need_torch(name)
-            op = getattr(torch, name)
-            return self._binary_(lambda a, b: a.copy_(op(a, _tensor(torch, b, a))), other)
-
-    else:
-
-        def method(self: Any, other: Any) -> Any:  # type: ignore[misc]
-            return self._binary_(getattr(need_torch(name).Tensor, f"{name}_"), other)
-
-    text = f"``torch.{name}`` of every tensor and `other`, into it. Returns this TensorDict."
-    return _documented(method, f"{name}_", text)
-
-
-def _documented(method: Any, name: str, text: str) -> Any:
-    method.__name__ = name
-    method.__qualname__ = f"TensorDictBase.{name}"
-    method.__doc__ = text
-    return method
-
-
-for _name in (*UNARY, *TESTS):
-    setattr(ArithmeticMethods, _name, _unary_method(_name))
-for _name in UNARY:
-    setattr(ArithmeticMethods, f"{_name}_", _unary_method_(_name))
-for _name in BINARY:
-    setattr(ArithmeticMethods, _name, _binary_method(_name))
-    if _name not in _NO_INPLACE:
-        setattr(ArithmeticMethods, f"{_name}_", _binary_method_(_name))
-for _operator, _name in [("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"),
-                         ("pow", "pow")]:  # fmt: skip
-    setattr(ArithmeticMethods, f"__{_operator}__", ArithmeticMethods.__dict__[_name])
-    setattr(ArithmeticMethods, f"__i{_operator}__", ArithmeticMethods.__dict__[f"{_name}_"])
-for _operator in ("add", "mul"):
-    setattr(ArithmeticMethods, f"__r{_operator}__", ArithmeticMethods.__dict__[_operator])
+def rsub(td: Like, other: Any, alpha: float | None, default: Any) -> Like:
+    scale = 1 if alpha is None else alpha
+    return td._binary(lambda a, b: b - a * scale, other, default)
 
 
 _EQUALITIES = frozenset([operator.eq, operator.ne])
 
 
-class ComparisonMethods(Primitives):
-    """``==``, ``!=``, ``<``, ..., ``&``, ``|``, ``^``, `all`, `any`."""
+def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
+    torch = need_torch("comparison")
+    node = node_of(other)
+    if node is None and isinstance(other, dict):
+        node = td._with_entries({})
+        for key, value in other.items():
+            put_value(node, key, value)
+    if node is None:
+        if not isinstance(other, (torch.Tensor, bool, int, float, complex)):
+            refused: Any = NotImplemented
+            return refused  # type: ignore[no-any-return]
+        items = {
+            key: _compared_entry(op, entry, other, each=True)
+            for key, entry in td._entries().items()
+        }
+    else:
+        mine, theirs = td._entries(), node._entries()
+        _check_same_keys(mine, theirs, ())
+        items = {
+            key: _compared_entry(op, entry, theirs[key], each=False) for key, entry in mine.items()
+        }
+    made = td._with_entries(items)
+    made._names = None
+    return made
 
-    __slots__ = ()
 
-    def _compared(self, op: Callable[[Any, Any], Any], other: Any) -> Any:
-        torch = need_torch("comparison")
-        node = node_of(other)
-        if node is None and isinstance(other, dict):
-            node = self._with_entries({})
-            for key, value in other.items():
-                node._put_value(key, value)
-        if node is None:
-            if not isinstance(other, (torch.Tensor, bool, int, float, complex)):
-                return NotImplemented
-            items = {
-                key: _compared_entry(op, entry, other, each=True)
-                for key, entry in self._entries().items()
-            }
-        else:
-            mine, theirs = self._entries(), node._entries()
-            _check_same_keys(mine, theirs, ())
-            items = {
-                key: _compared_entry(op, entry, theirs[key], each=False)
-                for key, entry in mine.items()
-            }
-        made = self._with_entries(items)
-        made._names = None
-        return made
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(operator.eq, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(operator.ne, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(operator.lt, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(operator.le, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(operator.gt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(operator.ge, other)
-
-    def __and__(self, other: Any) -> Any:
-        return self._compared(operator.and_, other).filter_empty_()
-
-    def __or__(self, other: Any) -> Any:
-        return self._compared(operator.or_, other)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._compared(operator.xor, other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def all(self, dim: int | None = None) -> Any:
-        """Whether all values are true: one bool, or a TensorDict without the batch dimension `dim`.
-
-        Raises:
-            RuntimeError: If there is no such batch dimension.
-        """
-        return self._every("all", dim)
-
-    def any(self, dim: int | None = None) -> Any:
-        """Whether any value is true: one bool, or a TensorDict without the batch dimension `dim`.
-
-        Raises:
-            RuntimeError: If there is no such batch dimension.
-        """
-        return self._every("any", dim)
-
-    def _every(self, method: str, dim: int | None) -> Any:
-        need_torch(method)
-        if dim is None:
-            found = (bool(getattr(e, method)()) for e in self._entries().values() if _counts(e))
-            return all(found) if method == "all" else any(found)
-        ndim = len(self._batch_size)
-        at = dim + ndim if dim < 0 else dim
-        if not 0 <= at < ndim:
-            raise RuntimeError(
-                f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-            )
-        new = (*self._batch_size[:at], *self._batch_size[at + 1 :])
-        return self._each(lambda value: getattr(value, method)(dim=at), new, None)
+def every(td: Any, method: str, dim: int | None) -> Any:
+    need_torch(method)
+    if dim is None:
+        found = (bool(getattr(e, method)()) for e in td._entries().values() if _counts(e))
+        return all(found) if method == "all" else any(found)
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise RuntimeError(
+            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
+    return td._each(lambda value: getattr(value, method)(dim=at), new, None)
 
 
 def _counts(entry: Any) -> bool:
@@ -533,3 +389,46 @@ def _compared_entry(op: Any, entry: Any, other: Any, *, each: bool) -> Any:
     if kind == VALUE:
         return op(entry, other) if op in _EQUALITIES else entry
     return entry._compared(op, other)
+
+
+def where(
+    td: Like,
+    condition: Any,
+    other: Any,
+    *,
+    out: Any = None,
+    pad: Any = None,
+) -> Like:
+    torch = need_torch("where")
+    made = _where(td, torch, condition, tree_or(other), pad)
+    return made if out is None else written(out, made)
+
+
+def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
+    is_tree = isinstance(other, Primitives)
+    mine = td._entries()
+    theirs = other._entries() if is_tree else None
+    items: dict[str, Any] = {}
+    for key, entry in mine.items():
+        if theirs is not None and key not in theirs and pad is None:
+            raise KeyNotFoundError(f'where: no key "{key}" in the other one, and no pad value')
+        value = other if theirs is None else theirs.get(key, pad)
+        kind = class_kind(type(entry))
+        if kind == LEAF:
+            items[key] = torch.where(_aligned(condition, entry), entry, unwrapped(value))
+        elif type(entry) is UnbatchedTensor or kind == VALUE:
+            items[key] = entry
+        else:
+            node = _where(node_of(entry), torch, condition, tree_or(value), pad)
+            items[key] = rewrapped(entry, node)
+    for key, entry in (theirs or {}).items():
+        if key in mine:
+            continue
+        if pad is None:
+            raise KeyNotFoundError(f'where: no key "{key}" in the first one, and no pad value')
+        if class_kind(type(entry)) == LEAF:
+            filled = torch.full_like(entry, pad)
+            items[key] = torch.where(_aligned(condition, entry), filled, entry)
+        else:
+            items[key] = entry
+    return td._with_entries(items)

@@ -1,342 +1,236 @@
-"""Other shapes of the batch dimensions over the same tensors."""
+"""The batch dimensions of a TensorDict: their size, names and shape; its rows; its device."""
 
 from __future__ import annotations
 
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import node_of, rewrapped
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._values import NonTensorData, ValueRows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-
-class ShapeMethods(Primitives):
-    """`view`, `reshape`, `permute`, `expand`, `squeeze`, `unsqueeze`, `flatten`, ..."""
-
-    __slots__ = ()
-
-    def _view(self, change: Callable[[Any], Any], batch_size: Any, names: Any = None) -> Any:
-        return self._locked_as_this(self._each(change, batch_size, names))
-
-    def _mapped_view(self, change: Callable[[Any], Any], batch_size: Any, names: Any) -> Any:
-        """A view that is a mapped tree if this is one."""
-        return self._locked_as_this(self._as_view(self._each(change, batch_size, names)))
-
-    def expand(self, *args: Any, **kwargs: Any) -> Any:
-        """A view with dimensions of length 1 repeated, and new ones in front.
-
-        Args:
-            *args: The new batch size; -1 keeps a length.
-            **kwargs: ``shape=`` instead.
-
-        Raises:
-            RuntimeError: If a length is neither 1, -1 nor the wanted one.
-
-        Example:
-            >>> TensorDict({"a": torch.zeros(3)}, [3]).expand(2, 3)["a"].shape
-            torch.Size([2, 3])
-        """
-        return self._expanded(sizes(args, kwargs, "shape"))
-
-    def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
-        """`expand`; with `shared_below`, one value in a node below stays one value."""
-        new = tuple(probe(self._batch_size, "expand").expand(*wanted).shape)
-        ndim = len(self._batch_size)
-        names = None
-        if self._names is not None:
-            names = (*[None] * (len(new) - ndim), *self._names)
-
-        def change(value: Any) -> Any:
-            shape = (*new, *value.shape[ndim:])
-            node = node_of(value)
-            if node is None:
-                return value.expand(*shape)
-            made = node._expanded(shape, shared_below=shared_below)
-            return rewrapped(value, made._with_shared_values(node) if shared_below else made)
-
-        return self._view(change, new, names)
-
-    def expand_as(self, other: Any) -> Any:
-        """`expand` to the batch size of another TensorDict, or the shape of a tensor."""
-        made = self._expanded(tuple(other.shape), shared_below=True)
-        made._set_names(None)
-        return made
-
-    def _with_shared_values(self, node: Any) -> Any:
-        """This new tree with one value wherever `node` has one."""
-        for key, entry in node._entries().items():
-            if type(entry) is NonTensorData:
-                self._put_anyway(key, entry._resized(tuple(self._batch_size)))
-        return self
-
-    def broadcast_to(self, shape: Any) -> Any:
-        """`expand` to `shape`."""
-        return self.expand(*shape)
-
-    def view(self, *shape: Any, size: Any = None, batch_size: Any = None) -> Any:
-        """The same memory with another batch size of as many rows; or as another dtype.
-
-        Raises:
-            RuntimeError: If the memory of a tensor has no such view.
-        """
-        torch = need_torch("view")
-        if len(shape) == 1 and isinstance(shape[0], torch.dtype):
-            return self._viewed_as(shape[0], batch_size)
-        if size is not None:
-            shape = (size,)
-        return self._reshaped(sizes(shape, {}, "size"), "view")
-
-    def _viewed_as(self, dtype: Any, batch_size: Any) -> Any:
-        made = self._valued(lambda tensor: tensor.view(dtype))
-        if batch_size is not None:
-            made.batch_size = batch_size
-        return made
-
-    def reshape(self, *args: Any, **kwargs: Any) -> Any:
-        """Another batch size of as many rows, over the same memory where that is possible.
-
-        Args:
-            *args: The new batch size; one length may be -1.
-            **kwargs: ``shape=`` or ``size=`` instead.
-
-        Raises:
-            RuntimeError: If the number of rows differs.
-        """
-        name = "size" if "size" in kwargs else "shape"
-        return self._reshaped(sizes(args, kwargs, name), "reshape")
-
-    def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Any:
-        ndim = len(self._batch_size)
-        new = tuple(probe(self._batch_size, method).reshape(wanted).shape)
-        if new == tuple(self._batch_size):
-            return self
-
-        def change(value: Any) -> Any:
-            return getattr(value, method)((*new, *value.shape[ndim:]))
-
-        made = self._each(change, new)
-        return self._locked_as_this(self._as_view(made) if method == "view" else made)
-
-    def flatten(
-        self, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
-    ) -> Any:
-        """Batch dimensions `start_dim` to `end_dim`, both included, as one.
-
-        Args:
-            start_dim: Default: the first.
-            end_dim: Default: the last.
-            inplace: Not for batch dimensions: an error if true.
-
-        Raises:
-            ValueError: If `end_dim` is before `start_dim`.
-        """
-        _refuse_inplace(inplace, "flatten")
-        ndim = len(self._batch_size)
-        start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
-        end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
-        if end <= start:
-            if end < start:
-                raise ValueError(f"flatten: expected an end_dim from {start}, found {end}")
-            return self._locked_as_this(self.clone(recurse=False))
-        count = 1
-        for length in self._batch_size[start : end + 1]:
-            count *= length
-        new = (*self._batch_size[:start], count, *self._batch_size[end + 1 :])
-        names = None
-        if self._names is not None:
-            names = (*self._names[:start], None, *self._names[end + 1 :])
-        return self._view(lambda value: value.flatten(start, end), new, names)
-
-    def unflatten(self, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
-        """One batch dimension as several; one length may be -1.
-
-        Raises:
-            RuntimeError: If the lengths do not multiply to that of `dim`.
-        """
-        _refuse_inplace(inplace, "unflatten")
-        ndim = len(self._batch_size)
-        dim = dim_in(dim, ndim, "unflatten")
-        lengths = tuple(unflattened_size)
-        new = tuple(probe(self._batch_size, "unflatten").unflatten(dim, lengths).shape)
-        names = None
-        if self._names is not None:
-            more = (None,) * (len(new) - ndim)
-            names = (*self._names[:dim], *more, *self._names[dim:])
-        return self._view(lambda value: value.unflatten(dim, lengths), new, names)
-
-    def permute(self, *args: Any, **kwargs: Any) -> Any:
-        """The batch dimensions in another order.
-
-        Args:
-            *args: All batch dimensions, in the new order.
-            **kwargs: ``dims=`` instead.
-
-        Raises:
-            ValueError: If they are not each there once.
-        """
-        dims = sizes(args, kwargs, "dims")
-        ndim = len(self._batch_size)
-        order = tuple(dim + ndim if dim < 0 else dim for dim in dims)
-        if sorted(order) != list(range(ndim)):
-            raise ValueError(
-                f"permute: expected each of {ndim} batch dimensions once, found {list(dims)}"
-            )
-        if order == tuple(range(ndim)):
-            return self
-        new = tuple(self._batch_size[dim] for dim in order)
-        names = None if self._names is None else tuple(self._names[dim] for dim in order)
-
-        def change(value: Any) -> Any:
-            return value.permute(*order, *range(ndim, value.ndim))
-
-        return self._mapped_view(change, new, names)
-
-    def transpose(self, dim0: int, dim1: int) -> Any:
-        """Two batch dimensions exchanged.
-
-        Raises:
-            ValueError: If there is no such dimension.
-        """
-        ndim = len(self._batch_size)
-        first, second = two_dims(dim0, dim1, ndim)
-        if first == second:
-            return self
-        order = list(range(ndim))
-        order[first], order[second] = order[second], order[first]
-        new = tuple(self._batch_size[dim] for dim in order)
-        names = None if self._names is None else tuple(self._names[dim] for dim in order)
-        return self._mapped_view(lambda value: value.transpose(first, second), new, names)
-
-    def swapaxes(self, axis0: int, axis1: int) -> Any:
-        """`transpose`."""
-        return self.transpose(axis0, axis1)
-
-    def swapdims(self, axis0: int, axis1: int) -> Any:
-        """`transpose`."""
-        return self.transpose(axis0, axis1)
-
-    def movedim(self, source: Any, destination: Any) -> Any:
-        """Batch dimensions moved to other places, as ``torch.movedim``."""
-        ndim = len(self._batch_size)
-        sources = [source] if isinstance(source, int) else list(source)
-        targets = [destination] if isinstance(destination, int) else list(destination)
-        sources = [dim_in(dim, ndim, "movedim") for dim in sources]
-        targets = [dim_in(dim, ndim, "movedim") for dim in targets]
-        order = [dim for dim in range(ndim) if dim not in sources]
-        for target, dim in sorted(zip(targets, sources, strict=True)):
-            order.insert(target, dim)
-        return self.permute(*order)
-
-    def moveaxis(self, source: Any, destination: Any) -> Any:
-        """`movedim`."""
-        return self.movedim(source, destination)
-
-    def unsqueeze(self, *args: Any, **kwargs: Any) -> Any:
-        """A new batch dimension of length 1.
-
-        Args:
-            *args: Where: 0 for the front, -1 for the end.
-            **kwargs: ``dim=`` instead.
-
-        Raises:
-            RuntimeError: If there is no such place.
-        """
-        dim = _one_dim(args, kwargs, "unsqueeze")
-        ndim = len(self._batch_size)
-        at = dim + ndim + 1 if dim < 0 else dim
-        if not 0 <= at <= ndim:
-            raise RuntimeError(f"unsqueeze: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
-        new = (*self._batch_size[:at], 1, *self._batch_size[at:])
-        names = None if self._names is None else (*self._names[:at], None, *self._names[at:])
-        return self._mapped_view(lambda value: value.unsqueeze(at), new, names)
-
-    def squeeze(self, *args: Any, **kwargs: Any) -> Any:
-        """Without batch dimensions of length 1: all of them, or one.
-
-        Args:
-            *args: Which one; if its length is not 1, nothing changes.
-            **kwargs: ``dim=`` instead.
-
-        Raises:
-            IndexError: If there is no such dimension.
-        """
-        if not args and kwargs.get("dim") is None:
-            ones = tuple(dim for dim, length in enumerate(self._batch_size) if length == 1)
-            return self._squeezed(ones) if ones else self
-        dim = _one_dim(args, kwargs, "squeeze")
-        ndim = len(self._batch_size)
-        at = dim + ndim if dim < 0 else dim
-        if not 0 <= at < ndim:
-            raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
-        if self._batch_size[at] != 1:
-            return self
-        new = (*self._batch_size[:at], *self._batch_size[at + 1 :])
-        names = None if self._names is None else (*self._names[:at], *self._names[at + 1 :])
-        return self._mapped_view(lambda value: value.squeeze(at), new, names)
-
-    def _squeezed(self, dims: tuple[int, ...], *, below: bool = False) -> Any:
-        """Without several dimensions of length 1, from the last to the first.
-
-        In nodes below, tensordict reshapes: values that were stacked stay so.
-        """
-        new = tuple(n for dim, n in enumerate(self._batch_size) if dim not in dims)
-        names = self._names and tuple(n for i, n in enumerate(self._names) if i not in dims)
-
-        def change(value: Any) -> Any:
-            node = node_of(value)
-            if node is not None:
-                made = node._squeezed(dims, below=True)
-                made._names = None
-                return rewrapped(value, made)
-            if type(value) is ValueRows:
-                return value.squeeze_all(dims, reshape=below)
-            for dim in reversed(dims):
-                value = value.squeeze(dim)
-            return value
-
-        return self._view(change, new, names)
-
-    def atleast_1d(self) -> Any:
-        """At least one batch dimension."""
-        return self if self._batch_size else self.reshape(1)
-
-    def atleast_2d(self) -> Any:
-        """At least two batch dimensions, as ``torch.atleast_2d``."""
-        ndim = len(self._batch_size)
-        return self if ndim >= 2 else self.reshape(1, 1) if ndim == 0 else self.unsqueeze(0)
-
-    def atleast_3d(self) -> Any:
-        """At least three batch dimensions, as ``torch.atleast_3d``."""
-        ndim = len(self._batch_size)
-        if ndim >= 3:
-            return self
-        if ndim == 2:
-            return self.unsqueeze(-1)
-        return self.reshape(1, 1, 1) if ndim == 0 else self.unsqueeze(0).unsqueeze(-1)
-
-    def is_contiguous(self) -> bool:
-        """True if every tensor is."""
-        return all(tensor.is_contiguous() for tensor in self._tensors())
+    from tenfold.tensordict._protocol import Like
 
 
-def sizes(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[int, ...]:
-    """Sizes given one by one, in a sequence, or by keyword."""
-    if not args and name in kwargs:
-        args = (kwargs.pop(name),)
-    if kwargs:
-        raise TypeError(f"expected sizes or {name}=, found {sorted(kwargs)}")
+def viewed(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any = None) -> Like:
+    return locked_as(td, td._each(change, batch_size, names))
+
+
+def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any) -> Like:
+    """A view that is a mapped tree if this is one."""
+    return locked_as(td, td._as_view(td._each(change, batch_size, names)))
+
+
+def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
+    """`expand`; with `shared_below`, one value in a node below stays one value."""
+    new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
+    ndim = len(td._batch_size)
+    names = None
+    if td._names is not None:
+        names = (*[None] * (len(new) - ndim), *td._names)
+
+    def change(value: Any) -> Any:
+        shape = (*new, *value.shape[ndim:])
+        node = node_of(value)
+        if node is None:
+            return value.expand(*shape)
+        made = node._expanded(shape, shared_below=shared_below)
+        return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
+
+    return viewed(td, change, new, names)
+
+
+def expand_as(td: Like, other: Any) -> Like:
+    made = td._expanded(tuple(other.shape), shared_below=True)
+    made._set_names(None)
+    return made
+
+
+def _with_shared_values(td: Like, node: Any) -> Like:
+    """This new tree with one value wherever `node` has one."""
+    for key, entry in node._entries().items():
+        if type(entry) is NonTensorData:
+            td._put_anyway(key, entry._resized(tuple(td._batch_size)))
+    return td
+
+
+def view(td: Like, shape: tuple[Any, ...], size: Any, batch_size: Any) -> Like:
+    torch = need_torch("view")
+    if len(shape) == 1 and isinstance(shape[0], torch.dtype):
+        return _viewed_as(td, shape[0], batch_size)
+    return td._reshaped(sizes(shape, size), "view")
+
+
+def _viewed_as(td: Like, dtype: Any, batch_size: Any) -> Like:
+    made = td._valued(lambda tensor: tensor.view(dtype))
+    if batch_size is not None:
+        made.batch_size = batch_size
+    return made
+
+
+def reshaped(td: Like, wanted: tuple[Any, ...], method: str) -> Like:
+    ndim = len(td._batch_size)
+    new = tuple(probe(td._batch_size, method).reshape(wanted).shape)
+    if new == tuple(td._batch_size):
+        return td
+
+    def change(value: Any) -> Any:
+        return getattr(value, method)((*new, *value.shape[ndim:]))
+
+    made = td._each(change, new)
+    return locked_as(td, td._as_view(made) if method == "view" else made)
+
+
+def flatten(
+    td: Like, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+) -> Like:
+    _refuse_inplace(inplace, "flatten")
+    ndim = len(td._batch_size)
+    start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
+    end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
+    if end <= start:
+        if end < start:
+            raise ValueError(f"flatten: expected an end_dim from {start}, found {end}")
+        return locked_as(td, td.clone(recurse=False))
+    count = 1
+    for length in td._batch_size[start : end + 1]:
+        count *= length
+    new = (*td._batch_size[:start], count, *td._batch_size[end + 1 :])
+    names = None
+    if td._names is not None:
+        names = (*td._names[:start], None, *td._names[end + 1 :])
+    return viewed(td, lambda value: value.flatten(start, end), new, names)
+
+
+def unflatten(td: Like, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Like:
+    _refuse_inplace(inplace, "unflatten")
+    ndim = len(td._batch_size)
+    dim = dim_in(dim, ndim, "unflatten")
+    lengths = tuple(unflattened_size)
+    new = tuple(probe(td._batch_size, "unflatten").unflatten(dim, lengths).shape)
+    names = None
+    if td._names is not None:
+        more = (None,) * (len(new) - ndim)
+        names = (*td._names[:dim], *more, *td._names[dim:])
+    return viewed(td, lambda value: value.unflatten(dim, lengths), new, names)
+
+
+def permute(td: Like, dims: tuple[int, ...]) -> Like:
+    ndim = len(td._batch_size)
+    order = tuple(dim + ndim if dim < 0 else dim for dim in dims)
+    if sorted(order) != list(range(ndim)):
+        raise ValueError(
+            f"permute: expected each of {ndim} batch dimensions once, found {list(dims)}"
+        )
+    if order == tuple(range(ndim)):
+        return td
+    new = tuple(td._batch_size[dim] for dim in order)
+    names = None if td._names is None else tuple(td._names[dim] for dim in order)
+
+    def change(value: Any) -> Any:
+        return value.permute(*order, *range(ndim, value.ndim))
+
+    return _mapped_view(td, change, new, names)
+
+
+def transpose(td: Like, dim0: int, dim1: int) -> Like:
+    ndim = len(td._batch_size)
+    first, second = two_dims(dim0, dim1, ndim)
+    if first == second:
+        return td
+    order = list(range(ndim))
+    order[first], order[second] = order[second], order[first]
+    new = tuple(td._batch_size[dim] for dim in order)
+    names = None if td._names is None else tuple(td._names[dim] for dim in order)
+    return _mapped_view(td, lambda value: value.transpose(first, second), new, names)
+
+
+def movedim(td: Like, source: Any, destination: Any) -> Like:
+    ndim = len(td._batch_size)
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources = [dim_in(dim, ndim, "movedim") for dim in sources]
+    targets = [dim_in(dim, ndim, "movedim") for dim in targets]
+    order = [dim for dim in range(ndim) if dim not in sources]
+    for target, dim in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, dim)
+    return td.permute(*order)
+
+
+def unsqueeze(td: Like, dim: int) -> Like:
+    ndim = len(td._batch_size)
+    at = dim + ndim + 1 if dim < 0 else dim
+    if not 0 <= at <= ndim:
+        raise RuntimeError(f"unsqueeze: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
+    new = (*td._batch_size[:at], 1, *td._batch_size[at:])
+    names = None if td._names is None else (*td._names[:at], None, *td._names[at:])
+    return _mapped_view(td, lambda value: value.unsqueeze(at), new, names)
+
+
+def squeeze(td: Like, dim: int | None) -> Like:
+    if dim is None:
+        ones = tuple(dim for dim, length in enumerate(td._batch_size) if length == 1)
+        return _squeezed(td, ones) if ones else td
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
+    if td._batch_size[at] != 1:
+        return td
+    new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
+    names = None if td._names is None else (*td._names[:at], *td._names[at + 1 :])
+    return _mapped_view(td, lambda value: value.squeeze(at), new, names)
+
+
+def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
+    """Without several dimensions of length 1, from the last to the first.
+
+    In nodes below, tensordict reshapes: values that were stacked stay so.
+    """
+    new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
+    names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
+
+    def change(value: Any) -> Any:
+        node = node_of(value)
+        if node is not None:
+            made = _squeezed(node, dims, below=True)
+            made._names = None
+            return rewrapped(value, made)
+        if type(value) is ValueRows:
+            return value.squeeze_all(dims, reshape=below)
+        for dim in reversed(dims):
+            value = value.squeeze(dim)
+        return value
+
+    return viewed(td, change, new, names)
+
+
+def atleast_2d(td: Like) -> Like:
+    ndim = len(td._batch_size)
+    return td if ndim >= 2 else td.reshape(1, 1) if ndim == 0 else td.unsqueeze(0)
+
+
+def atleast_3d(td: Like) -> Like:
+    ndim = len(td._batch_size)
+    if ndim >= 3:
+        return td
+    if ndim == 2:
+        return td.unsqueeze(-1)
+    return td.reshape(1, 1, 1) if ndim == 0 else td.unsqueeze(0).unsqueeze(-1)
+
+
+def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
+    """Sizes given one by one, in a sequence, or by keyword: `whole`."""
+    if not args and whole is not None:
+        args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):
         args = tuple(args[0])
     return tuple(int(size) for size in args)
-
-
-def _one_dim(args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> int:
-    if len(args) + len(kwargs) != 1 or (kwargs and "dim" not in kwargs):
-        raise TypeError(f"{what}: expected one dim, found {len(args) + len(kwargs)} arguments")
-    return int(args[0] if args else kwargs["dim"])
 
 
 def two_dims(dim0: int, dim1: int, ndim: int) -> tuple[int, int]:
@@ -349,3 +243,383 @@ def two_dims(dim0: int, dim1: int, ndim: int) -> tuple[int, int]:
 def _refuse_inplace(inplace: bool, what: str) -> None:
     if inplace:
         raise ValueError(f"{what}: expected inplace=False, found True")
+
+
+def set_batch_size(td: Any, batch_size: Any) -> None:
+    if isinstance(batch_size, int):
+        raise TypeError(f"batch_size: expected a sequence of int, found {batch_size!r}")
+    new = batch_size_of(batch_size)
+    if new != tuple(td._batch_size):
+        td._check_batch_size(new)
+        td._change_batch_size(new)
+
+
+def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            if len(node._batch_size) < len(new):
+                node._check_batch_size(new)
+                continue
+            shape = node._batch_size
+        elif class_kind(type(entry)) == LEAF:
+            shape = tuple(entry.shape)
+        elif getattr(entry, "_values", None) is not None:
+            shape = entry._batch_size
+        else:
+            continue
+        if tuple(shape[: len(new)]) != new:
+            raise RuntimeError(
+                f'batch_size: key "{key}": expected a shape that begins with {list(new)}, '
+                f"found {list(shape)}"
+            )
+
+
+def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
+    names = td._names
+    td._batch_size = new
+    if names is not None:
+        kept = names[: len(new)]
+        td._names = (*kept, *[None] * (len(new) - len(kept)))
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            if len(node._batch_size) < len(new):
+                node._change_batch_size(new)
+        elif hasattr(entry, "_resized") and entry.ndim < len(new):
+            td._put_anyway(key, entry._resized(new))
+
+
+def auto_batch_size_(
+    td: Like, batch_dims: int | None = None, keep_compliant_size: bool = False
+) -> Like:
+    sizes = []
+    for entry in td._entries().values():
+        node = node_of(entry)
+        if node is not None:
+            if not (keep_compliant_size and len(node._batch_size) >= (batch_dims or 1)):
+                node.auto_batch_size_(batch_dims)
+            if not node.is_empty():
+                sizes.append(tuple(node._batch_size))
+        elif class_kind(type(entry)) == LEAF:
+            sizes.append(tuple(entry.shape))
+        elif getattr(entry, "_values", None) is not None:
+            sizes.append(entry._batch_size)
+    if sizes:
+        common: list[int] = []
+        for lengths in zip(*sizes, strict=False):
+            if len(set(lengths)) > 1 or len(common) == batch_dims:
+                break
+            common.append(lengths[0])
+        td.batch_size = common
+    elif batch_dims is not None and td._key_list():
+        td.batch_size = td._batch_size[:batch_dims]
+    return td
+
+
+def numel(td: Any) -> int:
+    count = 1
+    for length in td._batch_size:
+        count *= length
+    return max(1, count)
+
+
+def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
+    if names is None:
+        td._set_names(None)
+        return
+    names = tuple(names)
+    if len(names) != len(td._batch_size):
+        raise ValueError(
+            f"names: expected {len(td._batch_size)}, one for each batch dimension, "
+            f"found {len(names)}"
+        )
+    given = [name for name in names if name is not None]
+    if len(set(given)) != len(given):
+        raise ValueError(f"names: expected different ones, found {list(names)}")
+    td._set_names(names if given else None)
+
+
+def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
+    td._names = names
+    for entry in td._entries().values():
+        node = node_of(entry)
+        if node is not None:
+            if names is None:
+                node._set_names(None)
+                continue
+            own = node._names or (None,) * len(node._batch_size)
+            node._set_names((*names, *own[len(names) :]))
+
+
+def refine_names(td: Like, *names: Any) -> Like:
+    given = list(names)
+    if Ellipsis in given:
+        at = given.index(Ellipsis)
+        missing = len(td._batch_size) - (len(given) - 1)
+        given[at : at + 1] = td.names[at : at + missing]
+    for old, new in zip(td.names, given, strict=False):
+        if old is not None and old != new:
+            raise RuntimeError(
+                f"refine_names: expected a dimension without a name, found {old!r} for {new!r}"
+            )
+    td.names = given
+    return td
+
+
+def rename_(td: Like, *names: Any, **rename_map: str) -> Like:
+    if len(names) == 1 and (names[0] is None or isinstance(names[0], (list, tuple))):
+        td.names = names[0]
+    elif names:
+        if rename_map:
+            raise ValueError("rename: expected names or keywords, found both")
+        td.names = names
+    else:
+        old = td.names
+        for name in rename_map:
+            if name not in old:
+                raise ValueError(f"rename: expected one of {old}, found {name!r}")
+        td.names = [name and rename_map.get(name, name) for name in old]
+    return td
+
+
+def device(td: Any) -> Any:
+    if not td._device:
+        return None
+    torch = arrays.torch_or_none()
+    if torch is None:
+        return td._device
+    try:
+        return torch.device(td._device)
+    except RuntimeError as error:
+        opened = td._opened
+        where = f"{opened.path}: " if opened is not None else ""
+        raise UnsupportedError(
+            f'{where}device: expected one that this torch knows, found "{td._device}"; '
+            "clear_device_() forgets it"
+        ) from error
+
+
+def clear_device_(td: Like) -> Like:
+    td._device = None
+    for key, entry in list(td._entries().items()):
+        node = node_of(entry)
+        if node is not None:
+            node.clear_device_()
+        elif hasattr(entry, "_on"):
+            td._put_anyway(key, entry._on(None))
+    return td
+
+
+def auto_device_(td: Like) -> Like:
+    devices = {str(tensor.device) for tensor in td._tensors()}
+    if len(devices) == 1:
+        td._device = devices.pop()
+    return td
+
+
+def rows_of(td: Any) -> Iterator[Any]:
+    if not td._batch_size:
+        raise TypeError(
+            "iteration over a 0-d TensorDict: expected a batch dimension, found batch_size []; "
+            "use keys(), values() or items()"
+        )
+    return (td[row] for row in range(td._batch_size[0]))
+
+
+def unbind(td: Like, dim: int) -> tuple[Like, ...]:
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(
+            f"unbind: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    shape = (*td._batch_size[:at], *td._batch_size[at + 1 :])
+    names = td._names
+    if names is not None:
+        names = (*names[:at], *names[at + 1 :])
+    count = td._batch_size[at]
+    return _parted(td, lambda value: value.unbind(at), [shape] * count, names)
+
+
+def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
+    """TensorDicts of the parts that `part(entry)` gives, one for each of `shapes`."""
+    count = len(shapes)
+    made: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key, entry in td._entries().items():
+        if class_kind(type(entry)) == LEAF or not hasattr(entry, "_parted_entry"):
+            parts = part(entry)
+        else:
+            parts = entry._parted_entry(part, shapes)
+        for items, piece in zip(made, parts, strict=True):
+            items[key] = piece
+    found = []
+    for items, shape in zip(made, shapes, strict=True):
+        made_td = td._like(items, tuple(shape))
+        made_td._names = names
+        found.append(td._as_view(made_td))
+    return tuple(found)
+
+
+def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
+    at = dim_in(dim, len(td._batch_size), "split")
+    length = td._batch_size[at]
+    if isinstance(split_size, int):
+        if split_size <= 0:
+            raise ValueError(f"split: expected a size over 0, found {split_size}")
+        sizes = [min(split_size, length - begin) for begin in range(0, length, split_size)] or [0]
+    else:
+        sizes = [int(size) for size in split_size]
+        if sum(sizes) != length or any(size < 0 for size in sizes):
+            raise RuntimeError(f"split: expected sizes that add up to {length}, found {sizes}")
+    shapes = [(*td._batch_size[:at], size, *td._batch_size[at + 1 :]) for size in sizes]
+    parts = _parted(td, lambda value: value.split(sizes, at), shapes, td._names)
+    return tuple(locked_as(td, part) for part in parts)
+
+
+def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
+    if chunks < 1:
+        raise ValueError(f"chunk: expected at least 1 chunk, found {chunks}")
+    at = dim_in(dim, len(td._batch_size), "chunk")
+    return td.split(max(1, -(td._batch_size[at] // -chunks)), at)
+
+
+def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
+    at = dim_in(dim, len(td._batch_size), "tensor_split")
+    parts = probe(td._batch_size, "tensor_split").tensor_split(indices_or_sections, at)
+    return td.split([part.shape[at] for part in parts], at)
+
+
+def narrow(td: Like, dim: int, start: int, length: int) -> Like:
+    at = dim_in(dim, len(td._batch_size), "narrow")
+    new = tuple(probe(td._batch_size, "narrow").narrow(at, start, length).shape)
+    made = td._each(lambda value: value.narrow(at, start, length), new, td._names)
+    return locked_as(td, td._as_view(made))
+
+
+def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = False) -> Like:
+    torch = need_torch("gather")
+    if inplace:
+        raise ValueError("gather: expected inplace=False, found True")
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise RuntimeError(
+            f"gather: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    shape = tuple(index.shape)
+    if len(shape) != ndim:
+        raise RuntimeError(f"gather: expected an index of {ndim} dimensions, found {len(shape)}")
+
+    def change(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value.gather(at, _right(index, value.shape, ndim, at))
+        return torch.gather(value, at, _right(index, value.shape, ndim, at))
+
+    made = td._each(change, shape, td._names)
+    return made if out is None else written(out, made)
+
+
+def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
+    if inplace:
+        raise ValueError("repeat: expected inplace=False, found True")
+    if len(repeats) == 1 and not isinstance(repeats[0], int):
+        repeats = tuple(repeats[0])
+    ndim = len(td._batch_size)
+    if len(repeats) != ndim:
+        raise ValueError(
+            f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
+        )
+    new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
+
+    def change(value: Any) -> Any:
+        return value.repeat(*repeats, *[1] * (value.ndim - ndim))
+
+    return viewed(td, change, new, td._names)
+
+
+def tile(td: Like, dims: Any) -> Like:
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    dims = (1,) * (len(td._batch_size) - len(dims)) + dims
+    made = td
+    while len(made._batch_size) < len(dims):
+        made = made.unsqueeze(0)
+    return made.repeat(*dims)
+
+
+def repeat_interleave(
+    td: Like,
+    repeats: Any,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
+    inplace: bool = False,
+) -> Like:
+    torch = need_torch("repeat_interleave")
+    if inplace:
+        raise ValueError("repeat_interleave: expected inplace=False, found True")
+    if dim is None:
+        if len(td._batch_size) > 1:
+            return td.reshape(-1).repeat_interleave(repeats, 0, output_size=output_size)
+        dim = 0
+    if not td._batch_size:
+        return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
+    at = dim_in(dim, len(td._batch_size), "repeat_interleave")
+    rows = torch.arange(td._batch_size[at])
+    rows = rows.repeat_interleave(torch.as_tensor(repeats), output_size=output_size)
+    return td._chosen(rows, at)
+
+
+def chosen(td: Like, rows: Any, at: int) -> Like:
+    """The rows at these positions along a batch dimension, copied."""
+    new = (*td._batch_size[:at], len(rows), *td._batch_size[at + 1 :])
+
+    def change(value: Any) -> Any:
+        if class_kind(type(value)) == LEAF:
+            return value.index_select(at, rows.to(value.device))
+        if type(value) is ValueRows:
+            return value.index_select(at, rows)
+        return value._chosen(rows, at)
+
+    return viewed(td, change, new, td._names)
+
+
+def flip(td: Like, dims: Any) -> Like:
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    ndim = len(td._batch_size)
+    at = tuple(dim_in(dim, ndim, "flip") for dim in dims)
+    return viewed(td, lambda value: value.flip(at), tuple(td._batch_size), td._names)
+
+
+def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> Like:
+    if inplace:
+        raise ValueError("roll: expected inplace=False, found True")
+    batch_size = tuple(td._batch_size)
+    if dims is None:
+        return td.reshape(-1).roll(shifts, 0).reshape(batch_size)
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    at = tuple(dim_in(dim, len(batch_size), "roll") for dim in dims)
+    return viewed(td, lambda value: value.roll(shifts, at), batch_size, td._names)
+
+
+def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:
+    first, second = (dim_in(dim, len(td._batch_size), "rot90") for dim in dims)
+    turns = k % 4
+    if turns == 0:
+        return td.clone()
+    if turns == 2:
+        return td.flip((first, second))
+    moved = td.flip(second) if turns == 1 else td.flip(first)
+    return moved.transpose(first, second)
+
+
+def masked_select(td: Like, mask: Any, *, inplace: bool = False) -> Like:
+    if inplace:
+        raise ValueError("masked_select: expected inplace=False, found True")
+    return td._rows(mask)
+
+
+def _right(index: Any, shape: Any, ndim: int, dim: int) -> Any:
+    """`index` with the dimensions of an entry beyond the batch."""
+    extra = tuple(shape[ndim:])
+    return index.reshape(*index.shape, *[1] * len(extra)).expand(*index.shape, *extra)

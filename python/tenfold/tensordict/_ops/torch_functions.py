@@ -5,8 +5,8 @@ from __future__ import annotations
 from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._ops import join
+from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.pointwise import BINARY, TESTS, UNARY
-from tenfold.tensordict._protocol import Primitives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,20 +59,13 @@ _METHODS = [
 _table: dict[Any, Callable[..., Any]] = {}
 
 
-class TorchFunctionMethods(Primitives):
+def call(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """The hook by which torch's own functions find ours."""
-
-    __slots__ = ()
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        table = _table or _filled()
-        ours = table.get(func)
-        if ours is None:
-            return NotImplemented
-        return ours(*args, **(kwargs or {}))
+    table = _table or _filled()
+    ours = table.get(func)
+    if ours is None:
+        return NotImplemented
+    return ours(*args, **(kwargs or {}))
 
 
 def _filled() -> dict[Any, Callable[..., Any]]:
@@ -114,7 +107,7 @@ def _stacked(function: Callable[..., Any]) -> Callable[..., Any]:
 def _like(function: Any) -> Callable[..., Any]:
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         made = input._valued(lambda tensor: function(tensor, *args, **kwargs))
-        made = input._locked_as_this(made)
+        made = locked_as(input, made)
         device = kwargs.get("device")
         if device is not None:
             made._set_device(str(device))

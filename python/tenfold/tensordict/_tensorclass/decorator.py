@@ -25,12 +25,16 @@ from tenfold.tensordict._tensorclass.trees import TreeMethods
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar, overload
 
+    import torch
     from typing_extensions import dataclass_transform
 
-    T = TypeVar("T")
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._protocol import BatchSize, Device
+
+    C = TypeVar("C")
 else:
 
     def dataclass_transform():
@@ -62,10 +66,30 @@ def _members() -> dict[str, Any]:
 MEMBERS = _members()
 
 
+if TYPE_CHECKING:
+
+    @overload
+    @dataclass_transform()
+    def tensorclass(cls: type[C], /) -> type[C]: ...
+    @overload
+    @dataclass_transform()
+    def tensorclass(
+        *,
+        autocast: bool = ...,
+        frozen: bool = ...,
+        nocast: bool = ...,
+        shadow: bool = ...,
+        tensor_only: bool = ...,
+        skip_post_init_on_rebuild: bool = ...,
+        cast_filter: Callable[[tuple[str, ...], Any], bool] | None = ...,
+        kw_only: bool = ...,
+    ) -> Callable[[type[C]], type[C]]: ...
+
+
 @set_module("tenfold")
 @dataclass_transform()
 def tensorclass(
-    cls: type[T] | None = None,
+    cls: Any = None,
     /,
     *,
     autocast: bool = False,
@@ -81,21 +105,24 @@ def tensorclass(
 
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
     and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
-    Indexing, ``torch.stack``, ``to`` and all else that a TensorDict can do give objects of the
-    class. Objects are saved with the name of their class; where a class of that name is defined,
-    what is loaded is of that class.
+    Indexing, ``torch.stack``, ``to`` and every other method of TensorDict return objects of the
+    class. Objects are saved with the name of their class; if a class of that name is defined when
+    they are loaded, they are objects of it.
+
+    A type checker sees a dataclass with these fields, but not the methods of TensorDict, which a
+    decorator cannot add for it: derive from `TensorClass` where types are checked.
 
     Args:
         cls: The class.
-        autocast: Cast what a field is given to its annotation.
+        autocast: Cast the values of fields to their annotations.
         frozen: Fields cannot be assigned, and objects are locked.
-        nocast: Numbers and arrays stay what they are; otherwise they become tensors.
-        shadow: Allow fields that hide members of TensorDict, ``batch_size`` say.
+        nocast: Keep numbers and arrays as they are; otherwise they become tensors.
+        shadow: Allow fields that hide members of TensorDict, for example ``batch_size``.
         tensor_only: All annotations must be tensors or trees of them.
-        skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for what
-            indexing, ``clone`` and other methods make of an object.
-        cast_filter: Of ``to`` and the casts (``float()``, ...): which tensors are cast.
-        kw_only: The fields are arguments by keyword only.
+        skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for the results of
+            indexing, ``clone`` and other methods.
+        cast_filter: Decides by path and tensor which tensors ``to``, ``float()``, ... cast.
+        kw_only: The fields are keyword-only arguments.
 
     Returns:
         The class itself; without `cls`, a decorator.
@@ -243,62 +270,114 @@ def _check_tensor_only(cls: Any) -> None:
                 )
 
 
-@set_module("tenfold")
-class TensorClass:
-    """A base class whose subclasses are tensorclasses: see `tensorclass`.
+if TYPE_CHECKING:
 
-    Its options are keywords of the class statement, or indices of the base. Subclasses inherit
-    them.
+    class _BatchSize:
+        """Is read as torch.Size; the constructor and assignments take other sequences, too."""
 
-    Example:
-        >>> class Sample(TensorClass, autocast=True):
-        ...     image: torch.Tensor
-        ...     label: str
-        >>> class Other(TensorClass["nocast"]):
-        ...     count: int
-    """
+        def __get__(self, obj: object, owner: Any) -> torch.Size: ...
+        def __set__(self, obj: object, value: BatchSize | None) -> None: ...
 
-    def __init_subclass__(
-        cls,
-        autocast: bool | None = None,
-        nocast: bool | None = None,
-        frozen: bool | None = None,
-        tensor_only: bool | None = None,
-        shadow: bool | None = None,
-        skip_post_init_on_rebuild: bool | None = None,
-        cast_filter: Any = Ellipsis,
-        kw_only: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init_subclass__(**kwargs)
-        given = {
-            "autocast": autocast,
-            "nocast": nocast,
-            "frozen": frozen,
-            "tensor_only": tensor_only,
-            "shadow": shadow,
-            "skip_post_init_on_rebuild": skip_post_init_on_rebuild,
-        }
-        flags: dict[str, Any] = {
-            name: getattr(cls, f"_{name}", False) if value is None else value
-            for name, value in given.items()
-        }
-        if cast_filter is Ellipsis:
-            cast_filter = getattr(cls, "_cast_filter", None)
-        flags.update(cast_filter=cast_filter, kw_only=kw_only)
-        _defined(cls, flags, sys._getframe(1))
+    class _Device:
+        def __get__(self, obj: object, owner: Any) -> torch.device | None: ...
+        def __set__(self, obj: object, value: Device | None) -> None: ...
 
-    def __class_getitem__(cls, item: Any) -> Any:
-        items = item if isinstance(item, tuple) else (item,)
-        if all(isinstance(one, str) and one in FLAGS for one in items):
-            name = "_".join(("TensorClass", *items))
-            meta: Any = type(cls)
-            return meta(name, (cls,), {"__module__": "tenfold"}, **dict.fromkeys(items, True))
-        import typing
+    class _Names:
+        def __get__(self, obj: object, owner: Any) -> list[str | None]: ...
+        def __set__(self, obj: object, value: Sequence[str | None] | None) -> None: ...
 
-        if issubclass(cls, typing.Generic):
-            return typing.Generic.__dict__["__class_getitem__"].__get__(None, cls)(item)
-        raise TypeError(f"{cls.__name__}[...]: expected options of {list(FLAGS)}, found {item!r}")
+    @dataclass_transform(field_specifiers=(dataclasses.field,))
+    class _Dataclass(TensorDictBase):
+        pass
+
+    class TensorClass(_Dataclass):
+        """As type checkers see it: the methods of TensorDictBase, and a dataclass's constructor."""
+
+        batch_size: _BatchSize = dataclasses.field(  # type: ignore[override]
+            default=_BatchSize(), kw_only=True
+        )
+        device: _Device = dataclasses.field(default=_Device(), kw_only=True)
+        names: _Names = dataclasses.field(  # type: ignore[override]
+            default=_Names(), kw_only=True
+        )
+        lock: dataclasses.InitVar[bool] = dataclasses.field(default=False, kw_only=True)
+
+        def __init_subclass__(
+            cls,
+            autocast: bool | None = None,
+            nocast: bool | None = None,
+            frozen: bool | None = None,
+            tensor_only: bool | None = None,
+            shadow: bool | None = None,
+            skip_post_init_on_rebuild: bool | None = None,
+            cast_filter: Callable[[tuple[str, ...], Any], bool] | None = ...,
+            kw_only: bool = False,
+            **kwargs: Any,
+        ) -> None: ...
+
+else:
+
+    @set_module("tenfold")
+    class TensorClass:
+        """A base class whose subclasses are tensorclasses; type checkers know all their members.
+
+        The options of `tensorclass` are keywords of the class statement, or indices of the base.
+        Subclasses inherit them.
+
+        Example:
+            >>> class Sample(TensorClass, autocast=True):
+            ...     image: torch.Tensor
+            ...     label: str
+            >>> data = Sample(torch.zeros(4, 3, 8, 8), label="cat", batch_size=[4])
+            >>> data[:2].image.shape, data[0].label
+            (torch.Size([2, 3, 8, 8]), 'cat')
+            >>> class Other(TensorClass["nocast"]):
+            ...     count: int
+        """
+
+        def __init_subclass__(
+            cls,
+            autocast: bool | None = None,
+            nocast: bool | None = None,
+            frozen: bool | None = None,
+            tensor_only: bool | None = None,
+            shadow: bool | None = None,
+            skip_post_init_on_rebuild: bool | None = None,
+            cast_filter: Any = Ellipsis,
+            kw_only: bool = False,
+            **kwargs: Any,
+        ) -> None:
+            super().__init_subclass__(**kwargs)
+            given = {
+                "autocast": autocast,
+                "nocast": nocast,
+                "frozen": frozen,
+                "tensor_only": tensor_only,
+                "shadow": shadow,
+                "skip_post_init_on_rebuild": skip_post_init_on_rebuild,
+            }
+            flags: dict[str, Any] = {
+                name: getattr(cls, f"_{name}", False) if value is None else value
+                for name, value in given.items()
+            }
+            if cast_filter is Ellipsis:
+                cast_filter = getattr(cls, "_cast_filter", None)
+            flags.update(cast_filter=cast_filter, kw_only=kw_only)
+            _defined(cls, flags, sys._getframe(1))
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            items = item if isinstance(item, tuple) else (item,)
+            if all(isinstance(one, str) and one in FLAGS for one in items):
+                name = "_".join(("TensorClass", *items))
+                meta: Any = type(cls)
+                return meta(name, (cls,), {"__module__": "tenfold"}, **dict.fromkeys(items, True))
+            import typing
+
+            if issubclass(cls, typing.Generic):
+                return typing.Generic.__dict__["__class_getitem__"].__get__(None, cls)(item)
+            raise TypeError(
+                f"{cls.__name__}[...]: expected options of {list(FLAGS)}, found {item!r}"
+            )
 
 
 for _name, _member in MEMBERS.items():

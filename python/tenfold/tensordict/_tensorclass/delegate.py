@@ -79,7 +79,6 @@ def inherited() -> dict[str, Any]:
             made[name] = _cast_method(name, member)
         elif not isinstance(member, staticmethod):
             made[name] = _method(name, member)
-    made["_write"] = TensorDictBase._write
     return made
 
 

@@ -12,6 +12,7 @@ import typing
 from tenfold._interop import arrays
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of, unwrapped
+from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._values import NonTensorData
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ def value_of(node: Any, name: str) -> Any:
 def remove(obj: Any, name: str) -> None:
     """Makes a field None: there is no entry for it then."""
     node = obj._tensordict
-    node._check_unlocked()
+    check_unlocked(node)
     if node._has(name):
         node._remove(name)
     else:
@@ -210,7 +211,7 @@ def set_field(
     """
     cls = type(obj)
     node = obj._tensordict
-    node._check_unlocked()
+    check_unlocked(node)
     require(cls, name)
     if value is obj:
         raise ValueError(f'{cls.__name__}: field "{name}": expected another object, found itself')

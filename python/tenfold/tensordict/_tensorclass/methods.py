@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STATE = ("_tensordict", "_non_tensordict")
 
 # What the TensorDicts around ask for and that gives an entry, not a TensorDict like this one.
-_OF_ENTRIES = frozenset(["_child", "_entry", "_fetch", "_new_child", "_node_for", "_walk"])
+_OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
 class FieldMethods:

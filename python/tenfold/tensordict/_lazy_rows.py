@@ -1,0 +1,284 @@
+"""Batch dimensions of a lazy stack, which stays one wherever its members can follow.
+
+Each function takes the stack and implements the method of LazyStackedTensorDict of its name.
+"""
+
+from __future__ import annotations
+
+from tenfold._interop.arrays import dim_in, need_torch, probe
+from tenfold.tensordict._entries import node_of, rewrapped
+from tenfold.tensordict._keys import is_path
+from tenfold.tensordict._lazy_index import IndexPlan, without_masks
+from tenfold.tensordict._ops import indexing
+from tenfold.tensordict._ops.indexing import indexed_shape, normalized
+from tenfold.tensordict._ops.join import cat, maybe_dense_stack
+from tenfold.tensordict._ops.locking import locked_as
+from tenfold.tensordict._ops.shape import two_dims
+from tenfold.tensordict._protocol import stacked
+from tenfold.tensordict._values import flattened_dims
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from tenfold.tensordict._lazy import LazyStackedTensorDict
+
+    Stack = TypeVar("Stack", bound=LazyStackedTensorDict)
+
+
+def restacked(stack: Stack, members: list[Any], stack_dim: int, *, named: bool = True) -> Stack:
+    name = stack._dim_name if named else None
+    return locked_as(stack, type(stack)._of(members, stack_dim, name))
+
+
+def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
+    ndim = len(stack._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(
+            f"unbind: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    if at == stack.stack_dim:
+        return tuple(stack.tensordicts)
+    inner = at if at < stack.stack_dim else at - 1
+    below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
+    parts = [member.unbind(inner) for member in stack.tensordicts]
+    return tuple(type(stack)._of(list(group), below) for group in zip(*parts, strict=True))
+
+
+def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
+    at = dim_in(dim, len(stack._batch_size), "split")
+    if at != stack.stack_dim:
+        inner = at if at < stack.stack_dim else at - 1
+        parts = [member.split(split_size, inner) for member in stack.tensordicts]
+        return tuple(
+            restacked(stack, list(group), stack.stack_dim) for group in zip(*parts, strict=True)
+        )
+    positions = need_torch("split").arange(len(stack.tensordicts))
+    if isinstance(split_size, int) and split_size <= 0:
+        raise ValueError(f"split: expected a size over 0, found {split_size}")
+    groups = [group.tolist() for group in positions.split(split_size)]
+    return tuple(restacked(stack, [stack.tensordicts[i] for i in group], at) for group in groups)
+
+
+def unsqueeze(stack: Stack, dim: int) -> Stack:
+    ndim = len(stack._batch_size)
+    at = dim + ndim + 1 if dim < 0 else dim
+    if not 0 <= at <= ndim:
+        raise RuntimeError(f"unsqueeze: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
+    inner = at if at <= stack.stack_dim else at - 1
+    below = stack.stack_dim + 1 if at <= stack.stack_dim else stack.stack_dim
+    return restacked(stack, [member.unsqueeze(inner) for member in stack.tensordicts], below)
+
+
+def squeeze(stack: Any, dim: int | None) -> Any:
+    if dim is None:
+        made = stack
+        for at in reversed(range(len(stack._batch_size))):
+            if stack._batch_size[at] == 1:
+                made = made.squeeze(at)
+        return made
+    ndim = len(stack._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
+    if stack._batch_size[at] != 1:
+        return stack
+    if at == stack.stack_dim:
+        return stack.tensordicts[0]
+    inner = at if at < stack.stack_dim else at - 1
+    below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
+    return restacked(stack, [member.squeeze(inner) for member in stack.tensordicts], below)
+
+
+def permute(stack: Stack, dims: tuple[int, ...]) -> Stack:
+    ndim = len(stack._batch_size)
+    order = [dim + ndim if dim < 0 else dim for dim in dims]
+    if sorted(order) != list(range(ndim)):
+        raise ValueError(
+            f"permute: expected each of {ndim} batch dimensions once, found {list(dims)}"
+        )
+    if order == list(range(ndim)):
+        return stack
+    below = order.index(stack.stack_dim)
+    inner = [dim if dim < stack.stack_dim else dim - 1 for dim in order if dim != stack.stack_dim]
+    members = [member.permute(*inner) if inner else member for member in stack.tensordicts]
+    return restacked(stack, members, below)
+
+
+def transpose(stack: Stack, dim0: int, dim1: int) -> Stack:
+    ndim = len(stack._batch_size)
+    order = list(range(ndim))
+    first, second = two_dims(dim0, dim1, ndim)
+    order[first], order[second] = order[second], order[first]
+    return stack.permute(*order)
+
+
+def rows(stack: Any, index: Any) -> Any:
+    batch_size = tuple(stack._batch_size)
+    if -1 in batch_size:
+        batch_size = tuple(max(length, 0) for length in batch_size)
+    parts = () if index is Ellipsis else normalized(index, len(batch_size))
+    if not parts:
+        return restacked(stack, list(stack.tensordicts), stack.stack_dim)
+    if -1 not in stack._batch_size:
+        indexed_shape(batch_size, parts)  # raises what torch raises
+    return _rows_of(stack, without_masks(parts))
+
+
+def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
+    plan = IndexPlan(parts, stack.stack_dim)
+    chosen = plan.at_stack
+    if type(chosen) is int:
+        member = stack.tensordicts[chosen]
+        return member[plan.inner] if plan.inner else member
+    if type(chosen) is slice:
+        if plan.moves:
+            return stack._dense()._rows(parts)
+        members = stack.tensordicts[chosen]
+        if plan.inner:
+            members = [member[plan.inner] for member in members]
+        return restacked(stack, members, plan.place) if members else stack._dense()._rows(parts)
+    # Arrays reach over the stack dimension: each place of theirs is a member of the result.
+    found = [_rows_of(stack, one) for one in plan.each_place()]
+    if not found:
+        return stack._dense()._rows(parts)
+    return restacked(stack, found, plan.place, named=plan.is_alone)
+
+
+def assign(stack: Any, key: Any, value: Any) -> None:
+    if isinstance(key, str) or is_path(key) or -1 in stack._batch_size:
+        indexing.assign(stack, key, value)
+        return
+    parts = normalized(key, len(stack._batch_size))
+    shape = indexed_shape(stack._batch_size, parts)  # raises what torch raises
+    parts = without_masks(parts)
+    plan = IndexPlan(parts, stack.stack_dim)
+    node = node_of(value)
+    if type(plan.at_stack) is not int:
+        if node is not None and tuple(node._batch_size) == shape and not plan.moves:
+            _assign_parts(stack, plan, node)
+        else:
+            indexing.assign(stack, key, value)
+        return
+    member = stack._nodes()[plan.at_stack]
+    if plan.inner or not (isinstance(value, dict) or node is not None):
+        member[plan.inner or ...] = value
+    else:
+        member.update(value, inplace=True)
+
+
+def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
+    rows = node.unbind(plan.place)
+    if type(plan.at_stack) is slice:
+        for member, part in zip(stack._nodes()[plan.at_stack], rows, strict=True):
+            member[plan.inner or ...] = part
+        return
+    for place, part in zip(plan.each_place(), rows, strict=True):
+        stack[place] = part
+
+
+def flatten(
+    stack: Stack, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+) -> Stack:
+    ndim = len(stack._batch_size)
+    start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
+    end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
+    if inplace or end < start:
+        raise ValueError(
+            f"flatten: expected inplace=False and an end_dim from {start}, found {end}"
+        )
+    if start == end:
+        return stack
+    parts: list[Any] = [stack]
+    for _ in range(start, end + 1):
+        parts = [piece for part in parts for piece in part.unbind(start)]
+    return restacked(stack, parts, start, named=False)
+
+
+def unflatten(stack: Stack, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Stack:
+    at = dim_in(dim, len(stack._batch_size), "unflatten")
+    rows = probe(stack._batch_size, "unflatten")
+    lengths = tuple(unflattened_size)
+    lengths = tuple(rows.unflatten(at, lengths).shape)[at : at + len(lengths)]
+    if inplace:
+        raise ValueError("unflatten: expected inplace=False, found True")
+    if len(lengths) == 1:
+        return stack
+    made = stack
+    for dim, count in enumerate(lengths[:-1], at):
+        parts = made.split(made._batch_size[dim] // count, dim)
+        made = restacked(stack, list(parts), dim, named=False)
+    return made
+
+
+def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
+    old = tuple(stack._batch_size)
+    new = tuple(probe(old, method).reshape(wanted).shape)
+    if new == old:
+        return stack
+    found = flattened_dims(old, new)
+    if found is not None:
+        return stack.flatten(*found)
+    found = flattened_dims(new, old)
+    if found is not None:
+        first, last = found
+        if first <= last:
+            return stack.unflatten(first, new[first : last + 1])
+        gone = len(old) - len(new)
+        if set(old[first : first + gone]) == {1}:
+            made = stack
+            for _ in range(gone):
+                made = made.unbind(first)[0]
+            return locked_as(stack, made)
+    if method == "view":
+        raise RuntimeError("view: expected a dense TensorDict, found a lazy stack; reshape it")
+    return stack._dense()._reshaped(wanted, method)
+
+
+def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
+    new = tuple(probe(stack._batch_size, "expand").expand(*wanted).shape)
+    at = stack.stack_dim + len(new) - len(stack._batch_size)
+    members = stack.tensordicts
+    if len(members) != new[at]:
+        members = [members[0]] * new[at]
+    inner = (*new[:at], *new[at + 1 :])
+    expanded = [rewrapped(member, node_of(member)._expanded(inner)) for member in members]
+    made = maybe_dense_stack(expanded, at)
+    if stack._names is not None:
+        made._set_names((*[None] * (len(new) - len(stack._batch_size)), *stack._names))
+    return made
+
+
+def repeat(stack: Stack, *repeats: Any, inplace: bool = False) -> Stack:
+    if len(repeats) == 1 and not isinstance(repeats[0], int):
+        repeats = tuple(repeats[0])
+    ndim = len(stack._batch_size)
+    if inplace or len(repeats) != ndim:
+        raise ValueError(
+            f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
+        )
+    at = stack.stack_dim
+    inner = (*repeats[:at], *repeats[at + 1 :])
+    members = [member.repeat(*inner) for _ in range(repeats[at]) for member in stack.tensordicts]
+    return restacked(stack, members, at)
+
+
+def chosen(stack: Any, rows: Any, at: int) -> Any:
+    if at == stack.stack_dim:
+        members = [stack.tensordicts[i].clone() for i in rows.tolist()]
+        return restacked(stack, members, at)
+    inner = at if at < stack.stack_dim else at - 1
+    return restacked(stack, [node._chosen(rows, inner) for node in stack._nodes()], stack.stack_dim)
+
+
+def joined(stacks: list[Any], dim: int) -> Any:
+    """`cat` of stacks."""
+    first = stacks[0]
+    at = first.stack_dim
+    if dim == at:
+        members = [member for one in stacks for member in one.tensordicts]
+        return stacked()._of(members, at, first._dim_name)
+    inner = dim if dim < at else dim - 1
+    groups = zip(*[one.unbind(at) for one in stacks], strict=True)
+    return stacked()._of([cat(list(group), inner) for group in groups], at, first._dim_name)

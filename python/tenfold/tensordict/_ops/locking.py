@@ -1,0 +1,120 @@
+"""Locking: a TensorDict whose entries can be neither added, replaced nor deleted."""
+
+from __future__ import annotations
+
+from tenfold.tensordict._entries import node_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, TypeVar
+
+    from tenfold.tensordict._protocol import T
+
+    Made = TypeVar("Made")
+
+# What the end of a ``with`` statement calls: a method's name, arguments and options. No closure,
+# which would keep the TensorDict, and so its memory, until Python looks for cycles.
+_LOCK: Any = ("lock_", (), {})
+_UNLOCK: Any = ("unlock_", (), {})
+
+
+def _refuse_change(td: Any) -> NoReturn:
+    raise RuntimeError(
+        "Cannot modify locked TensorDict. For in-place modification, consider using the "
+        "`set_()` method and make sure the key is present."
+    )
+
+
+def check_unlocked(td: Any) -> None:
+    if td.is_locked:
+        _refuse_change(td)
+
+
+def locked_as(td: Any, made: Made) -> Made:
+    """A view or a result of arithmetic is locked if this one is."""
+    other: Any = made
+    if other is not td and td.is_locked and not other.is_locked:
+        lock(other, None)
+    return made
+
+
+def lock_(td: T) -> T:
+    if not td._locked:
+        lock(td, None)
+        td._undo = _UNLOCK
+    else:
+        td._undo = _LOCK
+    return td
+
+
+def unlock_(td: T) -> T:
+    was_locked = td.is_locked
+    _check_parents(td)
+    _check_below(td)
+    if was_locked:
+        _unlock(td)
+    td._undo = _LOCK if was_locked else _UNLOCK
+    return td
+
+
+def _check_below(td: Any) -> None:
+    """Refuses to unlock nodes that another locked TensorDict has too."""
+    for node in _held_nodes(td):
+        if node._locked:
+            _check_parents(node, td)
+            _check_below(node)
+
+
+def lock(td: Any, parent: Any) -> None:
+    import weakref
+
+    parents = td._locked if isinstance(td._locked, tuple) else ()
+    if parent is not None:
+        parents = (*parents, weakref.ref(parent))
+    td._locked = parents or td._locked or True  # keeps the mark of mapped trees
+    for node in _held_nodes(td):
+        lock(node, td)
+
+
+def _unlock(td: Any, parent: Any = None) -> None:
+    if parent is not None and isinstance(td._locked, tuple):
+        left = tuple(ref for ref in td._locked if ref() is not None and ref() is not parent)
+        td._locked = left or False
+    else:
+        td._locked = False
+    if not td._locked:
+        td._consolidated = None
+        for node in _held_nodes(td):
+            _unlock(node, td)
+
+
+def _check_parents(td: Any, but: Any = None) -> None:
+    parents = td._locked if isinstance(td._locked, tuple) else ()
+    held_by = [ref() for ref in parents]
+    if any(parent is not None and parent is not but and parent._locked for parent in held_by):
+        raise RuntimeError(
+            "Cannot unlock a TensorDict that is part of a locked TensorDict: expected "
+            "unlock_() of the outermost one"
+        )
+
+
+def _held_nodes(td: Any) -> Any:
+    """The nodes below that are in memory; those still on disk learn of a lock when read."""
+    # Without a name of the comprehension's own, which torch.compile cannot trace.
+    nodes = [node_of(entry) for entry in td._held()]
+    return [node for node in nodes if node is not None]
+
+
+def enter(td: T) -> T:
+    undo = getattr(td, "_undo", None)
+    if undo is None:
+        raise RuntimeError(
+            "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
+            "TensorDict that none of them was called on"
+        )
+    return td
+
+
+def leave(td: Any) -> None:
+    (method, args, options), td._undo = td._undo, None
+    getattr(td, method)(*args, **options)

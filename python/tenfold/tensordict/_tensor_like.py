@@ -1,0 +1,1518 @@
+"""`TensorLike`: what a TensorDict shares with torch.Tensor, from shapes to arithmetic."""
+
+from __future__ import annotations
+
+import operator
+
+from tenfold._interop import arrays
+from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._ops import casts, pointwise, reductions
+from tenfold.tensordict._ops import shape as _shape
+from tenfold.tensordict._protocol import Primitives
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Literal, overload
+
+    import torch
+    from typing_extensions import Self
+
+    from tenfold.tensordict._base import TensorDictBase
+    from tenfold.tensordict._protocol import BatchSize, Device, Operand
+
+    CastFilter = Callable[[Any], bool]
+    Dims = int | Sequence[int] | Literal["feature"]
+
+
+class TensorLike(Primitives):
+    """The methods of a tensor, each applied to every tensor of the tree.
+
+    Dimensions in arguments count batch dimensions only; negative ones count from the end of the
+    batch size. Results share memory where torch's method of the same name does. Methods whose names
+    end in ``_`` change the tensors in place and return this TensorDict.
+    """
+
+    __slots__ = ()
+
+    # --- batch dimensions, names and device ------------------------------------------------------
+
+    @property
+    def batch_size(self) -> torch.Size:
+        """The leading dimensions that all tensors share; a plain tuple without torch.
+
+        Assign another one to change it; nodes below with fewer dimensions follow.
+
+        Raises:
+            RuntimeError: On assignment, if the shape of a tensor does not begin with it.
+        """
+        size: torch.Size = arrays.batch_shape(self._batch_size)
+        return size
+
+    @batch_size.setter
+    def batch_size(self, batch_size: Sequence[int]) -> None:
+        _shape.set_batch_size(self, batch_size)
+
+    def auto_batch_size_(
+        self, batch_dims: int | None = None, keep_compliant_size: bool = False
+    ) -> Self:
+        """Sets the longest batch size that all tensors share.
+
+        Args:
+            batch_dims: The maximal number of dimensions.
+            keep_compliant_size: Keep the batch size of nodes that have enough dimensions.
+        """
+        return _shape.auto_batch_size_(self, batch_dims, keep_compliant_size)
+
+    @property
+    def shape(self) -> torch.Size:
+        """The batch size."""
+        return self.batch_size
+
+    @property
+    def batch_dims(self) -> int:
+        """The number of batch dimensions."""
+        return len(self._batch_size)
+
+    @property
+    def ndim(self) -> int:
+        """The number of batch dimensions."""
+        return len(self._batch_size)
+
+    def dim(self) -> int:
+        """Returns the number of batch dimensions."""
+        return len(self._batch_size)
+
+    def ndimension(self) -> int:
+        """Returns the number of batch dimensions."""
+        return len(self._batch_size)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def size(self, dim: None = None) -> torch.Size: ...
+        @overload
+        def size(self, dim: int) -> int: ...
+
+    def size(self, dim: int | None = None) -> Any:
+        """Returns the batch size, or the length of one of its dimensions."""
+        return self.batch_size if dim is None else self._batch_size[dim]
+
+    def numel(self) -> int:
+        """Returns the number of rows: the product of the batch size, at least 1."""
+        return _shape.numel(self)
+
+    @property
+    def names(self) -> list[str | None]:
+        """A name, or None, for each batch dimension; assign a list, or None, to change them.
+
+        Raises:
+            ValueError: On assignment, if a name occurs twice or the number of names is not the
+                number of batch dimensions.
+        """
+        return list(self._names or ()) or [None] * len(self._batch_size)
+
+    @names.setter
+    def names(self, names: Sequence[str | None] | None) -> None:
+        _shape.assign_names(self, names)
+
+    def refine_names(self, *names: Any) -> Self:
+        """Names dimensions that have no name yet.
+
+        Args:
+            *names: A name, or None, for each batch dimension; ``...`` stands for those between.
+
+        Raises:
+            RuntimeError: If a dimension has another name already.
+        """
+        return _shape.refine_names(self, *names)
+
+    def rename(self, *names: Any, **rename_map: str) -> Self:
+        """Returns a copy that shares its tensors, with other names of the dimensions.
+
+        Args:
+            *names: A name, or None, for each batch dimension; or one sequence of them.
+            **rename_map: New name by old name.
+
+        Raises:
+            ValueError: If an old name does not exist, or both kinds of arguments are given.
+        """
+        return self.clone(recurse=False).rename_(*names, **rename_map)
+
+    def rename_(self, *names: Any, **rename_map: str) -> Self:
+        """Changes the names of the dimensions; arguments and errors as for `rename`."""
+        return _shape.rename_(self, *names, **rename_map)
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device of the tensors if one was set, else None; a str without torch.
+
+        Raises:
+            UnsupportedError: If the file names a device that this torch does not know.
+        """
+        device: torch.device | None = _shape.device(self)
+        return device
+
+    @device.setter
+    def device(self, device: Any) -> None:
+        raise RuntimeError("device: expected td.to(device), found an assignment")
+
+    def clear_device_(self) -> Self:
+        """Removes the device of this and all nodes below; no tensor moves."""
+        return _shape.clear_device_(self)
+
+    def auto_device_(self) -> Self:
+        """Sets the device that all tensors are on, if it is the same for all."""
+        return _shape.auto_device_(self)
+
+    @property
+    def is_cuda(self) -> bool:
+        """True if the device is a CUDA or ROCm GPU."""
+        return self.device is not None and self.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        """True if the device is the CPU."""
+        return self.device is not None and self.device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:
+        """True if the device is torch's "meta": tensors without data."""
+        return self.device is not None and self.device.type == "meta"
+
+    # --- shapes of the batch dimensions ----------------------------------------------------------
+
+    def expand(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Self:
+        """Returns a view with dimensions of length 1 repeated, and new leading dimensions.
+
+        Args:
+            *sizes: The new batch size; -1 keeps a length.
+            shape: The new batch size as one sequence instead.
+
+        Raises:
+            RuntimeError: If a dimension whose length is not 1 would change.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3)}, [3]).expand(2, 3)["a"].shape
+            torch.Size([2, 3])
+        """
+        return self._expanded(_shape.sizes(sizes, shape))
+
+    def expand_as(self, other: TensorDictBase | torch.Tensor) -> Self:
+        """Expands to the batch size of another TensorDict, or the shape of a tensor."""
+        return _shape.expand_as(self, other)
+
+    def broadcast_to(self, shape: Sequence[int]) -> Self:
+        """Expands to a shape: `expand`."""
+        return self.expand(*shape)
+
+    def view(
+        self,
+        *shape: int | Sequence[int] | torch.dtype,
+        size: Sequence[int] | None = None,
+        batch_size: BatchSize | None = None,
+    ) -> Self:
+        """Returns a view with another batch size of as many rows, or of another dtype.
+
+        Args:
+            *shape: The new batch size, one length may be -1; or a dtype.
+            size: The new batch size as one sequence instead.
+            batch_size: With a dtype: the batch size of the result.
+
+        Raises:
+            RuntimeError: If the strides of a tensor do not allow the view.
+        """
+        return _shape.view(self, shape, size, batch_size)
+
+    def reshape(
+        self,
+        *sizes: int | Sequence[int],
+        shape: Sequence[int] | None = None,
+        size: Sequence[int] | None = None,
+    ) -> Self:
+        """Returns another batch size of as many rows, as a view where strides allow it.
+
+        Args:
+            *sizes: The new batch size; one length may be -1.
+            shape: The new batch size as one sequence instead.
+            size: The same as `shape`.
+
+        Raises:
+            RuntimeError: If the number of rows differs.
+        """
+        return self._reshaped(_shape.sizes(sizes, size if shape is None else shape), "reshape")
+
+    def flatten(
+        self, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+    ) -> Self:
+        """Merges the batch dimensions from `start_dim` to `end_dim`, inclusive, into one.
+
+        Args:
+            start_dim: Default: the first.
+            end_dim: Default: the last.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If `end_dim` is before `start_dim`, or `inplace`.
+            IndexError: If a dimension does not exist.
+        """
+        return _shape.flatten(self, start_dim, end_dim, inplace=inplace)
+
+    def unflatten(
+        self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
+    ) -> Self:
+        """Splits one batch dimension into several.
+
+        Args:
+            dim: The dimension.
+            unflattened_size: The new lengths; one may be -1.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            RuntimeError: If the lengths do not multiply to that of `dim`.
+            ValueError: If `inplace`.
+        """
+        return _shape.unflatten(self, dim, unflattened_size, inplace=inplace)
+
+    def permute(self, *order: int | Sequence[int], dims: Sequence[int] | None = None) -> Self:
+        """Returns a view with the batch dimensions in another order.
+
+        Args:
+            *order: All batch dimensions, in the new order.
+            dims: The same as one sequence instead.
+
+        Raises:
+            ValueError: If a dimension is missing or occurs twice.
+        """
+        return _shape.permute(self, _shape.sizes(order, dims))
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Returns a view with two batch dimensions swapped.
+
+        Raises:
+            ValueError: If a dimension does not exist.
+        """
+        return _shape.transpose(self, dim0, dim1)
+
+    def swapaxes(self, axis0: int, axis1: int) -> Self:
+        """Swaps two batch dimensions: `transpose`."""
+        return self.transpose(axis0, axis1)
+
+    def swapdims(self, axis0: int, axis1: int) -> Self:
+        """Swaps two batch dimensions: `transpose`."""
+        return self.transpose(axis0, axis1)
+
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Moves batch dimensions to other positions: ``torch.movedim``.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+        """
+        return _shape.movedim(self, source, destination)
+
+    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Moves batch dimensions to other positions: `movedim`."""
+        return self.movedim(source, destination)
+
+    def unsqueeze(self, dim: int) -> Self:
+        """Returns a view with a new batch dimension of length 1.
+
+        Args:
+            dim: Its position: 0 is the front, -1 the end.
+
+        Raises:
+            RuntimeError: If `dim` is out of range.
+        """
+        return _shape.unsqueeze(self, dim)
+
+    def squeeze(self, dim: int | None = None) -> Self:
+        """Returns a view without batch dimensions of length 1.
+
+        Args:
+            dim: The dimension to remove; if its length is not 1, nothing changes. Default: all.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+        """
+        return _shape.squeeze(self, dim)
+
+    def atleast_1d(self) -> Self:
+        """Returns at least one batch dimension: ``torch.atleast_1d``."""
+        return self if self._batch_size else self.reshape(1)
+
+    def atleast_2d(self) -> Self:
+        """Returns at least two batch dimensions: ``torch.atleast_2d``."""
+        return _shape.atleast_2d(self)
+
+    def atleast_3d(self) -> Self:
+        """Returns at least three batch dimensions: ``torch.atleast_3d``."""
+        return _shape.atleast_3d(self)
+
+    def is_contiguous(self) -> bool:
+        """Returns True if every tensor is contiguous."""
+        return all(tensor.is_contiguous() for tensor in self._tensors())
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def unbind(self, dim: int) -> tuple[Self, ...]:
+        """Returns one TensorDict, with one batch dimension less, for each position in `dim`.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> first, second = TensorDict({"a": torch.arange(2)}, [2]).unbind(0)
+        """
+        return _shape.unbind(self, dim)
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Returns consecutive parts of a batch dimension, as views.
+
+        Args:
+            split_size: Rows per part, the last may have fewer; or a list of row counts.
+            dim: The batch dimension.
+
+        Raises:
+            RuntimeError: If the sizes of a list do not add up to the length of `dim`.
+            ValueError: If `split_size` is not positive.
+            IndexError: If the dimension does not exist.
+        """
+        return _shape.split(self, split_size, dim)
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """Returns at most `chunks` consecutive parts of a batch dimension: ``torch.chunk``.
+
+        Raises:
+            ValueError: If `chunks` is less than 1.
+            IndexError: If the dimension does not exist.
+        """
+        return _shape.chunk(self, chunks, dim)
+
+    def tensor_split(
+        self, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
+    ) -> tuple[Self, ...]:
+        """Returns parts of a batch dimension by number or offsets: ``torch.tensor_split``."""
+        return _shape.tensor_split(self, indices_or_sections, dim)
+
+    def narrow(self, dim: int, start: int, length: int) -> Self:
+        """Returns a view of `length` rows of a batch dimension, from `start` on."""
+        return _shape.narrow(self, dim, start, length)
+
+    def gather(
+        self, dim: int, index: torch.Tensor, out: TensorDictBase | None = None, *,
+        inplace: bool = False,
+    ) -> Self:  # fmt: skip
+        """Gathers rows along a batch dimension: ``torch.gather``.
+
+        Args:
+            dim: The batch dimension.
+            index: An int64 tensor with as many dimensions as the batch.
+            out: A TensorDict to write the rows into.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            RuntimeError: If the dimension does not exist, or `index` has other dimensions.
+            ValueError: If `inplace`.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(3)}, [3]).gather(0, torch.tensor([2, 0]))["a"]
+            tensor([2, 0])
+        """
+        return _shape.gather(self, dim, index, out, inplace=inplace)
+
+    def repeat(self, *repeats: int | Sequence[int], inplace: bool = False) -> Self:
+        """Copies all rows along each batch dimension: ``torch.Tensor.repeat``.
+
+        Args:
+            *repeats: A number for each batch dimension.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If the number of `repeats` is not the number of batch dimensions, or
+                `inplace`.
+        """
+        return _shape.repeat(self, *repeats, inplace=inplace)
+
+    def tile(self, dims: int | Sequence[int]) -> Self:
+        """Copies all rows: ``torch.tile``."""
+        return _shape.tile(self, dims)
+
+    def repeat_interleave(
+        self,
+        repeats: int | torch.Tensor,
+        dim: int | None = None,
+        *,
+        output_size: int | None = None,
+        inplace: bool = False,
+    ) -> Self:
+        """Repeats each row, its copies adjacent: ``torch.repeat_interleave``.
+
+        Args:
+            repeats: The number of copies; an int, or a tensor with one for each row.
+            dim: The batch dimension. Default: flatten all batch dimensions first.
+            output_size: The number of rows of the result, if known.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If `inplace`.
+        """
+        return _shape.repeat_interleave(
+            self, repeats, dim, output_size=output_size, inplace=inplace
+        )
+
+    def flip(self, dims: int | Sequence[int]) -> Self:
+        """Reverses the order of rows along batch dimensions: ``torch.flip``."""
+        return _shape.flip(self, dims)
+
+    def fliplr(self) -> Self:
+        """Reverses the second batch dimension: `flip`."""
+        return self.flip(1)
+
+    def flipud(self) -> Self:
+        """Reverses the first batch dimension: `flip`."""
+        return self.flip(0)
+
+    def roll(
+        self,
+        shifts: int | Sequence[int],
+        dims: int | Sequence[int] | None = None,
+        *,
+        inplace: bool = False,
+    ) -> Self:
+        """Shifts rows along batch dimensions, wrapping around: ``torch.roll``.
+
+        Args:
+            shifts: Positions to shift by, one for each of `dims`.
+            dims: Batch dimensions. Default: flatten all, shift, and restore the shape.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If `inplace`.
+        """
+        return _shape.roll(self, shifts, dims, inplace=inplace)
+
+    def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
+        """Rotates by `k` times 90 degrees in the plane of two batch dimensions: ``torch.rot90``."""
+        return _shape.rot90(self, k, dims)
+
+    def masked_select(self, mask: torch.Tensor, *, inplace: bool = False) -> Self:
+        """Returns the rows where a mask is true, in one dimension.
+
+        Args:
+            mask: A bool tensor of the first batch dimensions.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If `inplace`.
+        """
+        return _shape.masked_select(self, mask, inplace=inplace)
+
+    # --- comparisons and logic -------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(operator.ne, other)
+
+    def __lt__(self, other: Operand) -> Self:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: Operand) -> Self:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: Operand) -> Self:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: Operand) -> Self:
+        return self._compared(operator.ge, other)
+
+    def __and__(self, other: Operand) -> Self:
+        return self._compared(operator.and_, other).filter_empty_()
+
+    def __or__(self, other: Operand) -> Self:
+        return self._compared(operator.or_, other)
+
+    def __xor__(self, other: Operand) -> Self:
+        return self._compared(operator.xor, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def all(self, dim: None = None) -> bool: ...
+        @overload
+        def all(self, dim: int) -> Self: ...
+
+    def all(self, dim: int | None = None) -> Any:
+        """Returns whether all values are true.
+
+        Args:
+            dim: A batch dimension to reduce. Default: reduce everything.
+
+        Returns:
+            One bool; with `dim`, a TensorDict of bool tensors without that dimension.
+
+        Raises:
+            RuntimeError: If the dimension does not exist.
+        """
+        return self._every("all", dim)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def any(self, dim: None = None) -> bool: ...
+        @overload
+        def any(self, dim: int) -> Self: ...
+
+    def any(self, dim: int | None = None) -> Any:
+        """Returns whether any value is true; arguments, result and errors as for `all`."""
+        return self._every("any", dim)
+
+    def where(
+        self,
+        condition: torch.Tensor,
+        other: Operand,
+        *,
+        out: TensorDictBase | None = None,
+        pad: float | None = None,
+        update_batch_size: bool = False,
+    ) -> Self:
+        """Selects rows of this TensorDict where a condition is true, else rows of `other`.
+
+        Args:
+            condition: A bool tensor of at most the batch dimensions.
+            other: A TensorDict, a tensor or a number.
+            out: A TensorDict to write the result into.
+            pad: Value used for entries that one of the two lacks.
+            update_batch_size: Accepted; `out` keeps its batch size.
+
+        Raises:
+            KeyError: If one lacks an entry and no `pad` is given.
+        """
+        return pointwise.where(self, condition, other, out=out, pad=pad)
+
+    # --- arithmetic ------------------------------------------------------------------------------
+    # A number or a tensor of at most the batch dimensions is applied to every tensor, a TensorDict
+    # by key. `default` stands for keys that one of two TensorDicts lacks: a number, or
+    # "intersection" to drop them; by default different keys are a KeyError.
+
+    def add(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
+        """Adds `other`, times `alpha`: ``torch.add``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            alpha: A factor of `other`.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. Default: they are an error.
+
+        Raises:
+            KeyError: If keys differ and no `default` is given.
+        """
+        return pointwise.scaled(self, "add", other, alpha, default)
+
+    def add_(self, other: Operand, *, alpha: float | None = None) -> Self:
+        """Adds `other`, times `alpha`, in place; see `add`."""
+        return pointwise.scaled_(self, "add", other, alpha)
+
+    def sub(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
+        """Subtracts `other`, times `alpha`: ``torch.sub``; arguments as for `add`."""
+        return pointwise.scaled(self, "sub", other, alpha, default)
+
+    def sub_(self, other: Operand, *, alpha: float | None = None) -> Self:
+        """Subtracts `other`, times `alpha`, in place; see `add`."""
+        return pointwise.scaled_(self, "sub", other, alpha)
+
+    def rsub(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
+        """Returns ``other - td * alpha``; arguments as for `add`."""
+        return pointwise.rsub(self, other, alpha, default)
+
+    def mul(self, other: Operand, *, default: Any = None) -> Self:
+        """Multiplies by `other`: ``torch.mul``; arguments as for `add`."""
+        return pointwise.binary_op(self, "mul", other, default)
+
+    def mul_(self, other: Operand) -> Self:
+        """Does the same as `mul` in place."""
+        return pointwise.binary_op_(self, "mul", other)
+
+    def div(self, other: Operand, *, default: Any = None) -> Self:
+        """Divides by `other`: ``torch.div``; arguments as for `add`."""
+        return pointwise.binary_op(self, "div", other, default)
+
+    def div_(self, other: Operand) -> Self:
+        """Does the same as `div` in place."""
+        return pointwise.binary_op_(self, "div", other)
+
+    def pow(self, other: Operand, *, default: Any = None) -> Self:
+        """Raises to the power `other`: ``torch.pow``; arguments as for `add`."""
+        return pointwise.binary_op(self, "pow", other, default)
+
+    def pow_(self, other: Operand) -> Self:
+        """Does the same as `pow` in place."""
+        return pointwise.binary_op_(self, "pow", other)
+
+    def maximum(self, other: Operand, *, default: Any = None) -> Self:
+        """Returns the greater value: ``torch.maximum``; arguments as for `add`."""
+        return pointwise.binary_tensor_op(self, "maximum", other, default)
+
+    def maximum_(self, other: Operand) -> Self:
+        """Does the same as `maximum` in place."""
+        return pointwise.binary_tensor_op_(self, "maximum", other)
+
+    def minimum(self, other: Operand, *, default: Any = None) -> Self:
+        """Returns the smaller value: ``torch.minimum``; arguments as for `add`."""
+        return pointwise.binary_tensor_op(self, "minimum", other, default)
+
+    def minimum_(self, other: Operand) -> Self:
+        """Does the same as `minimum` in place."""
+        return pointwise.binary_tensor_op_(self, "minimum", other)
+
+    def clamp_max(self, other: Operand, *, default: Any = None) -> Self:
+        """Limits values to at most `other`: ``torch.clamp_max``; arguments as for `add`."""
+        return pointwise.binary_op(self, "clamp_max", other, default)
+
+    def clamp_max_(self, other: Operand) -> Self:
+        """Does the same as `clamp_max` in place."""
+        return pointwise.binary_op_(self, "clamp_max", other)
+
+    def clamp_min(self, other: Operand, *, default: Any = None) -> Self:
+        """Limits values to at least `other`: ``torch.clamp_min``; arguments as for `add`."""
+        return pointwise.binary_op(self, "clamp_min", other, default)
+
+    def clamp_min_(self, other: Operand) -> Self:
+        """Does the same as `clamp_min` in place."""
+        return pointwise.binary_op_(self, "clamp_min", other)
+
+    def bitwise_and(self, other: Operand, *, default: Any = None) -> Self:
+        """Returns the bitwise AND with `other`: ``torch.bitwise_and``; arguments as for `add`."""
+        return pointwise.binary_tensor_op(self, "bitwise_and", other, default)
+
+    def logical_and(self, other: Operand, *, default: Any = None) -> Self:
+        """Returns the logical AND with `other`: ``torch.logical_and``; arguments as for `add`."""
+        return pointwise.binary_tensor_op(self, "logical_and", other, default)
+
+    def mod(self, other: Operand) -> Self:
+        """Returns the remainder of a division, with the sign of `other`: ``torch.remainder``."""
+        return pointwise.mod(self, other)
+
+    def clamp(
+        self, min: Operand | None = None, max: Operand | None = None, *,
+        out: TensorDictBase | None = None,
+    ) -> Self:  # fmt: skip
+        """Limits every value to two bounds: ``torch.clamp``.
+
+        Args:
+            min: Lower bound: a number, a tensor or a TensorDict. Default: none.
+            max: Upper bound. Default: none.
+            out: A TensorDict to write the result into.
+
+        Raises:
+            ValueError: If both bounds are missing.
+        """
+        return pointwise.clamp(self, min, max, out=out)
+
+    def addcmul(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
+        """Returns ``td + value * other1 * other2``: ``torch.addcmul``."""
+        return pointwise.addc(self, "addcmul", other1, other2, value)
+
+    def addcmul_(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
+        """Adds ``value * other1 * other2`` in place; see `addcmul`."""
+        return self.update_(self.addcmul(other1, other2, value=value))
+
+    def addcdiv(self, other1: Operand, other2: Operand, value: float = 1) -> Self:
+        """Returns ``td + value * other1 / other2``: ``torch.addcdiv``."""
+        return pointwise.addc(self, "addcdiv", other1, other2, value)
+
+    def addcdiv_(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
+        """Adds ``value * other1 / other2`` in place; see `addcdiv`."""
+        return self.update_(self.addcdiv(other1, other2, value=value))
+
+    def lerp(self, end: Operand, weight: Operand) -> Self:
+        """Returns ``td + weight * (end - td)``: ``torch.lerp``."""
+        return pointwise.lerp(self, end, weight)
+
+    def lerp_(self, end: Operand, weight: Operand) -> Self:
+        """Interpolates in place; see `lerp`."""
+        return self.update_(self.lerp(end, weight))
+
+    def abs(self) -> Self:
+        """Returns the absolute value of every value: ``torch.abs``."""
+        return pointwise.unary(self, "abs")
+
+    def abs_(self) -> Self:
+        """Replaces every value by the absolute value, in place; see `abs`."""
+        return pointwise.unary_(self, "abs")
+
+    def acos(self) -> Self:
+        """Returns the arc cosine of every value: ``torch.acos``."""
+        return pointwise.unary(self, "acos")
+
+    def acos_(self) -> Self:
+        """Replaces every value by the arc cosine, in place; see `acos`."""
+        return pointwise.unary_(self, "acos")
+
+    def asin(self) -> Self:
+        """Returns the arc sine of every value: ``torch.asin``."""
+        return pointwise.unary(self, "asin")
+
+    def asin_(self) -> Self:
+        """Replaces every value by the arc sine, in place; see `asin`."""
+        return pointwise.unary_(self, "asin")
+
+    def atan(self) -> Self:
+        """Returns the arc tangent of every value: ``torch.atan``."""
+        return pointwise.unary(self, "atan")
+
+    def atan_(self) -> Self:
+        """Replaces every value by the arc tangent, in place; see `atan`."""
+        return pointwise.unary_(self, "atan")
+
+    def ceil(self) -> Self:
+        """Returns the ceiling of every value: ``torch.ceil``."""
+        return pointwise.unary(self, "ceil")
+
+    def ceil_(self) -> Self:
+        """Replaces every value by the ceiling, in place; see `ceil`."""
+        return pointwise.unary_(self, "ceil")
+
+    def cos(self) -> Self:
+        """Returns the cosine of every value: ``torch.cos``."""
+        return pointwise.unary(self, "cos")
+
+    def cos_(self) -> Self:
+        """Replaces every value by the cosine, in place; see `cos`."""
+        return pointwise.unary_(self, "cos")
+
+    def cosh(self) -> Self:
+        """Returns the hyperbolic cosine of every value: ``torch.cosh``."""
+        return pointwise.unary(self, "cosh")
+
+    def cosh_(self) -> Self:
+        """Replaces every value by the hyperbolic cosine, in place; see `cosh`."""
+        return pointwise.unary_(self, "cosh")
+
+    def erf(self) -> Self:
+        """Returns the error function of every value: ``torch.erf``."""
+        return pointwise.unary(self, "erf")
+
+    def erf_(self) -> Self:
+        """Replaces every value by the error function, in place; see `erf`."""
+        return pointwise.unary_(self, "erf")
+
+    def erfc(self) -> Self:
+        """Returns the complementary error function of every value: ``torch.erfc``."""
+        return pointwise.unary(self, "erfc")
+
+    def erfc_(self) -> Self:
+        """Replaces every value by the complementary error function, in place; see `erfc`."""
+        return pointwise.unary_(self, "erfc")
+
+    def exp(self) -> Self:
+        """Returns the exponential of every value: ``torch.exp``."""
+        return pointwise.unary(self, "exp")
+
+    def exp_(self) -> Self:
+        """Replaces every value by the exponential, in place; see `exp`."""
+        return pointwise.unary_(self, "exp")
+
+    def expm1(self) -> Self:
+        """Returns ``exp(x) - 1`` of every value: ``torch.expm1``."""
+        return pointwise.unary(self, "expm1")
+
+    def expm1_(self) -> Self:
+        """Replaces every value by ``exp(x) - 1``, in place; see `expm1`."""
+        return pointwise.unary_(self, "expm1")
+
+    def floor(self) -> Self:
+        """Returns the floor of every value: ``torch.floor``."""
+        return pointwise.unary(self, "floor")
+
+    def floor_(self) -> Self:
+        """Replaces every value by the floor, in place; see `floor`."""
+        return pointwise.unary_(self, "floor")
+
+    def frac(self) -> Self:
+        """Returns the fractional part of every value: ``torch.frac``."""
+        return pointwise.unary(self, "frac")
+
+    def frac_(self) -> Self:
+        """Replaces every value by the fractional part, in place; see `frac`."""
+        return pointwise.unary_(self, "frac")
+
+    def lgamma(self) -> Self:
+        """Returns ``log(|gamma(x)|)`` of every value: ``torch.lgamma``."""
+        return pointwise.unary(self, "lgamma")
+
+    def lgamma_(self) -> Self:
+        """Replaces every value by ``log(|gamma(x)|)``, in place; see `lgamma`."""
+        return pointwise.unary_(self, "lgamma")
+
+    def log(self) -> Self:
+        """Returns the natural logarithm of every value: ``torch.log``."""
+        return pointwise.unary(self, "log")
+
+    def log_(self) -> Self:
+        """Replaces every value by the natural logarithm, in place; see `log`."""
+        return pointwise.unary_(self, "log")
+
+    def log10(self) -> Self:
+        """Returns the logarithm to base 10 of every value: ``torch.log10``."""
+        return pointwise.unary(self, "log10")
+
+    def log10_(self) -> Self:
+        """Replaces every value by the logarithm to base 10, in place; see `log10`."""
+        return pointwise.unary_(self, "log10")
+
+    def log1p(self) -> Self:
+        """Returns ``log(1 + x)`` of every value: ``torch.log1p``."""
+        return pointwise.unary(self, "log1p")
+
+    def log1p_(self) -> Self:
+        """Replaces every value by ``log(1 + x)``, in place; see `log1p`."""
+        return pointwise.unary_(self, "log1p")
+
+    def log2(self) -> Self:
+        """Returns the logarithm to base 2 of every value: ``torch.log2``."""
+        return pointwise.unary(self, "log2")
+
+    def log2_(self) -> Self:
+        """Replaces every value by the logarithm to base 2, in place; see `log2`."""
+        return pointwise.unary_(self, "log2")
+
+    def neg(self) -> Self:
+        """Returns the negative of every value: ``torch.neg``."""
+        return pointwise.unary(self, "neg")
+
+    def neg_(self) -> Self:
+        """Replaces every value by the negative, in place; see `neg`."""
+        return pointwise.unary_(self, "neg")
+
+    def reciprocal(self) -> Self:
+        """Returns the reciprocal of every value: ``torch.reciprocal``."""
+        return pointwise.unary(self, "reciprocal")
+
+    def reciprocal_(self) -> Self:
+        """Replaces every value by the reciprocal, in place; see `reciprocal`."""
+        return pointwise.unary_(self, "reciprocal")
+
+    def round(self) -> Self:
+        """Returns the nearest integer of every value: ``torch.round``."""
+        return pointwise.unary(self, "round")
+
+    def round_(self) -> Self:
+        """Replaces every value by the nearest integer, in place; see `round`."""
+        return pointwise.unary_(self, "round")
+
+    def sigmoid(self) -> Self:
+        """Returns the sigmoid of every value: ``torch.sigmoid``."""
+        return pointwise.unary(self, "sigmoid")
+
+    def sigmoid_(self) -> Self:
+        """Replaces every value by the sigmoid, in place; see `sigmoid`."""
+        return pointwise.unary_(self, "sigmoid")
+
+    def sign(self) -> Self:
+        """Returns the sign of every value: ``torch.sign``."""
+        return pointwise.unary(self, "sign")
+
+    def sign_(self) -> Self:
+        """Replaces every value by the sign, in place; see `sign`."""
+        return pointwise.unary_(self, "sign")
+
+    def sin(self) -> Self:
+        """Returns the sine of every value: ``torch.sin``."""
+        return pointwise.unary(self, "sin")
+
+    def sin_(self) -> Self:
+        """Replaces every value by the sine, in place; see `sin`."""
+        return pointwise.unary_(self, "sin")
+
+    def sinh(self) -> Self:
+        """Returns the hyperbolic sine of every value: ``torch.sinh``."""
+        return pointwise.unary(self, "sinh")
+
+    def sinh_(self) -> Self:
+        """Replaces every value by the hyperbolic sine, in place; see `sinh`."""
+        return pointwise.unary_(self, "sinh")
+
+    def sqrt(self) -> Self:
+        """Returns the square root of every value: ``torch.sqrt``."""
+        return pointwise.unary(self, "sqrt")
+
+    def sqrt_(self) -> Self:
+        """Replaces every value by the square root, in place; see `sqrt`."""
+        return pointwise.unary_(self, "sqrt")
+
+    def tan(self) -> Self:
+        """Returns the tangent of every value: ``torch.tan``."""
+        return pointwise.unary(self, "tan")
+
+    def tan_(self) -> Self:
+        """Replaces every value by the tangent, in place; see `tan`."""
+        return pointwise.unary_(self, "tan")
+
+    def tanh(self) -> Self:
+        """Returns the hyperbolic tangent of every value: ``torch.tanh``."""
+        return pointwise.unary(self, "tanh")
+
+    def tanh_(self) -> Self:
+        """Replaces every value by the hyperbolic tangent, in place; see `tanh`."""
+        return pointwise.unary_(self, "tanh")
+
+    def trunc(self) -> Self:
+        """Returns the integer part of every value: ``torch.trunc``."""
+        return pointwise.unary(self, "trunc")
+
+    def trunc_(self) -> Self:
+        """Replaces every value by the integer part, in place; see `trunc`."""
+        return pointwise.unary_(self, "trunc")
+
+    def isfinite(self) -> Self:
+        """Returns bool tensors that are true where values are finite: ``torch.isfinite``."""
+        return pointwise.unary(self, "isfinite")
+
+    def isnan(self) -> Self:
+        """Returns bool tensors that are true where values are NaN: ``torch.isnan``."""
+        return pointwise.unary(self, "isnan")
+
+    def isneginf(self) -> Self:
+        """Returns bool tensors that are true at negative infinity: ``torch.isneginf``."""
+        return pointwise.unary(self, "isneginf")
+
+    def isposinf(self) -> Self:
+        """Returns bool tensors that are true at positive infinity: ``torch.isposinf``."""
+        return pointwise.unary(self, "isposinf")
+
+    def isreal(self) -> Self:
+        """Returns bool tensors that are true where values are real: ``torch.isreal``."""
+        return pointwise.unary(self, "isreal")
+
+    # --- operators -------------------------------------------------------------------------------
+
+    def __add__(self, other: Operand) -> Self:
+        return pointwise.scaled(self, "add", other, None, None)
+
+    def __radd__(self, other: Operand) -> Self:
+        return pointwise.scaled(self, "add", other, None, None)
+
+    def __iadd__(self, other: Operand) -> Self:
+        return self.add_(other)
+
+    def __sub__(self, other: Operand) -> Self:
+        return pointwise.scaled(self, "sub", other, None, None)
+
+    def __rsub__(self, other: Operand) -> Self:
+        return self.rsub(other)
+
+    def __isub__(self, other: Operand) -> Self:
+        return self.sub_(other)
+
+    def __mul__(self, other: Operand) -> Self:
+        return pointwise.binary_op(self, "mul", other, None)
+
+    def __rmul__(self, other: Operand) -> Self:
+        return pointwise.binary_op(self, "mul", other, None)
+
+    def __imul__(self, other: Operand) -> Self:
+        return self.mul_(other)
+
+    def __truediv__(self, other: Operand) -> Self:
+        return pointwise.binary_op(self, "div", other, None)
+
+    def __rtruediv__(self, other: Operand) -> Self:
+        return self._binary(lambda a, b: b / a, other)
+
+    def __itruediv__(self, other: Operand) -> Self:
+        return self.div_(other)
+
+    def __pow__(self, other: Operand) -> Self:
+        return pointwise.binary_op(self, "pow", other, None)
+
+    def __rpow__(self, other: Operand) -> Self:
+        raise NotImplementedError("rpow: expected a TensorDict on the left of **, found another")
+
+    def __ipow__(self, other: Operand) -> Self:
+        return self.pow_(other)
+
+    def __mod__(self, other: Operand) -> Self:
+        return self.mod(other)
+
+    def __neg__(self) -> Self:
+        return self.neg()
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    def __invert__(self) -> Self:
+        return self._valued(lambda tensor: ~tensor)
+
+    # --- reductions ------------------------------------------------------------------------------
+    # `dim`: batch dimensions; "feature": the dimensions beyond the batch; by default all values,
+    # and the result has no batch dimensions. `reduce`: reduce all entries together to one tensor.
+
+    def sum(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        dtype: torch.dtype | None = None, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Sums the values of every tensor: ``torch.sum``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            dtype: Dtype of the results.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+        """
+        return reductions.reduced(self, "sum", dim, keepdim, dtype, reduce)
+
+    def mean(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        dtype: torch.dtype | None = None, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the mean: ``torch.mean``; arguments as for `sum`."""
+        return reductions.reduced(self, "mean", dim, keepdim, dtype, reduce)
+
+    def nanmean(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        dtype: torch.dtype | None = None, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the mean without NaN: ``torch.nanmean``; arguments as for `sum`."""
+        return reductions.reduced(self, "nanmean", dim, keepdim, dtype, reduce)
+
+    def nansum(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        dtype: torch.dtype | None = None, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the sum without NaN: ``torch.nansum``; arguments as for `sum`."""
+        return reductions.reduced(self, "nansum", dim, keepdim, dtype, reduce)
+
+    def prod(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        dtype: torch.dtype | None = None, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the product: ``torch.prod``; arguments as for `sum`."""
+        return reductions.reduced(self, "prod", dim, keepdim, dtype, reduce)
+
+    def std(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        correction: int = 1, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the standard deviation: ``torch.std``; arguments as for `sum`."""
+        return reductions.spread(self, "std", dim, keepdim, correction, reduce)
+
+    def var(
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        correction: int = 1, reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the variance: ``torch.var``; arguments as for `sum`."""
+        return reductions.spread(self, "var", dim, keepdim, correction, reduce)
+
+    def quantile(
+        self, q: float | torch.Tensor, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
+        interpolation: str = "linear", reduce: bool | None = None,
+    ) -> Self | Any:  # fmt: skip
+        """Returns the `q`-th quantile: ``torch.quantile``; other arguments as for `sum`."""
+        return reductions.quantile(self, q, dim, keepdim, interpolation, reduce)
+
+    def max(
+        self, dim: int = NOTHING, keepdim: bool = False, *,
+        reduce: bool | None = None, return_indices: bool = True,
+    ) -> Any:  # fmt: skip
+        """Returns the greatest values: of all, or along a batch dimension with their indices.
+
+        Args:
+            dim: The batch dimension. Default: all values.
+            keepdim: Keep the dimension, with length 1.
+            reduce: If true, reduce all entries together and return tensors.
+            return_indices: If false, return the values only.
+
+        Returns:
+            A TensorDict; with `dim` and `return_indices` a ``torch.return_types.max`` of two.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+            ValueError: If `keepdim` comes without `dim`.
+        """
+        return reductions.extreme(self, "max", dim, keepdim, reduce, return_indices)
+
+    def min(
+        self, dim: int = NOTHING, keepdim: bool = False, *,
+        reduce: bool | None = None, return_indices: bool = True,
+    ) -> Any:  # fmt: skip
+        """Returns the least values; arguments, result and errors as for `max`."""
+        return reductions.extreme(self, "min", dim, keepdim, reduce, return_indices)
+
+    def amax(
+        self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
+    ) -> Self | Any:
+        """Returns the greatest values without indices; arguments as for `max`."""
+        return reductions.extreme(self, "max", dim, keepdim, reduce, False)
+
+    def amin(
+        self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
+    ) -> Self | Any:
+        """Returns the least values without indices; arguments as for `max`."""
+        return reductions.extreme(self, "min", dim, keepdim, reduce, False)
+
+    def cummax(self, dim: int, *, reduce: bool | None = None, return_indices: bool = True) -> Any:
+        """Returns the cumulative maximum along a batch dimension; arguments as for `max`."""
+        return reductions.extreme(self, "cummax", dim, False, reduce, return_indices)
+
+    def cummin(self, dim: int, *, reduce: bool | None = None, return_indices: bool = True) -> Any:
+        """Returns the cumulative minimum along a batch dimension; arguments as for `max`."""
+        return reductions.extreme(self, "cummin", dim, False, reduce, return_indices)
+
+    def logsumexp(
+        self, dim: Dims | None = None, keepdim: bool = False, *, out: TensorDictBase | None = None
+    ) -> Self:
+        """Returns ``log(sum(exp(x)))`` along batch dimensions, by default along all of them."""
+        return reductions.logsumexp(self, dim, keepdim, out=out)
+
+    def softmax(self, dim: int, dtype: torch.dtype | None = None) -> Self:
+        """Returns the softmax along a batch dimension: ``torch.softmax``."""
+        return reductions.softmax(self, dim, dtype)
+
+    def norm(self, *, out: TensorDictBase | None = None, dtype: torch.dtype | None = None) -> Self:
+        """Returns the 2-norm of every tensor, in a TensorDict without batch dimensions."""
+        return reductions.norm(self, out=out, dtype=dtype)
+
+    # --- copies: other dtype, device, size -------------------------------------------------------
+
+    def clone(self, recurse: bool = True, **kwargs: Any) -> Self:
+        """Returns a copy.
+
+        Args:
+            recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
+            **kwargs: Of ``torch.clone``: ``memory_format=``.
+        """
+        return casts.clone(self, recurse, **kwargs)
+
+    def __copy__(self) -> Self:
+        return self.clone(recurse=False)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def to(
+            self, device: Device | None = ..., dtype: torch.dtype | None = ...,
+            non_blocking: bool = ..., *, batch_size: BatchSize | None = ...,
+            non_blocking_pin: bool = ..., num_threads: int | None = ..., inplace: bool = ...,
+        ) -> Self: ...  # fmt: skip
+        @overload
+        def to(
+            self, dtype: torch.dtype, non_blocking: bool = ..., *,
+            batch_size: BatchSize | None = ...,
+        ) -> Self: ...  # fmt: skip
+        @overload
+        def to(
+            self, other: torch.Tensor | TensorDictBase | torch.Size, non_blocking: bool = ...
+        ) -> Self: ...
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a TensorDict on another device or of another dtype; this one if it is the same.
+
+        Args:
+            *args: A device, a dtype, both, or a tensor or TensorDict to take them from.
+            **kwargs: ``device``, ``dtype``, ``non_blocking``, or ``batch_size`` of the result.
+
+        Raises:
+            TypeError: If another keyword is given.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor(1)}).to(torch.float64)["a"].dtype
+            torch.float64
+        """
+        return casts.to(self, *args, **kwargs)
+
+    def cpu(self, **kwargs: Any) -> Self:
+        """Returns the TensorDict in main memory: `to` with its keywords."""
+        return self.to("cpu", **kwargs)
+
+    def cuda(self, device: Device | None = None, **kwargs: Any) -> Self:
+        """Returns the TensorDict on a GPU, by default the current one: `to` with its keywords."""
+        return casts.cuda(self, device, **kwargs)
+
+    def type(
+        self, dst_type: torch.dtype, *, cast_filter: Callable[[Any], bool] | None = None
+    ) -> Self:
+        """Casts every tensor to a dtype.
+
+        Args:
+            dst_type: The dtype.
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast.
+        """
+        return casts.cast(self, dst_type, cast_filter=cast_filter)
+
+    def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Self:
+        """Returns a TensorDict of contiguous tensors, copied if they are not.
+
+        Args:
+            canonical: Accepted; strides are always those of a new tensor.
+            inplace: Put the tensors into this TensorDict.
+        """
+        return casts.contiguous(self, inplace)
+
+    def detach(self) -> Self:
+        """Returns the same memory, detached from the autograd graph."""
+        return casts.detach(self)
+
+    def detach_(self) -> Self:
+        """Detaches every tensor from the autograd graph in place."""
+        return self._in_place(lambda tensor: tensor.detach_())
+
+    @property
+    def data(self) -> Self:
+        """A TensorDict of the ``data`` of every tensor."""
+        return casts.data(self)
+
+    @property
+    def grad(self) -> Self | None:
+        """A TensorDict of the gradients; None if no tensor has one."""
+        grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
+        return grads
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Sets whether autograd records operations on every tensor."""
+        return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if any tensor requires a gradient."""
+        return any(tensor.requires_grad for tensor in self._tensors())
+
+    def zero_grad(self, set_to_none: bool = True) -> Self:
+        """Clears the gradients of all tensors.
+
+        Args:
+            set_to_none: Drop the gradients; if false, fill them with zeros.
+        """
+        return casts.zero_grad(self, set_to_none)
+
+    def pin_memory(self, num_threads: int | None = None, inplace: bool = False) -> Self:
+        """Returns a copy in pinned (page-locked) memory.
+
+        Args:
+            num_threads: Accepted; one thread copies.
+            inplace: Put the tensors into this TensorDict.
+        """
+        return casts.pin_memory(self, inplace)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of all tensors; None if they differ or there is none."""
+        return casts.dtype(self)
+
+    def is_floating_point(self) -> bool:
+        """Returns True if every tensor has a floating-point dtype."""
+        return all(tensor.is_floating_point() for tensor in self._tensors())
+
+    def bytes(self, *, count_duplicates: bool = True) -> int:
+        """Returns the total size of all tensors in bytes.
+
+        Args:
+            count_duplicates: If false, tensors that share storage count once.
+        """
+        return sum(tensor.nbytes for tensor in casts.counted(self, count_duplicates))
+
+    def param_count(self, *, count_duplicates: bool = True) -> int:
+        """Returns the number of values of all tensors.
+
+        Args:
+            count_duplicates: If false, tensors that share storage count once.
+        """
+        return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
+
+    def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
+        """Returns zeros like every tensor, with another batch size: ``Tensor.new_zeros``.
+
+        Args:
+            *size: The batch size.
+            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+        """
+        return casts.new(self, "new_zeros", size, options)
+
+    def new_ones(self, *size: int | Sequence[int], **options: Any) -> Self:
+        """Returns ones like every tensor, with another batch size; arguments as `new_zeros`."""
+        return casts.new(self, "new_ones", size, options)
+
+    def new_empty(self, *size: int | Sequence[int], **options: Any) -> Self:
+        """Returns uninitialised tensors, with another batch size; arguments as `new_zeros`."""
+        return casts.new(self, "new_empty", size, options)
+
+    def new_full(self, size: int | Sequence[int], fill_value: Any, **options: Any) -> Self:
+        """Returns tensors filled with one value, with another batch size.
+
+        Args:
+            size: The batch size.
+            fill_value: The value.
+            **options: As for `new_zeros`.
+        """
+        return casts.new_full(self, size, fill_value, options)
+
+    def new_tensor(self, data: Any, **options: Any) -> Self:
+        """Returns copies of `data` in the dtype of every tensor; its shape is the batch size.
+
+        Args:
+            data: A tensor, list or number; or a TensorDict with the same keys.
+            **options: Of ``Tensor.new_tensor``.
+
+        Example:
+            >>> td = TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, dtype=torch.int64)}, [3])
+            >>> td.new_tensor([1, 2])["a"]
+            tensor([1., 2.])
+        """
+        return casts.new_tensor(self, data, **options)
+
+    def data_ptr(self, *, storage: bool = False) -> TensorDictBase:
+        """Returns the data address of every tensor, as a TensorDict with batch size [].
+
+        The members of a lazy stack are nodes "0", "1", ...
+
+        Args:
+            storage: Address of the storage, which views share, instead of the first element.
+        """
+        return casts.data_ptr(self, storage=storage)
+
+    def to_padded_tensor(self, padding: float = 0.0) -> Self:
+        """Replaces nested tensors by dense ones, padded to the longest component.
+
+        Args:
+            padding: The value used for padding.
+        """
+        return casts.to_padded_tensor(self, padding)
+
+    # --- steps that a lazy stack takes member by member, and overrides ---------------------------
+
+    def _check_batch_size(self, new: tuple[int, ...]) -> None:
+        _shape.check_batch_size(self, new)
+
+    def _change_batch_size(self, new: tuple[int, ...]) -> None:
+        _shape.change_batch_size(self, new)
+
+    def _set_names(self, names: tuple[str | None, ...] | None) -> None:
+        _shape.set_names(self, names)
+
+    def _set_device(self, device: str) -> None:
+        """Says that all tensors of a new tree are on a device."""
+        casts.set_device(self, device)
+
+    def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
+        """`expand`; with `shared_below`, one value in a node below stays one value."""
+        return _shape.expanded(self, wanted, shared_below=shared_below)
+
+    def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:
+        return _shape.reshaped(self, wanted, method)
+
+    def _chosen(self, rows: Any, at: int) -> Self:
+        """The rows at these positions along a batch dimension, copied."""
+        return _shape.chosen(self, rows, at)
+
+    def _compared(self, op: Callable[[Any, Any], Any], other: Any) -> Self:
+        return pointwise.compared(self, op, other)
+
+    def _every(self, method: str, dim: int | None) -> Any:
+        return pointwise.every(self, method, dim)
+
+    def _binary(self, op: Callable[..., Any], other: Any, default: Any = None) -> Self:
+        return pointwise.binary(self, op, other, default)
+
+    def _binary_(self, op: Callable[..., Any], other: Any) -> Self:
+        return pointwise.binary_(self, op, other)
+
+    def _merged(
+        self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]
+    ) -> Self:
+        return pointwise.merged(self, op, other, default, above)
+
+    def _ternary(self, op: Callable[..., Any], first: Any, second: Any) -> Self:
+        return pointwise.ternary(self, op, first, second)
+
+    # --- casts -----------------------------------------------------------------------------------
+    # They come last: in the class, their names hide those of the built-in types.
+
+    def bfloat16(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to bfloat16; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "bfloat16", cast_filter)
+
+    def bool(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to bool; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "bool", cast_filter)
+
+    def complex128(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to complex128; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "complex128", cast_filter)
+
+    def complex32(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to complex32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "complex32", cast_filter)
+
+    def complex64(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to complex64; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "complex64", cast_filter)
+
+    def double(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float64; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float64", cast_filter)
+
+    def float(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float32", cast_filter)
+
+    def float16(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float16; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float16", cast_filter)
+
+    def float32(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float32", cast_filter)
+
+    def float64(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float64; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float64", cast_filter)
+
+    def half(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to float16; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "float16", cast_filter)
+
+    def int(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to int32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "int32", cast_filter)
+
+    def int16(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to int16; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "int16", cast_filter)
+
+    def int32(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to int32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "int32", cast_filter)
+
+    def int64(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to int64; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "int64", cast_filter)
+
+    def int8(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to int8; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "int8", cast_filter)
+
+    def uint16(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to uint16; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "uint16", cast_filter)
+
+    def uint32(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to uint32; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "uint32", cast_filter)
+
+    def uint64(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to uint64; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "uint64", cast_filter)
+
+    def uint8(self, *, cast_filter: CastFilter | None = None) -> Self:
+        """Casts every tensor to uint8; `cast_filter` as for `type`."""
+        return casts.cast_to(self, "uint8", cast_filter)
