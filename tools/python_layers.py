@@ -18,6 +18,7 @@ LAYERS = [
         "_closing",
         "_core",
         "_errors",
+        "_html",
         "_options",
         "_pickle",
         "_progress",

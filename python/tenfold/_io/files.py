@@ -272,13 +272,13 @@ def scan(path: PathLike) -> ScanReport:
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
-        >>> tenfold.scan("downloaded.pt").findings
-        [ScanFinding(name='os.system', risk='dangerous', where='record "m/data.pkl" at byte 2')]
+        >>> tenfold.scan("downloaded.pt").findings[0]
+        ScanFinding(name='os.system', risk='dangerous', where='record "m/data.pkl" at byte 2')
     """
     from tenfold._reports import ScanFinding, ScanReport
 
     num_pickles, findings = _core.scan(os.fspath(path))
-    return ScanReport([ScanFinding(*found) for found in findings], num_pickles)
+    return ScanReport(tuple(ScanFinding(*found) for found in findings), num_pickles)
 
 
 @set_module("tenfold")
@@ -307,7 +307,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     with Shown(progress) as callback:
         problems, num_leaves, num_bytes, num_checksums = _core.verify(os.fspath(path), callback)
     return VerifyReport(
-        [Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums
+        tuple(Problem(*found) for found in problems), num_leaves, num_bytes, num_checksums
     )
 
 
@@ -482,7 +482,13 @@ def diff(
         added, removed, changed, num_leaves, num_bytes = _core.diff(
             _node(a), _node(b), _tolerance("rtol", rtol), _tolerance("atol", atol), callback
         )
-    return DiffReport(added, removed, [Change(*found) for found in changed], num_leaves, num_bytes)
+    return DiffReport(
+        tuple(added),
+        tuple(removed),
+        tuple(Change(*found) for found in changed),
+        num_leaves,
+        num_bytes,
+    )
 
 
 def _node(source: Any) -> Any:

@@ -15,6 +15,7 @@ from tenfold._options import UINT64_MAX, column_name, column_names, integer, tex
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
+from tenfold.dataset._preview import preview, preview_html
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io.files import Mode, PathLike
-    from tenfold.dataset._ingest.ingest import IngestReport
+    from tenfold._reports import IngestReport
 
     Row = dict[str, Any]
     Transform = Callable[[Row], Any]
@@ -149,8 +150,17 @@ class Dataset(Growing):
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
+        return preview(self._title(), self._native, self.schema)
+
+    def _repr_html_(self) -> str:
+        return preview_html(self._title(), self._native, self.schema)
+
+    def _title(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
-        return f"Dataset({where}{len(self):,} rows, {', '.join(self.schema._lines(''))})"
+        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
+        # The functions may be slow or fail: the table shows what they are called with.
+        maps = f", before {len(self._maps)} map()" if self._maps else ""
+        return f"Dataset({where}{rows}{maps})"
 
     # --- rows ---
 
@@ -238,14 +248,14 @@ class Dataset(Growing):
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
         """The columns of numbers whose rows are of unequal length; views may know of more."""
-        leaves = _leaves(self.schema, "")
+        leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
     def _column(self, name: str) -> Any:
         if self._maps:
             return self._mapped_column(name)
         column = self.select([name])
-        flat = dict(_leaves(column.schema, ""))
+        flat = dict(column.schema._leaves())
         if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
             return self._native.column(name)
         return _entry(column._batch(slice(0, len(self))), name)
@@ -257,7 +267,7 @@ class Dataset(Growing):
         except KeyError:
             # Batches leave the validity of floats that are not ragged to their NaN.
             of = name.removesuffix(".valid")
-            column = dict(_leaves(self.schema, "")).get(of)
+            column = dict(self.schema._leaves()).get(of)
             if of == name or column is None or not column.nullable:
                 raise
             if not column.dtype.startswith(("float", "bfloat")):
@@ -571,11 +581,3 @@ def _listed(values: Any) -> list[int]:
 
 def _is_text(dtype: str) -> bool:
     return dtype in ("string", "bytes")
-
-
-def _leaves(schema: Schema, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, column in schema.items():
-        if isinstance(column, Schema):
-            yield from _leaves(column, f"{prefix}{name}.")
-        else:
-            yield prefix + name, column
