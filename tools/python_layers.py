@@ -48,7 +48,7 @@ LAYERS = [
         "tensordict._saving",
     ],
     ["tensordict._tensorclass"],
-    ["_io"],
+    ["_io", "safetensors"],
     ["dataset"],
     ["mapped_dict", "sparse"],
     ["mappers"],
