@@ -78,6 +78,7 @@ TIES = {
     },
     "dataset._dataset": {
         "dataset._ingest.ingest": "a data set knows its bad rows; ingest makes data sets",
+        "dataset._ingest.save": "a data set is saved as ingest writes one",
     },
     "dataset._ingest.ingest": {
         "dataset._ingest.sources": "arrow and tables are imported when such a source comes",

@@ -47,7 +47,8 @@ def save(
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
-            ``state_dict()``. The keys of a dict are str, int, float, bool, None or tuples of these.
+            ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
+            bool, None or tuples of these.
             In a ``.npy`` file, a tensor or array by itself.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
@@ -74,6 +75,20 @@ def save(
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
         PosixPath('run/ckpt')
     """
+    rows = getattr(type(obj), "_save_rows", None)
+    if rows is not None:
+        if not checksums:
+            raise ValueError("save: checksums must be true for a data set, got False")
+        done: Path = rows(
+            obj,
+            path,
+            format=format,
+            overwrite=overwrite,
+            durable=durable,
+            num_threads=num_threads,
+            progress=progress,
+        )
+        return done
     return save_node(
         _core.tree(_named(obj, path, format), os.fsdecode(path)),
         path,
