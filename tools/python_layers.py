@@ -18,6 +18,7 @@ LAYERS = [
         "_closing",
         "_core",
         "_errors",
+        "_html",
         "_options",
         "_pickle",
         "_progress",
@@ -47,7 +48,7 @@ LAYERS = [
         "tensordict._saving",
     ],
     ["tensordict._tensorclass"],
-    ["_io"],
+    ["_io", "safetensors"],
     ["dataset"],
     ["mapped_dict", "sparse"],
     ["mappers"],
@@ -77,6 +78,7 @@ TIES = {
     },
     "dataset._dataset": {
         "dataset._ingest.ingest": "a data set knows its bad rows; ingest makes data sets",
+        "dataset._ingest.save": "a data set is saved as ingest writes one",
     },
     "dataset._ingest.ingest": {
         "dataset._ingest.sources": "arrow and tables are imported when such a source comes",

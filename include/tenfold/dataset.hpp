@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tenfold/batch.hpp>
@@ -68,6 +69,10 @@ class TENFOLD_API Dataset {
   /// Some of the columns, by (dotted) names; a record's name means all it holds, and "x.valid"
   /// where a nullable column x has values, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
+  /// The columns under other names, where they stand. Each pair is a name (of a record: all that it
+  /// holds) and the new path. Throws Error(key_not_found), Error(invalid_argument) if two columns
+  /// have one name then.
+  Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n], which are copied: in four bytes each where that is enough.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Dataset take(Tensor positions) const;

@@ -25,6 +25,7 @@
 #include <tenfold/schema.hpp>        // the columns of a data set
 #include <tenfold/batch.hpp>         // rows of a data set, copied
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
+#include <tenfold/arrow.hpp>         // the rows as a stream of Arrow's record batches
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
 #include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
 #include <tenfold/ingest.hpp>        // data sets from text files

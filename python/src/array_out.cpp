@@ -179,7 +179,10 @@ std::string LeafName::text() const {
 }
 
 ArrayMaker::ArrayMaker(Mode mode, Tied& tied, nb::object place)
-    : mode_(mode), tied_(tied), place_(std::move(place)), use_torch_(torch() != nullptr) {}
+    : mode_(mode),
+      tied_(tied),
+      place_(std::move(place)),
+      use_torch_(!tied.use_numpy() && torch() != nullptr) {}
 
 nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafName& name) {
   const bool may_be_tied = tensor.numel() > 0 && !leaf.is_nested();
@@ -288,6 +291,7 @@ void bind_bytes(nb::module_& module) {
   nb::class_<Bytes>(module, "Bytes", nb::type_slots(slots));
   nb::class_<Tied>(module, "Tied")
       .def(nb::init<>())
+      .def(nb::init<bool>(), nb::arg("use_numpy"))
       .def(nb::init<nb::object, nb::object>(), nb::arg("type").none(), nb::arg("file").none());
 }
 

@@ -58,6 +58,7 @@ struct ItemHandle {
 void bind_node(nb::module_& module);
 void bind_tree(nb::module_& module);
 void bind_io(nb::module_& module);
+void bind_flat_safetensors(nb::module_& module);
 void bind_memmap(nb::module_& module);
 void bind_mapped_file(nb::module_& module);
 void bind_snapshot(nb::module_& module);

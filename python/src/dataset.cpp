@@ -1,3 +1,4 @@
+#include <tenfold/arrow.hpp>
 #include <tenfold/dataset.hpp>
 
 #include <nanobind/stl/optional.h>
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "dataset/dataset_state.hpp"
+#include "ingest/arrow/abi.hpp"
 #include "rows_in.hpp"
 
 namespace tenfold::python {
@@ -94,6 +97,28 @@ nb::object row_of(const DatasetHandle& self, std::int64_t position) {
   const std::int64_t row = position < 0 ? position + size : position;
   const Batch batch = without_gil([&] { return self.dataset.rows(std::span(&row, 1)); });
   return BatchMaker(self.dataset.schema(), nb::none()).row(batch);
+}
+
+void release_stream(PyObject* capsule) noexcept {
+  auto* stream =
+      static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule, "arrow_array_stream"));
+  if (stream->release != nullptr) stream->release(stream);
+  delete stream;
+}
+
+/// The capsule of `__arrow_c_stream__`.
+nb::object arrow_stream(const DatasetHandle& self, bool copy) {
+  auto stream = std::make_unique<ArrowArrayStream>();
+  ArrowExportOptions options;
+  options.copy = copy;
+  without_gil([&] { export_arrow_stream(self.dataset, stream.get(), options); });
+  nb::object capsule = nb::steal(PyCapsule_New(stream.get(), "arrow_array_stream", release_stream));
+  if (!capsule.is_valid()) {
+    stream->release(stream.get());
+    throw nb::python_error();
+  }
+  static_cast<void>(stream.release());
+  return capsule;
 }
 
 std::int64_t append(DatasetHandle& self, std::int64_t num_rows, nb::object columns) {
@@ -244,6 +269,12 @@ void bind_dataset(nb::module_& module) {
            [](const DatasetHandle& self, const std::vector<std::string>& names) {
              return DatasetHandle{self.dataset.select(names)};
            })
+      .def("rename",
+           [](const DatasetHandle& self,
+              const std::vector<std::pair<std::string, std::vector<std::string>>>& names) {
+             return DatasetHandle{self.dataset.rename(names)};
+           })
+      .def("arrow_stream", arrow_stream, "copy"_a)
       .def("take",
            [](const DatasetHandle& self, nb::object positions) {
              return DatasetHandle{

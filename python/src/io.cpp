@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "io/registry.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -99,6 +100,11 @@ nb::tuple open_one_file(nb::object path) {
   bool locked = false;
   NodeHandle node{without_gil([&] { return open_consolidated(where, locked); })};
   return nb::make_tuple(std::move(node), locked);
+}
+
+/// The name of the format that `path` would be saved in.
+std::string format_to_save(nb::object path, const std::string& format) {
+  return std::string(format_for_saving(path_from(path), format).name);
 }
 
 std::string probe_path(nb::object path) {
@@ -243,6 +249,7 @@ void bind_io(nb::module_& module) {
   module.def("open_consolidated", &open_one_file, "path"_a,
              nb::sig("def open_consolidated(path: object) -> tuple[Node, bool]"),
              "Mode \"c\"; the second is true if it was locked.");
+  module.def("format_to_save", format_to_save, "path"_a, "format"_a);
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
              "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,

@@ -1,17 +1,35 @@
-"""What long calls tell when they are done."""
+"""The results of verify, diff, load_into, scan and ingest."""
 
-from typing import NamedTuple
+# Annotations are evaluated: typing.get_type_hints would look names up in the module `tenfold`.
+from dataclasses import dataclass
+from typing import NoReturn
 
+from tenfold._html import paragraph, table
 from tenfold._public import set_module
 
 
+class _Report:
+    """A report, which has no truth value of its own: `if verify(path):` would be a guess."""
+
+    # The attribute to ask. Without an annotation it is no field.
+    _asked = ""
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__}: its truth value is ambiguous; use .{self._asked}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 @set_module("tenfold")
-class Problem(NamedTuple):
-    """One thing that `verify` found wrong.
+@dataclass(frozen=True)
+class Problem:
+    """One problem that `verify` found.
 
     Attributes:
         path: The file.
-        part: Which part of it, as error messages name it; may be empty.
+        part: The part of the file, as error messages name it; may be empty.
         what: What is wrong: expected, found, remedy.
     """
 
@@ -20,43 +38,53 @@ class Problem(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return ": ".join(text for text in self if text)
+        return ": ".join(text for text in (self.path, self.part, self.what) if text)
 
 
 @set_module("tenfold")
-class VerifyReport(NamedTuple):
-    """What `verify` found.
+@dataclass(frozen=True)
+class VerifyReport(_Report):
+    """The result of `verify`. It has no truth value: ask `ok`.
 
     Attributes:
-        problems: Empty if the file or folder is whole.
-        num_leaves: Tensors looked at.
-        num_bytes: Their bytes.
-        num_checksums: Checksums that were compared; 0 for files saved without any.
+        problems: Empty if the file or folder is intact.
+        num_leaves: Number of tensors that were checked.
+        num_bytes: Their total size in bytes.
+        num_checksums: Number of checksums that were compared; 0 for files saved without any.
     """
 
-    problems: list[Problem]
+    problems: tuple[Problem, ...]
     num_leaves: int
     num_bytes: int
     num_checksums: int
 
+    _asked = "ok"
+
     @property
     def ok(self) -> bool:
-        """True if nothing is wrong."""
+        """True if there is no problem."""
         return not self.problems
 
-    def __bool__(self) -> bool:
-        return self.ok
+    def _repr_html_(self) -> str:
+        found = "ok" if self.ok else _count(len(self.problems), "problem")
+        line = (
+            f"VerifyReport: {found}; {_count(self.num_leaves, 'tensor')}, "
+            f"{self.num_bytes:,} bytes, {_count(self.num_checksums, 'checksum')} compared"
+        )
+        rows = [(problem.path, problem.part, problem.what) for problem in self.problems]
+        return paragraph(line) + (table(("path", "part", "what"), rows) if rows else "")
 
 
 @set_module("tenfold")
-class ScanFinding(NamedTuple):
+@dataclass(frozen=True)
+class ScanFinding:
     """A global that a pickle names.
 
     Attributes:
-        name: ``"os.system"``; of what is no global, in words.
-        risk: ``"safe"``: checkpoints of tensors are made of it. ``"suspicious"``: it is not known.
-            ``"dangerous"``: it runs code, reads or writes files, or reaches what does.
-        where: The record and byte of the first place that names it.
+        name: ``"os.system"``; a description if it is not a global.
+        risk: ``"safe"``: checkpoints of tensors need it. ``"suspicious"``: unknown.
+            ``"dangerous"``: it runs code, reads or writes files, or gives access to such functions.
+        where: The record and byte offset of its first use.
     """
 
     name: str
@@ -65,29 +93,36 @@ class ScanFinding(NamedTuple):
 
 
 @set_module("tenfold")
-class ScanReport(NamedTuple):
-    """What `scan` found.
+@dataclass(frozen=True)
+class ScanReport(_Report):
+    """The result of `scan`. It has no truth value: ask `safe`.
 
     Attributes:
         findings: Each global of each pickle, once.
-        num_pickles: 0 for a file without any.
+        num_pickles: Number of pickles that were read; 0 for a file without any.
     """
 
-    findings: list[ScanFinding]
+    findings: tuple[ScanFinding, ...]
     num_pickles: int
+
+    _asked = "safe"
 
     @property
     def safe(self) -> bool:
-        """True if everything that is named is safe."""
+        """True if every finding is safe."""
         return all(found.risk == "safe" for found in self.findings)
 
-    def __bool__(self) -> bool:
-        return self.safe
+    def _repr_html_(self) -> str:
+        verdict = "safe" if self.safe else "not safe"
+        rows = [(found.risk, found.name, found.where) for found in self.findings]
+        line = f"ScanReport: {verdict}; {_count(self.num_pickles, 'pickle')}"
+        return paragraph(line) + (table(("risk", "name", "where"), rows) if rows else "")
 
 
 @set_module("tenfold")
-class Mismatch(NamedTuple):
-    """A tensor whose dtype or shape is not the target's.
+@dataclass(frozen=True)
+class Mismatch:
+    """A tensor whose dtype or shape differs from that of the target.
 
     Attributes:
         name: Its dotted name in the target.
@@ -101,33 +136,96 @@ class Mismatch(NamedTuple):
 
 
 @set_module("tenfold")
-class LoadReport(NamedTuple):
-    """What `load_into` did, by dotted name.
+@dataclass(frozen=True)
+class LoadReport(_Report):
+    """The result of `load_into`, by dotted name. It has no truth value: ask `ok`.
 
     Attributes:
         loaded: Tensors that were copied.
-        missing: In the target, not in the source.
-        unexpected: In the source, not in the target.
+        missing: In the target, but not in the source.
+        unexpected: In the source, but not in the target.
         mismatched: In both, with another dtype or shape.
     """
 
-    loaded: list[str]
-    missing: list[str]
-    unexpected: list[str]
-    mismatched: list[Mismatch]
+    loaded: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    mismatched: tuple[Mismatch, ...]
+
+    _asked = "ok"
 
     @property
     def ok(self) -> bool:
-        """True if target and source agreed in everything."""
+        """True if target and source have the same names, dtypes and shapes."""
         return not (self.missing or self.unexpected or self.mismatched)
 
-    def __bool__(self) -> bool:
-        # A tuple would be true whatever was found.
-        raise TypeError("LoadReport: its truth value is ambiguous; use .ok")
+    def _repr_html_(self) -> str:
+        line = (
+            f"LoadReport: {len(self.loaded):,} loaded, {len(self.missing):,} missing, "
+            f"{len(self.unexpected):,} unexpected, {len(self.mismatched):,} mismatched"
+        )
+        rows = [
+            *((found.name, "mismatched", found.expected, found.found) for found in self.mismatched),
+            *((name, "missing", "", "") for name in self.missing),
+            *((name, "unexpected", "", "") for name in self.unexpected),
+        ]
+        head = ("name", "problem", "expected", "found")
+        return paragraph(line) + (table(head, rows) if rows else "")
 
 
 @set_module("tenfold")
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Promotion:
+    """A column that has a wider type than its first value.
+
+    Attributes:
+        column: Its dotted name.
+        from_: The type of the first value: ``"int64"``.
+        to: The type of the column: ``"float64"``.
+    """
+
+    column: str
+    from_: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.from_} -> {self.to}"
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class IngestReport(_Report):
+    """The result of `ingest`. It has no truth value: ask `num_bad_rows`.
+
+    Attributes:
+        num_rows: Number of rows of the data set.
+        num_bad_rows: Number of rows that were left out.
+        promotions: Columns that needed a wider type than their first value has.
+        ignored: Names in the data that the schema does not have.
+    """
+
+    num_rows: int
+    num_bad_rows: int
+    promotions: tuple[Promotion, ...]
+    ignored: tuple[str, ...]
+
+    _asked = "num_bad_rows"
+
+    def _repr_html_(self) -> str:
+        line = (
+            f"IngestReport: {_count(self.num_rows, 'row')}, {self.num_bad_rows:,} left out, "
+            f"{_count(len(self.promotions), 'promotion')}, {len(self.ignored):,} ignored"
+        )
+        rows = [
+            *((found.column, f"{found.from_} -> {found.to}") for found in self.promotions),
+            *((name, "ignored: the schema does not have it") for name in self.ignored),
+        ]
+        return paragraph(line) + (table(("column", "what"), rows) if rows else "")
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class Change:
     """An entry that two trees share and in which they differ.
 
     Attributes:
@@ -135,12 +233,12 @@ class Change(NamedTuple):
         kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
             batch size, class), ``"type"`` (a tensor in one, a value in the other).
         max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one is NaN. NaN
-            where there are no figures.
+            if it was not computed, as are the next two.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
-        cosine: Of the angle between all values of `a` and all of `b`.
-        num_different: Values beyond the tolerance.
-        a: What the first tree has: ``"float32 [3, 4]"``, ``"dict"``, JSON.
-        b: What the second has.
+        cosine: Cosine of the angle between all values of `a` and all of `b`.
+        num_different: Number of values beyond the tolerance.
+        a: The entry of the first tree: ``"float32 [3, 4]"``, ``"dict"``, JSON.
+        b: The entry of the second tree.
     """
 
     key: str
@@ -154,36 +252,35 @@ class Change(NamedTuple):
 
     @property
     def what(self) -> str:
-        """`a`, and `b` where it says something else."""
+        """`a`, followed by `b` if it differs."""
         return self.a if self.a == self.b else f"{self.a} -> {self.b}"
 
 
 @set_module("tenfold")
-class DiffReport(NamedTuple):
-    """What `diff` found.
+@dataclass(frozen=True, repr=False)
+class DiffReport(_Report):
+    """The result of `diff`. It has no truth value: ask `same`.
 
     Attributes:
-        added: Dotted names of what only the second tree has.
-        removed: Of what only the first has.
-        changed: What both have and what differs.
-        num_leaves: Tensors and JSON values that both have.
-        num_bytes: The bytes of the first tree's tensors among them.
+        added: Dotted names of entries that only the second tree has.
+        removed: Dotted names of entries that only the first tree has.
+        changed: Entries of both trees that differ.
+        num_leaves: Number of tensors and JSON values that both trees have.
+        num_bytes: Total size in bytes of those tensors in the first tree.
     """
 
-    added: list[str]
-    removed: list[str]
-    changed: list[Change]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[Change, ...]
     num_leaves: int
     num_bytes: int
+
+    _asked = "same"
 
     @property
     def same(self) -> bool:
         """True if nothing differs."""
         return not (self.added or self.removed or self.changed)
-
-    def __bool__(self) -> bool:
-        # A tuple would be true whatever was found.
-        raise TypeError("DiffReport: its truth value is ambiguous; use .same")
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
@@ -217,14 +314,7 @@ class DiffReport(NamedTuple):
         return "\n".join([f"DiffReport({counts})", *lines])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         if self.same:
-            return f"<p>{escape(repr(self))}</p>"
-
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
+            return paragraph(repr(self))
         head, *rows = self._rows()
-        body = "".join(line(row, "td") for row in rows)
-        return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
+        return table(head, rows)

@@ -147,6 +147,29 @@ Column validity_column(const Column& column) {
   return valid;
 }
 
+bool is_inside(const KeyPath& path, const KeyPath& record) {
+  return path.size() > record.size() && std::equal(record.begin(), record.end(), path.begin());
+}
+
+/// The path of the record of that dotted name; empty if there is none.
+KeyPath record_path(const Schema& schema, std::string_view name) {
+  for (const Column& column : schema.columns()) {
+    for (std::size_t length = 1; length < column.path.size(); ++length) {
+      KeyPath path(column.path.begin(), column.path.begin() + static_cast<std::ptrdiff_t>(length));
+      if (dotted(path) == name) return path;
+    }
+  }
+  return {};
+}
+
+std::string known_columns(const Schema& schema) {
+  std::string known;
+  for (const Column& column : schema.columns()) {
+    known += (known.empty() ? "" : ", ") + base::quote(column.name());
+  }
+  return known;
+}
+
 Dataset with_order(const DatasetState& state, RowOrderPtr order) {
   auto made = std::make_shared<DatasetState>(state);
   made->order = std::move(order);
@@ -212,6 +235,34 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
   return gather(*state, rows, options);
 }
 
+Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& names) const {
+  const auto state = this->state();
+  std::vector<Column> columns = state->schema.columns();
+  for (const auto& [name, path] : names) {
+    const Column* exact = state->schema.find(name);
+    const KeyPath record = exact == nullptr ? record_path(state->schema, name) : KeyPath();
+    if (path.empty() || (exact == nullptr && record.empty())) {
+      throw Error(ErrorCode::key_not_found,
+                  "data set: no column " + base::quote(name) + ": expected one of " +
+                      known_columns(state->schema) + ", found " + base::quote(name));
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const Column& before = state->schema.columns()[i];
+      if (exact != nullptr ? exact != &before : !is_inside(before.path, record)) continue;
+      KeyPath renamed = path;
+      if (exact == nullptr) {
+        renamed.insert(renamed.end(),
+                       before.path.begin() + static_cast<std::ptrdiff_t>(record.size()),
+                       before.path.end());
+      }
+      columns[i].path = std::move(renamed);
+    }
+  }
+  auto made = std::make_shared<DatasetState>(*state);
+  made->schema = Schema(std::move(columns));
+  return Dataset(std::move(made));
+}
+
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
@@ -269,13 +320,9 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
       }
       continue;
     }
-    std::string known;
-    for (const Column& column : schema().columns()) {
-      known += (known.empty() ? "" : ", ") + base::quote(column.name());
-    }
     throw Error(ErrorCode::key_not_found, "data set: no column " + base::quote(name) +
-                                              ": expected one of " + known + ", found " +
-                                              base::quote(name));
+                                              ": expected one of " + known_columns(schema()) +
+                                              ", found " + base::quote(name));
   }
   made->schema = Schema(std::move(columns));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));

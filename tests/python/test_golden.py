@@ -229,7 +229,7 @@ def test_the_rows_of_views_never_change(version):
         parts = counted(n).split([0.6, 0.4], seed=seed)
         assert [order(ids(part)) for part in parts] == expected
     for n, world_size, expected in orders["shard"]:
-        parts = [counted(n).shard(rank, world_size) for rank in range(world_size)]
+        parts = [counted(n).shard(rank=rank, world_size=world_size) for rank in range(world_size)]
         assert [order(ids(part)) for part in parts] == expected
     for weights, expected in orders["mix"]:
         sources = [counted(50, 1000 * i) for i in range(len(weights))]

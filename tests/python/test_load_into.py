@@ -67,10 +67,10 @@ def test_not_strict_loads_what_fits_and_reports_the_rest(tmp_path):
     target = {"a": torch.zeros(2), "b": torch.zeros(4), "d": torch.zeros(1)}
     report = tenfold.load_into(target, tmp_path / "saved", strict=False)
     assert not report.ok
-    assert report.loaded == ["a"]
-    assert report.missing == ["d"]
-    assert report.unexpected == ["c"]
-    assert report.mismatched == [("b", "float32 [4]", "float32 [3]")]
+    assert report.loaded == ("a",)
+    assert report.missing == ("d",)
+    assert report.unexpected == ("c",)
+    assert report.mismatched == (tenfold.Mismatch("b", "float32 [4]", "float32 [3]"),)
     assert (target["a"].sum(), target["b"].sum()) == (2, 0)
 
 
@@ -85,7 +85,7 @@ RENAMES = {
 def test_names_can_be_renamed(target, rename):
     tenfold.save({"old": {"w": torch.ones(2)}}, target)
     w = torch.zeros(2)
-    assert tenfold.load_into({"new": {"w": w}}, target, rename=rename).loaded == ["new.w"]
+    assert tenfold.load_into({"new": {"w": w}}, target, rename=rename).loaded == ("new.w",)
     assert w.sum() == 2
 
 
@@ -105,7 +105,7 @@ def test_keys_select_from_the_source(target):
     tenfold.save({"a": {"x": torch.ones(2)}, "b": {"x": torch.ones(2)}}, target)
     tensors = {"a": {"x": torch.zeros(2)}, "b": {"x": torch.zeros(2)}}
     report = tenfold.load_into(tensors, target, keys=["a.*"])
-    assert report.loaded == ["a.x"]
+    assert report.loaded == ("a.x",)
     assert tensors["b"]["x"].sum() == 0
 
 
@@ -273,7 +273,7 @@ def test_state_that_a_module_makes_anew_is_refused_and_not_written_into_the_void
     with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*makes of its own'):
         tenfold.load_into(module, target)
     report = tenfold.load_into(module, target, strict=False)
-    assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ["_extra_state"])
+    assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ("_extra_state",))
 
 
 def test_state_that_is_no_tensors_is_refused(tmp_path):
@@ -326,7 +326,7 @@ def test_tensors_elsewhere_are_filled_in_groups(target, monkeypatch, names):
     tree = {"a": torch.arange(3.0), "b": torch.ones(4), "c": torch.ones(2)}
     tenfold.save(tree, target)
     tensors = {key: torch.zeros_like(value) for key, value in tree.items()}
-    assert tenfold.load_into(tensors, target).loaded == ["a", "b", "c"]
+    assert tenfold.load_into(tensors, target).loaded == ("a", "b", "c")
     assert_same(tensors, tree)
 
 

@@ -266,8 +266,8 @@ def test_parameters_without_counterpart_are_reported_and_left_alone(tmp_path):
         tenfold.load_into(loaded, path)
     assert_same(loaded.state_dict(), state)
     report = tenfold.load_into(loaded, path, strict=False)
-    assert report.missing == ["new"]
-    assert report.unexpected == ["0.bias", "2.weight", "2.bias"]
+    assert report.missing == ("new",)
+    assert report.unexpected == ("0.bias", "2.weight", "2.bias")
     assert_same(loaded.state[other[0].weight], optimizer.state[net[0].weight])
     assert_same(loaded.state[other[2].bias], before)
     assert loaded.param_groups[0]["lr"] == 0.001
@@ -318,7 +318,9 @@ def test_groups_of_other_sizes_are_named_with_their_sizes(tmp_path):
     text = refused(loaded, path, "1 mismatched")
     assert '"param_groups.0.params": expected 1 parameter, found 2 parameters' in text
     report = tenfold.load_into(loaded, path, strict=False)
-    assert report.mismatched == [("param_groups.0.params", "1 parameter", "2 parameters")]
+    assert report.mismatched == (
+        tenfold.Mismatch("param_groups.0.params", "1 parameter", "2 parameters"),
+    )
     assert [group["lr"] for group in loaded.param_groups] == [0.5, 0.001]
     assert_same(loaded.state_dict()["state"][1], optimizer.state_dict()["state"][2])
     assert net[0].weight not in loaded.state

@@ -154,5 +154,5 @@ def test_no_keys_load_nothing_and_none_loads_all(target):
     assert tenfold.load(target, keys=[]) == {}
     assert set(tenfold.load(target, keys=None)) == {"a", "b"}
     into = {"a": torch.zeros(2)}
-    assert tenfold.load_into(into, target, keys=[]).loaded == []
+    assert tenfold.load_into(into, target, keys=[]).loaded == ()
     assert into["a"].sum() == 0

@@ -1,5 +1,6 @@
 """Pickles name public classes and `tenfold._pickle` only: the modules behind may move."""
 
+import dataclasses
 import inspect
 import multiprocessing
 import pickle
@@ -14,6 +15,7 @@ import torch
 import tenfold
 from tenfold.tensordict import collate as collate_trees
 
+REPORTS = ("Report", "Problem", "Mismatch", "Change", "ScanFinding", "Promotion")
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 LIBRARIES = {"torch", "numpy", "builtins", "__builtin__", "collections", "_codecs", "copyreg"}
 
@@ -246,6 +248,9 @@ def test_reports_and_schemas_have_type_hints():
             continue
         if isinstance(thing, type) and issubclass(thing, tuple):
             assert typing.get_type_hints(thing).keys() == set(thing._fields), place
+        elif dataclasses.is_dataclass(thing) and thing.__name__.endswith(REPORTS):
+            names = {field.name for field in dataclasses.fields(thing)}
+            assert typing.get_type_hints(thing).keys() == names, place
 
 
 def test_joined_parts_keep_sharing_their_function(tmp_path):

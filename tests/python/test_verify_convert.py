@@ -22,8 +22,7 @@ def saved(target):
 def test_a_whole_file_verifies(saved):
     report = tenfold.verify(saved)
     assert report.ok
-    assert report
-    assert report.problems == []
+    assert report.problems == ()
     assert report.num_leaves == 4
     assert report.num_bytes >= 24 + 24 + 40 + 4
     assert report.num_checksums > 0

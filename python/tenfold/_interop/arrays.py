@@ -178,8 +178,8 @@ def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, 
 
 def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
     """A strided nested tensor over `values` (one dimension); for numpy, the list of its parts."""
-    torch = torch_or_none()
-    if torch is None:
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
         parts = []
         begin = 0
         for shape in shapes:

@@ -47,7 +47,8 @@ def save(
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
-            ``state_dict()``. The keys of a dict are str, int, float, bool, None or tuples of these.
+            ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
+            bool, None or tuples of these.
             In a ``.npy`` file, a tensor or array by itself.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
@@ -74,6 +75,20 @@ def save(
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
         PosixPath('run/ckpt')
     """
+    rows = getattr(type(obj), "_save_rows", None)
+    if rows is not None:
+        if not checksums:
+            raise ValueError("save: checksums must be true for a data set, got False")
+        done: Path = rows(
+            obj,
+            path,
+            format=format,
+            overwrite=overwrite,
+            durable=durable,
+            num_threads=num_threads,
+            progress=progress,
+        )
+        return done
     return save_node(
         _core.tree(_named(obj, path, format), os.fsdecode(path)),
         path,
@@ -272,14 +287,14 @@ def scan(path: PathLike) -> ScanReport:
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
-        >>> tenfold.scan("downloaded.pt").findings
-        [ScanFinding(name='posix.system', risk='dangerous',
-                     where='record "downloaded/data.pkl" at byte 18')]
+        >>> tenfold.scan("downloaded.pt").findings[0]
+        ScanFinding(name='posix.system', risk='dangerous',
+                    where='record "downloaded/data.pkl" at byte 18')
     """
     from tenfold._reports import ScanFinding, ScanReport
 
     num_pickles, findings = _core.scan(os.fspath(path))
-    return ScanReport([ScanFinding(*found) for found in findings], num_pickles)
+    return ScanReport(tuple(ScanFinding(*found) for found in findings), num_pickles)
 
 
 @set_module("tenfold")
@@ -308,7 +323,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     with Shown(progress) as callback:
         problems, num_leaves, num_bytes, num_checksums = _core.verify(os.fspath(path), callback)
     return VerifyReport(
-        [Problem(*found) for found in problems], num_leaves, num_bytes, num_checksums
+        tuple(Problem(*found) for found in problems), num_leaves, num_bytes, num_checksums
     )
 
 
@@ -483,7 +498,13 @@ def diff(
         added, removed, changed, num_leaves, num_bytes = _core.diff(
             _node(a), _node(b), _tolerance("rtol", rtol), _tolerance("atol", atol), callback
         )
-    return DiffReport(added, removed, [Change(*found) for found in changed], num_leaves, num_bytes)
+    return DiffReport(
+        tuple(added),
+        tuple(removed),
+        tuple(Change(*found) for found in changed),
+        num_leaves,
+        num_bytes,
+    )
 
 
 def _node(source: Any) -> Any:

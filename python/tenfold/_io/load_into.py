@@ -14,7 +14,7 @@ from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from tenfold._io.files import Keys, PathLike, Rename
@@ -118,7 +118,12 @@ def _report(
 ) -> LoadReport:
     from tenfold._reports import LoadReport, Mismatch
 
-    return LoadReport(loaded, missing, unexpected, [Mismatch(*found) for found in mismatched])
+    return LoadReport(
+        tuple(loaded),
+        tuple(missing),
+        tuple(unexpected),
+        tuple(Mismatch(*found) for found in mismatched),
+    )
 
 
 def source_node(source: Any) -> Any:
@@ -280,7 +285,7 @@ def _host_for(tensor: Any) -> Any:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
-def _note_writes(tensors: dict[str, Any], loaded: list[str]) -> None:
+def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
     """Tells autograd, so that a backward over old values is an error and not a wrong result."""
     torch = arrays.torch_or_none()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)

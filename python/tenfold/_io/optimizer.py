@@ -32,7 +32,10 @@ def load_optimizer(
     plan = _Plan(optimizer, saved, renamer(rename), cast)
     _require_names(exact_names(rename), saved["param_groups"], node.where() or "source")
     if strict:
-        mismatched = [(*found, found.name in plan.cast_helps) for found in plan.mismatched]
+        mismatched = [
+            (found.name, found.expected, found.found, found.name in plan.cast_helps)
+            for found in plan.mismatched
+        ]
         _core.require_ok(node.where(), plan.missing, plan.unexpected, mismatched)
     if plan.groups_of_other_names:
         groups = ", ".join(f"param_groups.{position}" for position in plan.groups_of_other_names)
@@ -42,7 +45,9 @@ def load_optimizer(
             stacklevel=3,
         )
     plan.apply(node)
-    return LoadReport(plan.loaded, plan.missing, plan.unexpected, plan.mismatched)
+    return LoadReport(
+        tuple(plan.loaded), tuple(plan.missing), tuple(plan.unexpected), tuple(plan.mismatched)
+    )
 
 
 def _containers(node: Any, place: Any = None) -> Any:
@@ -118,7 +123,7 @@ def _hand_over(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
             "rename: it does not apply to an optimizer with a load_state_dict or a hook of its own"
         )
     optimizer.load_state_dict(_containers(node, lambda tensor: tensor.clone()))
-    return LoadReport([".".join(path) for path, _, _ in node.leaves()], [], [], [])
+    return LoadReport(tuple(".".join(path) for path, _, _ in node.leaves()), (), (), ())
 
 
 class _Plan:

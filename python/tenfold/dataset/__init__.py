@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
+from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._accumulate import Weighted, Window, accumulate
 from tenfold.dataset._create import create
 from tenfold.dataset._dataset import Dataset, concat, mix
-from tenfold.dataset._ingest.ingest import IngestReport, Promotion, infer_schema, ingest
+from tenfold.dataset._ingest.ingest import infer_schema, ingest
 from tenfold.dataset._loader import BatchLoader
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._rows import Rows, collate

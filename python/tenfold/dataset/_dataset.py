@@ -15,17 +15,19 @@ from tenfold._options import UINT64_MAX, column_name, column_names, integer, tex
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
+from tenfold.dataset._preview import preview, preview_html
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
-    from tenfold._io.files import Mode, PathLike
-    from tenfold.dataset._ingest.ingest import IngestReport
+    from tenfold._io.files import Mode, PathLike, Progress
+    from tenfold._reports import IngestReport
 
     Row = dict[str, Any]
     Transform = Callable[[Row], Any]
@@ -83,7 +85,8 @@ class Dataset(Growing):
     ``ds["<column>.valid"]`` is that of any column that may miss values. Nested records are nested
     dicts.
 
-    Views (`range`, `select`, `take`, `filter`, `split`, `shard`, `map`) copy nothing and compose.
+    Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
+    `map`) copy nothing and compose.
     A Dataset pickles by its path, and works in forked and spawned workers; if something else is at
     the path by then, unpickling raises OSError (ESTALE).
 
@@ -142,6 +145,16 @@ class Dataset(Growing):
         return list(self.schema)
 
     @property
+    def column_names(self) -> list[str]:
+        """The same as `columns`, as Hugging Face's data sets call it."""
+        return self.columns
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, ``len(self)``."""
+        return len(self)
+
+    @property
     def bad_rows(self) -> list[dict[str, Any]]:
         """What ``ingest(..., on_error="collect")`` left out: line, row, column, error, text."""
         from tenfold.dataset._ingest.ingest import bad_rows_of
@@ -149,8 +162,17 @@ class Dataset(Growing):
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
+        return preview(self._title(), self._native, self.schema)
+
+    def _repr_html_(self) -> str:
+        return preview_html(self._title(), self._native, self.schema)
+
+    def _title(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
-        return f"Dataset({where}{len(self):,} rows, {', '.join(self.schema._lines(''))})"
+        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
+        # The functions may be slow or fail: the table shows what they are called with.
+        maps = f", before {len(self._maps)} map()" if self._maps else ""
+        return f"Dataset({where}{rows}{maps})"
 
     # --- rows ---
 
@@ -238,14 +260,14 @@ class Dataset(Growing):
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
         """The columns of numbers whose rows are of unequal length; views may know of more."""
-        leaves = _leaves(self.schema, "")
+        leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
     def _column(self, name: str) -> Any:
         if self._maps:
             return self._mapped_column(name)
         column = self.select([name])
-        flat = dict(_leaves(column.schema, ""))
+        flat = dict(column.schema._leaves())
         if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
             return self._native.column(name)
         return _entry(column._batch(slice(0, len(self))), name)
@@ -257,7 +279,7 @@ class Dataset(Growing):
         except KeyError:
             # Batches leave the validity of floats that are not ragged to their NaN.
             of = name.removesuffix(".valid")
-            column = dict(_leaves(self.schema, "")).get(of)
+            column = dict(self.schema._leaves()).get(of)
             if of == name or column is None or not column.nullable:
                 raise
             if not column.dtype.startswith(("float", "bfloat")):
@@ -355,8 +377,71 @@ class Dataset(Growing):
             views.append(view)
         return views
 
-    def shard(self, rank: int, world_size: int) -> Dataset:
-        """The contiguous part of one rank; sizes differ by one row at most."""
+    def rename(self, names: Mapping[str | tuple[str, ...], str | tuple[str, ...]]) -> Dataset:
+        """Returns the rows under other column names; nothing is copied.
+
+        Args:
+            names: Old name to new name. An old name is a column (``"a.b"`` or ``("a", "b")`` in a
+                nested record) or a record; a new name is one column name, or a tuple for a column
+                in a record.
+
+        Raises:
+            KeyError: If there is no column of an old name.
+            ValueError: If two columns have one name then, or the rows are mapped: rename first.
+
+        Example:
+            >>> ds.rename({"price": "cost"}).columns
+            ['cost', 'origin']
+        """
+        if self._maps:
+            raise ValueError("rename: the rows are mapped by functions; rename before map()")
+        pairs = []
+        for old, new in names.items():
+            path = [new] if isinstance(new, str) else list(new)
+            if not path or not all(isinstance(key, str) and key for key in path):
+                raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
+            pairs.append((column_name("rename", old), [text("rename", key) for key in path]))
+        return self._view(("rename", (pairs,)))
+
+    def shuffle(self, seed: int) -> Dataset:
+        """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
+
+        The order is computed when rows are asked for: time and memory do not depend on the number
+        of rows.
+
+        Args:
+            seed: 0 to 2**64 - 1.
+
+        Example:
+            >>> sample = ds.shuffle(seed=7).head(1000)
+        """
+        return self.split([len(self)], integer("shuffle: seed", seed, 0, UINT64_MAX))[0]
+
+    def head(self, n: int = 5) -> Dataset:
+        """Returns a view of the first rows.
+
+        Args:
+            n: Number of rows, at most.
+
+        Example:
+            >>> ds.head(2)["price"]
+            tensor([12.5000, 99.0000])
+        """
+        return self.range(0, integer("head: n", n, 0))
+
+    def shard(self, *, rank: int, world_size: int) -> Dataset:
+        """Returns the contiguous part of one rank; sizes differ by one row at most.
+
+        Args:
+            rank: 0 to ``world_size - 1``.
+            world_size: Number of parts.
+
+        Raises:
+            ValueError: If `rank` is not one of these.
+
+        Example:
+            >>> part = ds.shard(rank=0, world_size=4)
+        """
         rank, world_size = integer("shard: rank", rank), integer("shard: world_size", world_size)
         return self._view(("shard", (rank, world_size)))
 
@@ -374,6 +459,110 @@ class Dataset(Growing):
         view.__dict__.update(self.__dict__)
         view._maps = (*self._maps, _Map(function, batched))
         return view
+
+    # --- elsewhere ---
+
+    def save(
+        self,
+        path: PathLike,
+        *,
+        format: str | None = None,
+        overwrite: bool = True,
+        durable: bool = True,
+        num_threads: int | None = None,
+        progress: Progress = None,
+    ) -> Path:
+        """Writes the rows as a data set of its own, as `tenfold.ingest` does, atomically.
+
+        Functions of `map` are applied. Columns keep their types and units.
+
+        Args:
+            path: Where to. It may be the path that this data set was opened from.
+            format: As of `tenfold.save`. None: by the suffix of `path`; a folder without one. Other
+                formats take a temporary folder beside `path`.
+            overwrite: If false, something at `path` is an error.
+            durable: Return only when the data is on disk.
+            num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+            progress: As of `tenfold.save`.
+
+        Returns:
+            Path: `path`.
+
+        Raises:
+            FileExistsError: If `path` holds something else, or `overwrite` is false.
+            UnsupportedError: If the format cannot hold a column.
+
+        Example:
+            >>> ds.filter(ds["price"] < 100).save("cheap")
+            PosixPath('cheap')
+        """
+        from tenfold.dataset._ingest.save import save_rows
+
+        return save_rows(
+            self,
+            path,
+            format=format,
+            overwrite=overwrite,
+            durable=durable,
+            num_threads=num_threads,
+            progress=progress,
+        )
+
+    _save_rows = save  # what `tenfold.save` calls
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Exports the rows to a consumer of Arrow's C stream interface.
+
+        pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray read a data set by it, in
+        batches of 65,536 rows. Where the rows of a column are contiguous, the arrays point into the
+        mapped file, which they keep; else rows are copied, batch by batch. Strings are
+        large_string, rows of unequal length large_list, rows of a shape fixed_size_list, nested
+        records structs; missing values are nulls.
+
+        Args:
+            requested_schema: Ignored, as the interface allows.
+
+        Raises:
+            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, complex), or the rows
+                are mapped by functions.
+        """
+        return self._arrow_stream(copy=False)
+
+    def _arrow_stream(self, copy: bool) -> object:
+        if self._maps:
+            raise UnsupportedError(
+                "data set: Arrow reads the stored rows: expected no map(), found "
+                f"{len(self._maps)}; save() the mapped rows and open them"
+            )
+        return self._native.arrow_stream(copy)
+
+    def to_arrow(self) -> Any:
+        """Returns a ``pyarrow.Table`` of all rows, copied into memory.
+
+        Raises:
+            ImportError: If pyarrow is not installed.
+            UnsupportedError: As `__arrow_c_stream__`.
+
+        Example:
+            >>> ds.head(1000).to_arrow().num_rows
+            1000
+        """
+        import pyarrow
+
+        reader = pyarrow.RecordBatchReader._import_from_c_capsule(self._arrow_stream(copy=True))
+        return reader.read_all()
+
+    def to_pandas(self) -> Any:
+        """Returns a ``pandas.DataFrame`` of all rows, copied into memory, by way of pyarrow.
+
+        Raises:
+            ImportError: If pandas or pyarrow is not installed.
+            UnsupportedError: As `__arrow_c_stream__`.
+
+        Example:
+            >>> ds.select(["price"]).to_pandas().mean()
+        """
+        return self.to_arrow().to_pandas()
 
     # --- pickling ---
 
@@ -571,11 +760,3 @@ def _listed(values: Any) -> list[int]:
 
 def _is_text(dtype: str) -> bool:
     return dtype in ("string", "bytes")
-
-
-def _leaves(schema: Schema, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, column in schema.items():
-        if isinstance(column, Schema):
-            yield from _leaves(column, f"{prefix}{name}.")
-        else:
-            yield prefix + name, column

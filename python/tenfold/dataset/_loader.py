@@ -13,7 +13,7 @@ from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import torch_or_none
 from tenfold._options import UINT64_MAX, boolean, integer
 from tenfold._public import set_module
-from tenfold.dataset._dataset import Dataset, _leaves
+from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import Offsets, Padding, is_jagged, jagged
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ class BatchLoader:
         self._padding = Padding(
             pad,
             any(not step.batched for step in dataset._maps),
-            None if dataset._maps else [name for name, _ in _leaves(dataset.schema, "")],
+            None if dataset._maps else [name for name, _ in dataset.schema._leaves()],
         )
         threads = 0 if num_threads is None else num_threads
         block = 0 if shuffle_block is None else shuffle_block

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._html import table
 from tenfold._interop.arrays import DTYPES, dtype_name, is_array, numpy_module
 from tenfold._public import set_module
 
@@ -91,15 +92,23 @@ class Schema(Mapping[str, "Column | Schema"]):
     def __str__(self) -> str:
         return "\n".join(self._lines(""))
 
-    def _lines(self, prefix: str) -> Iterator[str]:
+    def _leaves(self, prefix: str = "") -> Iterator[tuple[str, Column]]:
+        """The columns by dotted name, those of nested records too."""
         for name, column in self._columns.items():
             if isinstance(column, Schema):
-                yield from column._lines(f"{prefix}{name}.")
+                yield from column._leaves(f"{prefix}{name}.")
             else:
-                yield f"{prefix}{name}: {column}"
+                yield prefix + name, column
+
+    def _lines(self, prefix: str) -> Iterator[str]:
+        for name, column in self._leaves(prefix):
+            yield f"{name}: {column}"
 
     def __repr__(self) -> str:
         return f"Schema({{{', '.join(self._lines(''))}}})"
+
+    def _repr_html_(self) -> str:
+        return table(("column", "type"), [(name, str(column)) for name, column in self._leaves()])
 
     def to_dict(self) -> dict[str, Any]:
         """``{"columns": {"x": {"dtype": "float32", "shape": [3]}}}``."""

@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._options import text
 from tenfold._progress import Shown
@@ -163,6 +164,11 @@ class MappedDict(_core.MappedDict):
     def __repr__(self) -> str:
         columns = ", ".join(self.schema._lines(""))
         return f"MappedDict({self._path!r}, {len(self):,} {self._key_type()} keys, {columns})"
+
+    def _repr_html_(self) -> str:
+        keys = "key" if len(self) == 1 else "keys"
+        line = f"MappedDict: {self._path}, {len(self):,} {self._key_type()} {keys}"
+        return paragraph(line) + self.schema._repr_html_()
 
     # --- as a mapping ---
 

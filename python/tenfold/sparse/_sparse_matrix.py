@@ -6,6 +6,7 @@ import functools
 import os
 
 from tenfold import _core, _pickle
+from tenfold._html import table
 from tenfold._io.files import save_node
 from tenfold._options import integer, text
 from tenfold._public import set_module
@@ -275,6 +276,20 @@ class SparseMatrix(Rows, Growing):
             f"SparseMatrix({where}{self._layout}, {rows:,} x {cols:,}, {self._nnz:,} entries, "
             f"{self._dtype_name})"
         )
+
+    def _repr_html_(self) -> str:
+        rows, cols = self._shape
+        density = f"{self._nnz / (rows * cols):.3g}" if rows and cols else "-"
+        cells = (
+            ("path", self._path or "in memory"),
+            ("layout", self._layout),
+            ("shape", f"{rows:,} x {cols:,}"),
+            ("entries", f"{self._nnz:,}"),
+            ("density", density),
+            ("dtype", self._dtype_name),
+            ("index dtype", self._index_dtype_name),
+        )
+        return table(("SparseMatrix", ""), cells)
 
     # --- as others have it ---
 

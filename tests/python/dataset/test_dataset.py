@@ -156,7 +156,7 @@ def test_views_compose(ds: Dataset) -> None:
     assert ids(view) == [199, 105]
     assert view.columns == ["id"]
     assert ids(ds.filter(lambda batch: batch["id"] % 250 == 0)) == [0, 250, 500, 750]
-    assert ids(ds.shard(1, 3)) == list(range(334, 667))
+    assert ids(ds.shard(rank=1, world_size=3)) == list(range(334, 667))
     assert ids(ds.select(["camera", "id"]).range(3, 1)) == []
     assert list(ds.select([("camera", "gain")])[0]) == ["camera"]
 
@@ -293,7 +293,7 @@ def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: 
     path = tmp_path / "ds"
     tenfold.ingest([{"id": i} for i in range(6)], path)
     ds = Dataset(path)
-    views = [ds.shard(1, 2), ds.take([-1, 0]), tenfold.concat([ds, ds.range(0, 2)])]
+    views = [ds.shard(rank=1, world_size=2), ds.take([-1, 0]), tenfold.concat([ds, ds.range(0, 2)])]
     pickled = [pickle.dumps(view) for view in views]
     with Dataset(path, "r+") as writer:
         writer.extend([{"id": i} for i in range(6, 9)])
@@ -314,7 +314,7 @@ def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: 
 
 def test_joined_data_sets_pickle_by_the_paths_of_their_parts(ds: Dataset) -> None:
     mapped = ds.select(["id"]).map(_doubled)
-    parts = [mapped.range(0, 100), mapped.shard(1, 3)]
+    parts = [mapped.range(0, 100), mapped.shard(rank=1, world_size=3)]
     for joined in (tenfold.concat(parts), tenfold.mix(parts, [0.7, 0.3])):
         view = joined.range(5, 120).map(_doubled).take([100, 0])
         again = pickle.loads(pickle.dumps(view))
@@ -379,7 +379,7 @@ def test_numbers_beyond_64_bits_are_named(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         ds[[2**70]]
     with pytest.raises(ValueError, match="shard: world_size: expected an int of 64 bits"):
-        ds.shard(0, 2**70)
+        ds.shard(rank=0, world_size=2**70)
     with pytest.raises(ValueError, match="split: seed: expected 0 to 18446744073709551615"):
         ds.split([1, 1], seed=2**64)
     with pytest.raises(TypeError, match=r"permutation: size: expected an int, found 2\.5"):

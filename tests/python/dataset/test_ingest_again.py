@@ -107,7 +107,7 @@ def test_a_column_of_that_name_is_data(tmp_path: Path) -> None:
     )
     assert told["x.valid"].tolist() == [False]
     assert told.report is not None
-    assert told.report.ignored == []
+    assert told.report.ignored == ()
 
 
 def test_a_batch_of_arrays_keeps_dtypes_beside_nulls(tmp_path: Path) -> None:

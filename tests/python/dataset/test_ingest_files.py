@@ -91,7 +91,7 @@ def test_promotions_and_ignored_columns_are_reported(tmp_path):
     ds = tenfold.ingest(source, tmp_path / "rows")
     assert [str(promotion) for promotion in ds.report.promotions] == ["x: int64 -> float64"]
     ds = tenfold.ingest(source, tmp_path / "rows", schema={"x": "float32"})
-    assert ds.report.ignored == ["y"]
+    assert ds.report.ignored == ("y",)
     assert str(ds.schema) == "x: float32"
 
 

@@ -327,7 +327,7 @@ def test_a_schema_gives_the_types_and_the_columns(tmp_path):
     assert ds.schema == schema
     assert ds[0]["f"].tolist() == [1.0, 2.5]
     assert ds[0]["r"].tolist() == [1, 2, 3]
-    assert ds.report.ignored == ["other"]
+    assert ds.report.ignored == ("other",)
 
 
 @pytest.mark.parametrize(

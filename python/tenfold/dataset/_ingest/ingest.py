@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, text
 from tenfold._progress import Shown
 from tenfold._public import set_module
+from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest.text import TEXT_FORMATS, checked_format, text_files
 from tenfold.dataset._schema import Schema, as_schema
@@ -25,41 +25,6 @@ if TYPE_CHECKING:
 
 _BAD_ROWS = "bad_rows.jsonl"
 FORMATS = (*TEXT_FORMATS, "parquet", "arrow", "npy", "npz")
-
-
-@set_module("tenfold")
-class Promotion(NamedTuple):
-    """A column that has a wider type than its first value.
-
-    Attributes:
-        column: Its dotted name.
-        from_: The type of the first value: ``"int64"``.
-        to: The type of the column: ``"float64"``.
-    """
-
-    column: str
-    from_: str
-    to: str
-
-    def __str__(self) -> str:
-        return f"{self.column}: {self.from_} -> {self.to}"
-
-
-@set_module("tenfold")
-class IngestReport(NamedTuple):
-    """What `ingest` did.
-
-    Attributes:
-        num_rows: Rows of the data set.
-        num_bad_rows: Rows that were left out.
-        promotions: Columns that needed a wider type than their first value has.
-        ignored: Names in the data that the schema does not have.
-    """
-
-    num_rows: int
-    num_bad_rows: int
-    promotions: list[Promotion]
-    ignored: list[str]
 
 
 @set_module("tenfold")
@@ -211,8 +176,8 @@ def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
     dataset.report = IngestReport(
         report["num_rows"],
         num_bad_rows,
-        [Promotion(item["column"], item["from"], item["to"]) for item in report["promotions"]],
-        list(report["ignored"]),
+        tuple(Promotion(item["column"], item["from"], item["to"]) for item in report["promotions"]),
+        tuple(report["ignored"]),
     )
     return dataset
 

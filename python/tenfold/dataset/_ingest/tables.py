@@ -15,7 +15,6 @@ from tenfold._interop.arrays import (
     unmasked_rows,
     without_elements,
 )
-from tenfold.dataset._dataset import _leaves
 from tenfold.dataset._ingest import arrow
 from tenfold.dataset._ingest import values as row_values
 from tenfold.dataset._ingest.way import Way, is_path
@@ -66,7 +65,7 @@ def run_dataset(source: Any, way: Way) -> dict[str, Any]:
     """The rows of a `Dataset`; its columns stay what they are, unless functions change them."""
     if source._maps:
         return run_rows(source, way)
-    leaves = dict(_leaves(source.schema, ""))
+    leaves = dict(source.schema._leaves())
     # NaN does not tell a value from none.
     flags = [
         f"{name}.valid"
@@ -159,7 +158,7 @@ def _take_validity(flat: dict[tuple[str, ...], Any], way: Way) -> None:
     """Columns called ``"<column>.valid"`` become the nulls of those, as in batches of data sets."""
     names = None
     if way.schema is not None:
-        names = frozenset(name for name, _ in _leaves(Schema.from_json(way.schema), ""))
+        names = frozenset(name for name, _ in Schema.from_json(way.schema)._leaves())
     for keys in list(flat):
         *record, name = keys
         base = (*record, name.removesuffix(".valid"))

@@ -1,0 +1,35 @@
+"""HTML for notebooks. Every text is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A notebook with more rows is slow to scroll; the table says how many it leaves out.
+_MAX_ROWS = 200
+
+
+def paragraph(text: str) -> str:
+    """One paragraph of plain text."""
+    return f"<p>{escape(text)}</p>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _MAX_ROWS) -> str:
+    """A table of plain text.
+
+    Args:
+        head: The names of the columns.
+        rows: The cells of each row, as many as `head` has.
+        max_rows: Rows to show; a line below says how many more there are.
+    """
+    body = "".join(_row(row, "td") for row in rows[:max_rows])
+    made = f"<table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"
+    left_out = len(rows) - max_rows
+    return made + (paragraph(f"... and {left_out:,} more") if left_out > 0 else "")
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"

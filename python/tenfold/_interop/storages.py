@@ -1,0 +1,73 @@
+"""Which torch tensors share memory, as safetensors asks before it saves them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+
+def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
+    """Returns groups of two or more names whose tensors overlap in memory."""
+    spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
+    for name, tensor in tensors.items():
+        storage = None if tensor.is_meta else tensor.untyped_storage()
+        if storage is not None and storage.data_ptr() and storage.nbytes():
+            begin = tensor.data_ptr()
+            place = (tensor.device, storage.data_ptr(), storage.nbytes())
+            spans.setdefault(place, []).append((begin, begin + _extent_bytes(tensor), name))
+    groups = []
+    for spans_of_storage in spans.values():
+        group: set[str] = set()
+        end_of_group = 0
+        for begin, end, name in sorted(spans_of_storage):
+            if group and begin >= end_of_group:
+                groups.append(group)
+                group = set()
+            group.add(name)
+            end_of_group = max(end_of_group, end)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def is_whole_storage(tensor: Any) -> bool:
+    """True if the tensor covers all of its storage."""
+    storage = tensor.untyped_storage()
+    return bool(
+        tensor.data_ptr() == storage.data_ptr()
+        and tensor.nelement() * tensor.element_size() == storage.nbytes()
+    )
+
+
+def duplicate_names(
+    tensors: Mapping[str, Any], preferred: Iterable[str] = ()
+) -> dict[str, list[str]]:
+    """Returns the name to keep of each group that shares memory, and the names to drop.
+
+    Args:
+        tensors: The state dict of a module.
+        preferred: Names that are kept where there is a choice; else the first by alphabet.
+
+    Raises:
+        RuntimeError: If no tensor of a group covers its whole storage.
+    """
+    kept: dict[str, list[str]] = {}
+    for group in overlapping(tensors):
+        whole = {name for name in group if is_whole_storage(tensors[name])}
+        if not whole:
+            raise RuntimeError(
+                f"save_model: {sorted(group)}: they share memory and none of them covers its whole "
+                "storage: expected one that does; clone() them first"
+            )
+        keep = min(whole.intersection(preferred) or whole)
+        kept[keep] = sorted(group - {keep})
+    return kept
+
+
+def _extent_bytes(tensor: Any) -> int:
+    """Bytes from the first element to the end of the last one."""
+    if tensor.nelement() == 0:
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return int((1 + sum((n - 1) * step for n, step in steps)) * tensor.element_size())

@@ -1,0 +1,56 @@
+"""Views of data sets as data sets of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from tenfold import _core
+from tenfold._io import files
+from tenfold._options import text_or_empty
+from tenfold.dataset._ingest.ingest import ingest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold._io.files import PathLike, Progress
+
+
+def save_rows(
+    rows: Any,
+    path: PathLike,
+    *,
+    format: str | None,
+    overwrite: bool,
+    durable: bool,
+    num_threads: int | None,
+    progress: Progress,
+) -> Path:
+    """See `Dataset.save`."""
+    target = Path(os.fsdecode(path))
+    if _core.format_to_save(path, text_or_empty("save: format", format)) == "memmap":
+        ingest(
+            rows,
+            target,
+            num_threads=num_threads,
+            progress=progress,
+            overwrite=overwrite,
+            durable=durable,
+        )
+        return target
+    if not overwrite and os.path.lexists(target):
+        raise FileExistsError(f"{target}: expected nothing, found a file or folder")
+    # Rows are written once before their number and the widths of their columns are known.
+    parent = target.absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)
+    try:
+        made = os.path.join(folder, "rows")
+        ingest(rows, made, num_threads=num_threads, progress=progress, durable=False)
+        files.convert(made, target, format=format, durable=durable, progress=progress)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return target

@@ -1,0 +1,119 @@
+"""The first rows of a data set as a table."""
+
+from __future__ import annotations
+
+import math
+
+from tenfold._html import paragraph, table
+from tenfold.dataset._schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from tenfold.dataset._schema import Column
+
+_NUM_ROWS = 5
+_NUM_ELEMENTS = 4
+_MAX_CELL_CHARACTERS = 30
+_MAX_LINE_CHARACTERS = 100
+_MAX_COLUMNS_HTML = 30
+# The elements of a row are read if they have at most this size.
+_MAX_VALUE_ELEMENTS = 65_536
+
+
+def preview(title: str, native: Any, schema: Schema) -> str:
+    """The title, the columns and the first rows, in lines of at most 100 characters."""
+    leaves = list(schema._leaves())
+    columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
+    widths = [max(map(len, cells)) for cells in columns]
+    shown, width = 0, 0
+    while shown < len(columns) and (not shown or width + widths[shown] <= _MAX_LINE_CHARACTERS):
+        width += widths[shown] + 2
+        shown += 1
+    cells_of_lines = zip(*columns[:shown], strict=True)
+    lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in cells_of_lines]
+    return "\n".join([title, *lines, *_left_out(len(native), len(leaves) - shown)])
+
+
+def preview_html(title: str, native: Any, schema: Schema) -> str:
+    """The same as a table of HTML."""
+    leaves = list(schema._leaves())
+    columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
+    names, types, *rows = zip(*columns, strict=True) if columns else ((), ())
+    more = "; ".join(_left_out(len(native), len(leaves) - len(columns)))
+    made = paragraph(title) + table(names, [types, *rows])
+    return made + (paragraph(more) if more else "")
+
+
+def _left_out(num_rows: int, num_columns: int) -> list[str]:
+    lines = []
+    if num_rows > _NUM_ROWS:
+        lines.append(f"... and {num_rows - _NUM_ROWS:,} more rows")
+    if num_columns > 0:
+        lines.append(f"... and {num_columns:,} more columns")
+    return lines
+
+
+def _columns(native: Any, leaves: Sequence[tuple[str, Column]]) -> list[list[str]]:
+    """Of each column its name, its type and the first values."""
+    count = min(len(native), _NUM_ROWS)
+    return [[name, str(column), *_values(native, name, column, count)] for name, column in leaves]
+
+
+def _values(native: Any, name: str, column: Column, count: int) -> list[str]:
+    if math.prod(column.shape) > _MAX_VALUE_ELEMENTS:
+        return ["..."] * count
+    try:
+        view = native.select([name])
+        return [_cell(view.row(position), name) for position in range(count)]
+    except (ValueError, OSError) as error:
+        # A damaged column must not hide the others from a debugger or a notebook.
+        return [_shortened(f"({type(error).__name__}: {error})")] * count
+
+
+def _cell(row: Any, name: str) -> str:
+    valid = _entry(row, f"{name}.valid", None)
+    if valid is not None and not bool(valid.all() if hasattr(valid, "all") else valid):
+        return "null"
+    return _shortened(_text(_entry(row, name, "")))
+
+
+def _entry(row: Any, name: str, default: Any) -> Any:
+    """The value of that dotted name, which may lie in nested records."""
+    if name in row:
+        return row[name]
+    record, _, rest = name.partition(".")
+    inside = row.get(record)
+    return _entry(inside, rest, default) if rest and isinstance(inside, dict) else default
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (str, bytes)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return _list_text(value, len(value))
+    shape = tuple(value.shape)
+    if not shape:
+        return _number(value.item())
+    return _list_text(value[:_NUM_ELEMENTS].tolist(), shape[0])
+
+
+def _list_text(values: Sequence[Any], length: int) -> str:
+    texts = []
+    for value in values[:_NUM_ELEMENTS]:
+        if isinstance(value, (list, tuple)):
+            texts.append(_list_text(value, len(value)))
+        else:
+            texts.append(_number(value))
+    return f"[{', '.join([*texts, *(['...'] * (length > _NUM_ELEMENTS))])}]"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def _shortened(text: str) -> str:
+    text = text.replace("\n", " ")
+    return text if len(text) <= _MAX_CELL_CHARACTERS else f"{text[: _MAX_CELL_CHARACTERS - 3]}..."

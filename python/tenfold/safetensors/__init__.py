@@ -1,0 +1,23 @@
+"""The functions of `safetensors.torch`, with their signatures, over tenfold's engine.
+
+>>> from tenfold.safetensors import load_file, safe_open, save_file
+
+Files are replaced atomically and carry checksums, which `tenfold.verify` compares; safetensors
+reads them. `tenfold.safetensors.numpy` has the functions of `safetensors.numpy`.
+"""
+
+from __future__ import annotations
+
+from tenfold.safetensors._open import SafetensorError, safe_open
+from tenfold.safetensors._torch import load, load_file, load_model, save, save_file, save_model
+
+__all__ = [
+    "SafetensorError",
+    "load",
+    "load_file",
+    "load_model",
+    "safe_open",
+    "save",
+    "save_file",
+    "save_model",
+]

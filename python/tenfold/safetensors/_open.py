@@ -1,0 +1,200 @@
+"""Opening a safetensors file by the names of its header."""
+
+from __future__ import annotations
+
+import os
+
+from tenfold import _core
+from tenfold._errors import Error, UnsupportedError
+from tenfold._interop.arrays import need_torch
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+    PathLike = str | os.PathLike[str]
+
+# What `except SafetensorError` of a program that changes its import catches: damaged files, names
+# that are not there, frameworks that are not supported.
+SafetensorError = Error
+
+_FRAMEWORKS = {
+    "pt": "torch",
+    "torch": "torch",
+    "pytorch": "torch",
+    "np": "numpy",
+    "numpy": "numpy",
+}
+
+
+@set_module("tenfold.safetensors")
+class TensorNotFoundError(Error, KeyError):
+    """The file has no tensor of that name."""
+
+    __str__ = Error.__str__
+
+
+@set_module("tenfold.safetensors")
+class safe_open:  # noqa: N801 - safetensors' name
+    """Opens a safetensors file lazily, as `safetensors.safe_open` does.
+
+    The header is checked whole; tensors are mapped when they are asked for.
+
+    Args:
+        filename: The path of one file.
+        framework: ``"pt"`` (``"torch"``) or ``"np"`` (``"numpy"``).
+        device: The device of the tensors, as ``torch.device`` takes it; ``"cpu"`` for numpy.
+        backend: ``"mmap"``: tensors are private copy-on-write maps of the file. ``"pread"``: they
+            are copies in memory.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        CorruptFileError: If the header is damaged or the file too short.
+        UnsupportedError: For another framework or backend.
+
+    Example:
+        >>> with safe_open("model.safetensors", framework="pt") as f:
+        ...     weight = f.get_tensor("weight")
+        ...     rows = f.get_slice("embedding")[:100]
+    """
+
+    def __init__(
+        self,
+        filename: PathLike,
+        framework: str,
+        device: Any = "cpu",
+        *,
+        backend: str = "mmap",
+    ) -> None:
+        if framework not in _FRAMEWORKS:
+            raise UnsupportedError(
+                f'safe_open: framework must be "pt" or "np", got {framework!r}; open the file with '
+                "one of these and convert the tensors"
+            )
+        if backend not in ("mmap", "pread"):
+            raise UnsupportedError(f'safe_open: backend must be "mmap" or "pread", got {backend!r}')
+        self._path = os.fsdecode(filename)
+        self._use_numpy = _FRAMEWORKS[framework] == "numpy"
+        self._device = _checked_device(device, self._use_numpy)
+        self._copies = backend == "pread"
+        self._node: Any
+        self._node, entries, self._metadata = _core.open_flat_safetensors(self._path)
+        self._entries = {name: (dtype, shape) for name, dtype, shape in entries}
+        self._tied: Any = _core.Tied(self._use_numpy)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Tensors that were handed out keep the file mapped.
+        self._node = self._tied = None
+
+    def keys(self) -> list[str]:
+        """Returns the names of the tensors, sorted."""
+        self._require_open()
+        return sorted(self._entries)
+
+    def offset_keys(self) -> list[str]:
+        """Returns the names of the tensors in the order of their bytes."""
+        self._require_open()
+        return list(self._entries)
+
+    def metadata(self) -> dict[str, str] | None:
+        """Returns ``__metadata__`` without tenfold's checksums; None if there is none."""
+        self._require_open()
+        return dict(self._metadata) or None
+
+    def get_tensor(self, name: str) -> Any:
+        """Returns a tensor.
+
+        Args:
+            name: Its name in the file.
+
+        Raises:
+            KeyError: If the file has no such tensor; also a `SafetensorError`.
+        """
+        self._require_tensor(name)
+        return self._placed(self._mapped(name))
+
+    def get_tensors(self) -> dict[str, Any]:
+        """Returns all tensors by name, in the order of their bytes."""
+        self._require_open()
+        return {name: self.get_tensor(name) for name in self._entries}
+
+    def get_slice(self, name: str) -> SafeSlice:
+        """Returns a tensor of which only what is indexed is read.
+
+        Args:
+            name: Its name in the file.
+
+        Raises:
+            KeyError: If the file has no such tensor; also a `SafetensorError`.
+        """
+        self._require_tensor(name)
+        return SafeSlice(self, name)
+
+    def _mapped(self, name: str) -> Any:
+        self._require_open()
+        return self._node.get(name, "r", self._tied)[0]
+
+    def _placed(self, tensor: Any) -> Any:
+        if self._use_numpy:
+            return tensor.copy() if self._copies else tensor
+        if self._device is not None:
+            return tensor.to(self._device)
+        return tensor.clone() if self._copies else tensor
+
+    def _require_open(self) -> None:
+        if self._node is None:
+            raise Error(f"{self._path}: the file is closed")
+
+    def _require_tensor(self, name: str) -> None:
+        self._require_open()
+        if name not in self._entries:
+            raise TensorNotFoundError(f"{self._path}: no tensor {name!r}")
+
+
+@set_module("tenfold.safetensors")
+class SafeSlice:
+    """A tensor of a file that was opened with `safe_open`; indexing reads what it names."""
+
+    def __init__(self, file: safe_open, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def get_shape(self) -> list[int]:
+        """Returns the shape, as the header has it."""
+        return list(self._file._entries[self._name][1])
+
+    def get_dtype(self) -> str:
+        """Returns the dtype as the format spells it: ``"F32"``."""
+        return str(self._file._entries[self._name][0])
+
+    def __getitem__(self, index: Any) -> Any:
+        file = self._file
+        return file._placed(file._mapped(self._name)[index])
+
+
+def _checked_device(device: Any, use_numpy: bool) -> Any:
+    """The torch device to copy to; None for main memory."""
+    if str(device) == "cpu":
+        return None
+    if use_numpy:
+        raise UnsupportedError(f'safe_open: device must be "cpu" for numpy, got {device!r}')
+    made = need_torch("safe_open").device(device)
+    return None if made.type == "cpu" else made
+
+
+def metadata_of(metadata: Any) -> dict[str, str]:
+    """Checked metadata. Raises TypeError for anything but a dict of str to str."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise TypeError(f"metadata: expected a dict of str, got {type(metadata).__name__}")
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"metadata: expected str to str, got {key!r}: {value!r}")
+    return dict(metadata)

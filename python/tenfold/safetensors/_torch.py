@@ -1,0 +1,221 @@
+"""The functions of `safetensors.torch`."""
+
+from __future__ import annotations
+
+from tenfold import _core
+from tenfold._interop import storages
+from tenfold._interop.arrays import need_torch
+from tenfold._public import set_module
+from tenfold.safetensors._open import metadata_of, safe_open
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold.safetensors._open import PathLike
+
+
+@set_module("tenfold.safetensors")
+def save_file(
+    tensors: dict[str, Any], filename: PathLike, metadata: dict[str, str] | None = None
+) -> None:
+    """Saves tensors into one file, atomically, as `safetensors.torch.save_file` does.
+
+    Args:
+        tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
+        filename: The path. What is there is replaced when the new file is complete and durable.
+        metadata: Text to store in ``__metadata__``. tenfold adds its checksums.
+
+    Raises:
+        ValueError: If `tensors` is no dict of tensors, or a tensor is sparse or not contiguous.
+        RuntimeError: If tensors share memory; `save_model` saves such modules.
+        UnsupportedError: For a dtype that the format does not have.
+
+    Example:
+        >>> save_file({"embedding": torch.zeros(512, 1024)}, "model.safetensors")
+    """
+    _check(tensors)
+    tree = _core.tree(dict(tensors), str(filename))
+    _core.save_flat_safetensors(tree, metadata_of(metadata), filename)
+
+
+@set_module("tenfold.safetensors")
+def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Returns the bytes of a file that holds the tensors.
+
+    Args:
+        tensors: As of `save_file`.
+        metadata: As of `save_file`; no checksums are added.
+
+    Raises:
+        ValueError, RuntimeError, UnsupportedError: As `save_file`.
+
+    Example:
+        >>> data = save({"embedding": torch.zeros(512, 1024)})
+    """
+    _check(tensors)
+    return _core.flat_safetensors_bytes(_core.tree(dict(tensors), ""), metadata_of(metadata))
+
+
+@set_module("tenfold.safetensors")
+def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Any]:
+    """Loads all tensors of a file by the names of its header.
+
+    Args:
+        filename: The path.
+        device: The device of the tensors.
+        backend: As of `safe_open`.
+
+    Raises:
+        FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
+
+    Example:
+        >>> load_file("model.safetensors")["embedding"].shape
+        torch.Size([512, 1024])
+    """
+    with safe_open(filename, framework="pt", device=device, backend=backend) as file:
+        return file.get_tensors()
+
+
+@set_module("tenfold.safetensors")
+def load(data: bytes) -> dict[str, Any]:
+    """Loads the tensors of a whole file in memory; each gets memory of its own.
+
+    Args:
+        data: The bytes of the file.
+
+    Raises:
+        CorruptFileError: If they are no safetensors file.
+
+    Example:
+        >>> load(save({"x": torch.ones(2)}))["x"]
+        tensor([1., 1.])
+    """
+    return tensors_of(data, use_numpy=False)
+
+
+def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
+    """The tensors of a file in memory, in the order of their bytes."""
+    if not isinstance(data, bytes):
+        raise TypeError(f"load: expected bytes, got {type(data).__name__}")
+    node, entries, _ = _core.read_flat_safetensors(data)
+    tied = _core.Tied(use_numpy)
+    # "c": the arrays own their memory, so they may be written.
+    return {name: node.get(name, "c", tied)[0] for name, _, _ in entries}
+
+
+@set_module("tenfold.safetensors")
+def save_model(
+    model: Any,
+    filename: PathLike,
+    metadata: dict[str, str] | None = None,
+    force_contiguous: bool = True,
+) -> None:
+    """Saves the state of a module; of tensors that share memory one is stored.
+
+    ``__metadata__`` names, for each name that is dropped, the one that was kept.
+
+    Args:
+        model: A torch module.
+        filename: As of `save_file`.
+        metadata: As of `save_file`.
+        force_contiguous: Store tensors of other strides as contiguous copies. If false, they are a
+            ValueError.
+
+    Raises:
+        RuntimeError: If none of the tensors that share memory covers all of it.
+        ValueError, UnsupportedError: As `save_file`.
+
+    Example:
+        >>> save_model(model, "model.safetensors")
+    """
+    tensors = dict(model.state_dict())
+    pairs = metadata_of(metadata)
+    for kept, dropped in storages.duplicate_names(tensors).items():
+        for name in dropped:
+            pairs.setdefault(name, kept)
+            del tensors[name]
+    if force_contiguous:
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(tensors, filename, pairs)
+    except ValueError as error:
+        if force_contiguous:
+            raise
+        raise ValueError(f"{error}; or use save_model(..., force_contiguous=True)") from None
+
+
+@set_module("tenfold.safetensors")
+def load_model(
+    model: Any,
+    filename: PathLike,
+    strict: bool = True,
+    device: Any = "cpu",
+    *,
+    backend: str = "mmap",
+) -> tuple[list[str] | set[str], list[str]]:
+    """Loads the state that `save_model` stored into a module.
+
+    Args:
+        model: A torch module; its parameters are filled in place.
+        filename: The path.
+        strict: Raise if names are missing or unexpected.
+        device: The device that the tensors pass through.
+        backend: As of `safe_open`.
+
+    Returns:
+        ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
+        that the module does not have.
+
+    Raises:
+        RuntimeError: With `strict`, naming all missing and unexpected names; and for a tensor of
+            another shape. Parameters may have changed by then, as with safetensors.
+
+    Example:
+        >>> load_model(model, "model.safetensors")
+        (set(), [])
+    """
+    loaded = load_file(filename, device=device, backend=backend)
+    duplicates = storages.duplicate_names(model.state_dict(), preferred=loaded)
+    found = model.load_state_dict(loaded, strict=False)
+    missing, unexpected = set(found.missing_keys), list(found.unexpected_keys)
+    for dropped in duplicates.values():
+        unexpected += [name for name in dropped if name not in missing]
+        missing.difference_update(dropped)
+    if strict and (missing or unexpected):
+        lines = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
+        for what, names in (("Missing", missing), ("Unexpected", unexpected)):
+            if names:
+                listed = ", ".join(f'"{name}"' for name in sorted(names))
+                lines.append(f"    {what} key(s) in state_dict: {listed}")
+        raise RuntimeError("\n".join(lines))
+    return missing, unexpected
+
+
+def _check(tensors: Any) -> None:
+    """The refusals of safetensors. Raises before anything is written."""
+    torch = need_torch("tenfold.safetensors")
+    if not isinstance(tensors, dict):
+        raise ValueError(f"expected a dict of torch tensors, got {type(tensors).__name__}")
+    for name, tensor in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"expected names of type str, got {name!r}")
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"key {name!r}: expected a torch tensor, got {type(tensor).__name__}")
+        if tensor.is_nested or tensor.layout != torch.strided:
+            raise ValueError(
+                f"key {name!r}: expected a dense tensor, got layout {tensor.layout}; to_dense() "
+                "makes a dense one, which may be much larger"
+            )
+    shared = storages.overlapping(tensors)
+    if shared:
+        raise RuntimeError(
+            f"tensors share memory: {[sorted(group) for group in shared]}: they would be stored "
+            "twice and be independent when loaded; use save_model, tenfold.save, or clone()"
+        )
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"key {name!r}: expected a contiguous tensor, got strides {tensor.stride()}; "
+                "call contiguous() first"
+            )

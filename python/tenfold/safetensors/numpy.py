@@ -1,0 +1,113 @@
+"""The functions of `safetensors.numpy`, with their signatures; torch is never imported.
+
+>>> from tenfold.safetensors.numpy import load_file, save_file
+"""
+
+from __future__ import annotations
+
+from tenfold import _core
+from tenfold._interop.arrays import numpy_module
+from tenfold._public import set_module
+from tenfold.safetensors._open import SafetensorError, metadata_of, safe_open
+from tenfold.safetensors._torch import tensors_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold.safetensors._open import PathLike
+
+__all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
+
+
+@set_module("tenfold.safetensors.numpy")
+def save_file(
+    tensor_dict: dict[str, Any], filename: PathLike, metadata: dict[str, str] | None = None
+) -> None:
+    """Saves arrays into one file, atomically, as `safetensors.numpy.save_file` does.
+
+    Arrays that share memory are stored once each; big-endian ones are converted; others than
+    C-contiguous ones are stored in C order.
+
+    Args:
+        tensor_dict: numpy arrays by name.
+        filename: The path. What is there is replaced when the new file is complete and durable.
+        metadata: Text to store in ``__metadata__``. tenfold adds its checksums.
+
+    Raises:
+        ValueError: If `tensor_dict` is no dict of arrays.
+        UnsupportedError: For a dtype that the format does not have.
+
+    Example:
+        >>> save_file({"embedding": np.zeros((512, 1024))}, "model.safetensors")
+    """
+    tree = _core.tree(_checked(tensor_dict), str(filename))
+    _core.save_flat_safetensors(tree, metadata_of(metadata), filename)
+
+
+@set_module("tenfold.safetensors.numpy")
+def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Returns the bytes of a file that holds the arrays.
+
+    Args:
+        tensor_dict: As of `save_file`.
+        metadata: As of `save_file`; no checksums are added.
+
+    Raises:
+        ValueError, UnsupportedError: As `save_file`.
+
+    Example:
+        >>> data = save({"embedding": np.zeros((512, 1024))})
+    """
+    tree = _core.tree(_checked(tensor_dict), "")
+    return _core.flat_safetensors_bytes(tree, metadata_of(metadata))
+
+
+@set_module("tenfold.safetensors.numpy")
+def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
+    """Loads all arrays of a file by the names of its header.
+
+    Args:
+        filename: The path.
+        backend: As of `safe_open`. Arrays over a mapped file are read-only.
+
+    Raises:
+        FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
+
+    Example:
+        >>> load_file("model.safetensors")["embedding"].shape
+        (512, 1024)
+    """
+    with safe_open(filename, framework="np", backend=backend) as file:
+        return file.get_tensors()
+
+
+@set_module("tenfold.safetensors.numpy")
+def load(data: bytes) -> dict[str, Any]:
+    """Loads the arrays of a whole file in memory; each gets memory of its own.
+
+    Args:
+        data: The bytes of the file.
+
+    Raises:
+        CorruptFileError: If they are no safetensors file.
+
+    Example:
+        >>> load(save({"x": np.ones(2)}))["x"]
+        array([1., 1.])
+    """
+    return tensors_of(data, use_numpy=True)
+
+
+def _checked(arrays: Any) -> dict[str, Any]:
+    np = numpy_module()
+    if not isinstance(arrays, dict):
+        raise ValueError(f"expected a dict of numpy arrays, got {type(arrays).__name__}")
+    checked = {}
+    for name, array in arrays.items():
+        if not isinstance(name, str):
+            raise TypeError(f"expected names of type str, got {name!r}")
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"key {name!r}: expected a numpy array, got {type(array).__name__}")
+        checked[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return checked

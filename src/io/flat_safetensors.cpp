@@ -1,0 +1,155 @@
+#include "io/flat_safetensors.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+#include "formats/safetensors/file.hpp"
+#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/progress.hpp"
+
+namespace tenfold {
+namespace {
+
+FlatSafetensors::Entry entry_of(const SafetensorsHeader& header, std::size_t i) {
+  const DType dtype = header.entries[i].dtype;
+  const std::span<const std::int64_t> shape = header.shape(i);
+  FlatSafetensors::Entry entry{std::string(header.name(i)), std::string(*safetensors_name(dtype)),
+                               Shape(shape.begin(), shape.end())};
+  if (dtype == DType::float4_e2m1fn_x2 && !entry.shape.empty()) entry.shape.back() *= 2;
+  return entry;
+}
+
+/// `leaf(i)` makes the leaf of entry i of the header.
+template <class MakeLeaf>
+FlatSafetensors flat_of(const SafetensorsHeader& header, std::string where,
+                        const MakeLeaf& make_leaf) {
+  FlatSafetensors flat;
+  auto node = std::make_shared<Node>();
+  node->where = std::move(where);
+  node->info.kind = NodeKind::dict;
+  node->entries.reserve(header.entries.size());
+  for (const std::uint32_t i : header.file_order()) {
+    flat.entries.push_back(entry_of(header, i));
+    node->entries.push_back({flat.entries.back().name, make_leaf(i)});
+  }
+  flat.tree = TensorDict(std::move(node));
+  flat.metadata = header.metadata;
+  flat.metadata.erase(std::string(kChecksumsMember));
+  return flat;
+}
+
+[[noreturn]] void refuse(const std::string& where, std::string_view key, const std::string& what) {
+  throw Error(ErrorCode::unsupported,
+              (where.empty() ? "" : where + ": ") + "key " + base::quote(key) + ": " + what);
+}
+
+std::vector<SafetensorsPlan::Tensor> tensors_of(const TensorDict& tree, const std::string& where) {
+  std::vector<SafetensorsPlan::Tensor> tensors;
+  for (const Node::Entry& entry : tree.node()->entries) {
+    const TensorDict::Item item = tree.get(entry.key);
+    const Leaf* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) {
+      refuse(where, entry.key, "a flat safetensors file holds tensors only: expected a tensor");
+    }
+    if (leaf->is_nested() || !safetensors_name(leaf->dtype())) {
+      refuse(where, entry.key,
+             "safetensors has no name for it: expected a dense tensor of another dtype, found " +
+                 std::string(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype())));
+    }
+    if (entry.key == "__metadata__") {
+      refuse(where, entry.key, "the name is reserved by the format: expected another one");
+    }
+    tensors.push_back({entry.key, *leaf});
+  }
+  return tensors;
+}
+
+std::vector<const SafetensorsPlan::Tensor*> ordered(
+    const std::vector<SafetensorsPlan::Tensor>& tensors) {
+  std::vector<const SafetensorsPlan::Tensor*> order;
+  order.reserve(tensors.size());
+  for (const std::size_t i : reference_order(tensors)) order.push_back(&tensors[i]);
+  return order;
+}
+
+}  // namespace
+
+FlatSafetensors open_flat_safetensors(const Path& path) {
+  const OpenedSafetensors opened = open_safetensors(os::File::open_read(path));
+  const SafetensorsHeader& header = *opened.header;
+  return flat_of(header, opened.source->file().display(), [&](std::uint32_t i) {
+    const std::span<const std::int64_t> shape = header.shape(i);
+    return Leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source, i);
+  });
+}
+
+FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where) {
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < 8 && i < bytes.size(); ++i) {
+    length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
+  }
+  if (bytes.size() < 8 || length > bytes.size() - 8 || length > kMaxSafetensorsHeaderBytes) {
+    throw Error(ErrorCode::corrupt,
+                std::string(where) +
+                    ": header: no safetensors file: expected 8 bytes of length and a header of "
+                    "that length, found " +
+                    std::to_string(bytes.size()) + " bytes");
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
+  const std::span<const std::byte> data = bytes.subspan(8 + length);
+  const SafetensorsHeader header = parse_safetensors_header(text, data.size(), where);
+  return flat_of(header, std::string(where), [&](std::uint32_t i) {
+    const SafetensorsHeader::Entry& entry = header.entries[i];
+    const std::span<const std::int64_t> shape = header.shape(i);
+    Buffer buffer = Buffer::allocate(entry.end - entry.begin);
+    std::ranges::copy(data.subspan(entry.begin, entry.end - entry.begin), buffer.data());
+    return Leaf(Tensor(entry.dtype, Shape(shape.begin(), shape.end()), std::move(buffer)));
+  });
+}
+
+void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
+                           const SaveOptions& options) {
+  const std::vector<SafetensorsPlan::Tensor> tensors = tensors_of(tree, path.string());
+  const std::vector<const SafetensorsPlan::Tensor*> order = ordered(tensors);
+  if (!options.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path))) {
+    throw Error::io(EEXIST, path.string(), path.string() + ": expected nothing, found a file");
+  }
+  const WriteRequest request{.durable = options.durable,
+                             .checksums = options.checksums,
+                             .num_threads = options.num_threads,
+                             .monitor = options.monitor};
+  std::uint64_t total_bytes = 0;
+  for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
+  Progress progress(options.monitor, total_bytes, path.filename().string());
+  FileReplacement replacement(path, total_bytes);
+  write_safetensors_file(replacement.file(), order, metadata, request, progress);
+  replacement.publish(options.durable);
+  progress.finish();
+}
+
+std::vector<std::byte> flat_safetensors_bytes(const TensorDict& tree,
+                                              const FlatMetadata& metadata) {
+  const std::vector<SafetensorsPlan::Tensor> tensors = tensors_of(tree, "");
+  const std::vector<const SafetensorsPlan::Tensor*> order = ordered(tensors);
+  const std::string header = safetensors_header_of(order, metadata);
+  std::uint64_t total_bytes = header.size();
+  for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
+  std::vector<std::byte> bytes(total_bytes);
+  std::ranges::copy(std::as_bytes(std::span(header)), bytes.begin());
+  std::span<std::byte> rest = std::span(bytes).subspan(header.size());
+  for (const auto* tensor : order) {
+    const std::uint64_t size_bytes = tensor->leaf.nbytes();
+    tensor->leaf.read(0, rest.first(size_bytes));
+    rest = rest.subspan(size_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,118 @@
+"""Views by other names and orders, and views saved as data sets of their own."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tenfold
+from tenfold import Dataset
+
+
+@pytest.fixture
+def ds(tmp_path: Path) -> Dataset:
+    rows: list[Any] = [
+        {"id": i, "price": i / 2, "text": "x" * i, "camera": {"gain": i, "name": f"c{i}"}}
+        for i in range(20)
+    ]
+    return tenfold.ingest(rows, tmp_path / "d")
+
+
+def test_names_and_counts(ds: Dataset) -> None:
+    assert ds.column_names == ds.columns == ["id", "price", "text", "camera"]
+    assert ds.num_rows == len(ds) == 20
+
+
+def test_shuffle_is_the_public_permutation_and_a_lazy_view(ds: Dataset) -> None:
+    assert ds.shuffle(7)["id"].tolist() == tenfold.permutation(20, 7, 0)[:].tolist()
+    assert pickle.loads(pickle.dumps(ds.shuffle(7)))["id"].tolist() == ds.shuffle(7)["id"].tolist()
+    large = Dataset({"x": torch.empty(1).expand(2**40)})
+    assert large.shuffle(1).head(3)["x"].shape == (3,)
+    with pytest.raises(ValueError, match="shuffle: seed"):
+        ds.shuffle(-1)
+
+
+def test_head_is_a_view_of_the_first_rows(ds: Dataset) -> None:
+    assert ds.head()["id"].tolist() == [0, 1, 2, 3, 4]
+    assert len(ds.head(100)) == 20
+    assert len(ds.head(0)) == 0
+    with pytest.raises(ValueError, match="head: n"):
+        ds.head(-1)
+
+
+def test_shard_takes_keywords_only(ds: Dataset) -> None:
+    assert ds.shard(rank=1, world_size=3)["id"].tolist() == list(range(7, 14))
+    with pytest.raises(TypeError):
+        ds.shard(1, 3)  # type: ignore[misc]
+
+
+def test_rename_changes_names_of_columns_and_records_and_nothing_else(ds: Dataset) -> None:
+    renamed = ds.rename({"price": "cost", "camera": "device", "text": ("notes", "text")})
+    assert renamed.columns == ["id", "cost", "notes", "device"]
+    assert renamed["cost"].equal(ds["price"])
+    assert renamed[3]["device"]["name"] == "c3"
+    assert renamed["notes", "text"][2] == "xx"
+    assert ds.rename({("camera", "gain"): "gain"})[4]["gain"] == 4
+    again = pickle.loads(pickle.dumps(renamed.range(2, 4)))
+    assert again["cost"].tolist() == [1.0, 1.5]
+    assert ds.columns == ["id", "price", "text", "camera"]
+
+
+def test_renames_that_make_no_sense_are_refused(ds: Dataset) -> None:
+    with pytest.raises(KeyError, match='no column "nothing"'):
+        ds.rename({"nothing": "x"})
+    with pytest.raises(ValueError, match=r'"price".*the name comes twice'):
+        ds.rename({"id": "price"})
+    with pytest.raises(ValueError, match="rename before map"):
+        ds.map(dict).rename({"id": "x"})
+    for new in ("", (), 5):
+        with pytest.raises((ValueError, TypeError)):
+            ds.rename({"id": new})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", ["view", "view.tdz", "view.pt", "view.safetensors"])
+@pytest.mark.parametrize("how", ["method", "function"])
+def test_a_view_is_saved_as_a_data_set_of_its_own(
+    ds: Dataset, tmp_path: Path, name: str, how: str
+) -> None:
+    view = ds.take([5, 1, 1, 19]).rename({"price": "cost"})
+    path = tmp_path / name
+    saved = view.save(path) if how == "method" else tenfold.save(view, path)
+    assert saved == path
+    again = Dataset(path)
+    assert again.schema == view.schema
+    assert [again[i]["text"] for i in range(4)] == [view[i]["text"] for i in range(4)]
+    assert again["cost"].tolist() == [2.5, 0.5, 0.5, 9.5]
+    assert tenfold.verify(path).ok
+    assert {p.name for p in tmp_path.iterdir()} == {"d", name}
+
+
+def test_nulls_and_functions_are_saved(tmp_path: Path) -> None:
+    ds = tenfold.ingest([{"x": 1.0}, {"x": None}, {"x": float("nan")}], tmp_path / "d")
+    ds.save(tmp_path / "again")
+    assert Dataset(tmp_path / "again")["x.valid"].tolist() == [True, False, True]
+    ds.map(lambda row: {"y": row["x"] * 2}).head(1).save(tmp_path / "mapped")
+    assert Dataset(tmp_path / "mapped")["y"].tolist() == [2.0]
+
+
+def test_a_view_replaces_the_data_set_it_was_made_of(ds: Dataset) -> None:
+    ds.range(3, 6).save(ds._path)  # type: ignore[arg-type]
+    assert Dataset(ds._path)["id"].tolist() == [3, 4, 5]
+    assert ds["id"][19] == 19  # what was open stays what it was
+
+
+def test_overwrite_false_and_other_things_are_respected(ds: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    for path, more in (("other", {}), ("d", {"overwrite": False})):
+        with pytest.raises(FileExistsError):
+            ds.save(tmp_path / path, **more)  # type: ignore[arg-type]
+    (tmp_path / "x.tdz").write_text("mine")
+    with pytest.raises(FileExistsError):
+        ds.save(tmp_path / "x.tdz", overwrite=False)
+    with pytest.raises(ValueError, match="checksums must be true"):
+        tenfold.save(ds, tmp_path / "y", checksums=False)
