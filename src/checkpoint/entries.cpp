@@ -123,6 +123,7 @@ PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
   planned.entry.is_bare = !std::holds_alternative<TensorDict>(item);
   planned.tree = planned.entry.is_bare ? wrapped(item) : std::get<TensorDict>(item);
   planned.num_bytes = tensor_bytes(planned.tree);
+  planned.has_tensors = !tensors_of(planned.tree).empty();
   const Format& writer = format_by_name(format.name);
   const Path path = Path(where) / planned.entry.path;
   refuse_opaque(planned.tree, path.string(), "");

@@ -22,6 +22,7 @@ struct PlannedEntry {
   TensorDict tree;              ///< what its file holds; empty for JSON
   std::string json;             ///< its bytes, if its format is "json"
   std::uint64_t num_bytes = 0;  ///< of tensors and values
+  bool has_tensors = false;
 };
 
 /// Decides where each entry of `state` goes. `where`: the step's folder, for messages.

@@ -230,20 +230,22 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
 Path CheckpointManager::import_step(const Path& source, std::int64_t step,
                                     const CheckpointSaveOptions& options) {
   const Path path = std::filesystem::absolute(source);
-  if (os::exists(path / checkpoint::kDocumentName)) {
-    return save(step, find({.path = path, .monitor = options.monitor}).state, options);
-  }
-  const TensorDict tree = open(path);
+  const bool is_step = os::exists(path / checkpoint::kDocumentName);
+  TensorDict tree = is_step ? find({.path = path, .monitor = options.monitor}).state : open(path);
   bool has_tensors = false;
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
     has_tensors = has_tensors || std::holds_alternative<Leaf>(item);
   });
-  if (!has_tensors) return save(step, tree, options);
-  NodeInfo dict;
-  dict.kind = NodeKind::dict;
-  TensorDict state(dict);
-  state.set("model", tree);
-  return save(step, state, options);
+  if (has_tensors && !is_step) {
+    NodeInfo dict;
+    dict.kind = NodeKind::dict;
+    TensorDict state(dict);
+    state.set("model", std::move(tree));
+    tree = std::move(state);
+  }
+  CheckpointSaveOptions quiet = options;
+  for (const std::string& name : tree.keys()) quiet.constant.insert(name);  // no training made it
+  return save(step, tree, quiet);
 }
 
 CheckpointEstimate CheckpointManager::estimate(const TensorDict& state) const {

@@ -219,9 +219,9 @@ void CheckpointManager::State::warn_of_replaced(const Listing& listing, const St
 }
 
 void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
-                                                 const CheckpointSaveOptions& save_options) {
+                                                 const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
-    if (entry.format == "json" || save_options.constant.contains(entry.name)) continue;
+    if (constant.contains(entry.name)) continue;
     const auto old = std::ranges::find(previous.info.entries, entry.name, &CheckpointEntry::name);
     if (old == previous.info.entries.end() || old->format != entry.format ||
         old->checksum != entry.checksum || old->num_bytes != entry.num_bytes ||
@@ -300,7 +300,13 @@ Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state
   last_step = number;
   last_save_time = std::chrono::steady_clock::now();
   remember({info, name, {}}, true);
-  if (previous != nullptr) warn_of_unchanged(*previous, info, save_options);
+  if (previous != nullptr) {
+    std::set<std::string> constant = save_options.constant;
+    for (const checkpoint::PlannedEntry& planned : plan) {
+      if (!planned.has_tensors) constant.insert(planned.entry.name);
+    }
+    warn_of_unchanged(*previous, info, constant);
+  }
   warn_of_no_metric(info);
   try {
     prune();

@@ -64,7 +64,7 @@ struct CheckpointManager::State {
   void share(os::Directory& hidden, const checkpoint::Step& previous, const CheckpointInfo& info);
   void warn_of_replaced(const checkpoint::Listing& listing, const checkpoint::Step& old) const;
   void warn_of_unchanged(const checkpoint::Step& previous, const CheckpointInfo& info,
-                         const CheckpointSaveOptions& options);
+                         const std::set<std::string>& constant);
   void warn_of_no_metric(const CheckpointInfo& info);
 
   std::optional<os::Directory> writer_directory_;
