@@ -56,11 +56,18 @@ void check_options(const CheckpointManagerOptions& options) {
   }
 }
 
+/// A background save must not depend on the working directory.
+Path absolute_path(const Path& path) {
+  if (!path.empty()) return std::filesystem::absolute(path);
+  throw Error(ErrorCode::invalid_argument,
+              "checkpoint manager: expected a path, found an empty one");
+}
+
 }  // namespace
 
 CheckpointManager::CheckpointManager(const Path& directory, CheckpointManagerOptions options) {
   check_options(options);
-  state_ = std::make_shared<State>(std::filesystem::absolute(directory), std::move(options));
+  state_ = std::make_shared<State>(absolute_path(directory), std::move(options));
 }
 
 const Path& CheckpointManager::directory() const noexcept { return state_->directory; }
@@ -104,7 +111,7 @@ RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& optio
                     ": discard_later: it removes steps of the manager's own directory only: "
                     "expected no path, found one");
   }
-  const Path path = std::filesystem::absolute(options.path);
+  const Path path = absolute_path(options.path);
   if (!os::exists(path / checkpoint::kDocumentName)) {
     State other(path, {});
     return other.find(options);
@@ -229,7 +236,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
 
 Path CheckpointManager::import_step(const Path& source, std::int64_t step,
                                     const CheckpointSaveOptions& options) {
-  const Path path = std::filesystem::absolute(source);
+  const Path path = absolute_path(source);
   const bool is_step = os::exists(path / checkpoint::kDocumentName);
   TensorDict tree = is_step ? find({.path = path, .monitor = options.monitor}).state : open(path);
   bool has_tensors = false;

@@ -395,6 +395,8 @@ class CheckpointManager:
         self._writer.wait()
         number = None if step is None else integer("restore: step", step, 0)
         place = None if path is None else os.fspath(path)
+        if not place and place is not None:
+            raise ValueError("restore: path: expected a path, found an empty one")
         strict = boolean("restore: strict", strict)
         discard_later = boolean("restore: discard_later", discard_later)
         check = self._check if verify is None else _check_name(verify)
@@ -567,7 +569,7 @@ class CheckpointManager:
         """
         from tenfold._progress import Shown
 
-        name = None if dtype is None else arrays.dtype_name(dtype)
+        name = None if dtype is None else text("export: dtype", arrays.dtype_name(dtype))
         with Shown(progress) as callback:
             self._native.export_step(
                 integer("export: step", step, 0), os.fspath(path), key_paths(keys), name, callback
@@ -676,6 +678,8 @@ def _number(where: str, value: Any) -> float:
     ):
         try:
             return float(value)
+        except OverflowError:
+            raise ValueError(f"{where}: expected a number, found one that no float holds") from None
         except (TypeError, ValueError, RuntimeError):
             pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
@@ -693,13 +697,11 @@ def _metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def _rules(format: Format) -> list[tuple[str, str]]:
-    if isinstance(format, str):
-        return [("*", format)]
-    if not isinstance(format, Mapping):
-        raise TypeError(
-            f"checkpoint manager: format: expected a str or a dict, found {type(format).__name__}"
-        )
     where = "checkpoint manager: format"
+    if isinstance(format, str):
+        return [("*", text(where, format))]
+    if not isinstance(format, Mapping):
+        raise TypeError(f"{where}: expected a str or a dict, found {type(format).__name__}")
     return [(text(where, name), text(where, value)) for name, value in format.items()]
 
 
