@@ -3,6 +3,7 @@
 
     base  <-  os, codecs  <-  core  <-  formats  <-  io, scan  <-  dataset
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
+    io  <-  checkpoint  <-  { python, cli, examples }
 
 and which module of python/tenfold may import which (python_layers.py).
 
@@ -35,6 +36,7 @@ LAYERS = {
     "mapper": ["scan", "sparse"],
     "verify": ["scan", "sparse", "mapper"],
     "ingest": ["scan", "sparse", "mapper", "verify"],
+    "checkpoint": ["scan", "dataset", "dict", "sparse", "mapper", "verify", "ingest"],
 }
 BELOW = {
     layer: [left for left in list(LAYERS)[:position] if left not in LAYERS[layer]]

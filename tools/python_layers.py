@@ -52,6 +52,7 @@ LAYERS = [
     ["dataset"],
     ["mapped_dict", "sparse"],
     ["mappers"],
+    ["checkpoint"],
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

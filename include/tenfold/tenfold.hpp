@@ -17,6 +17,7 @@
 #include <tenfold/consolidated.hpp>  // the files of tensordict's consolidate
 #include <tenfold/archive.hpp>     // folders in one file
 #include <tenfold/snapshot.hpp>    // the folders of torchsnapshot
+#include <tenfold/checkpoint_manager.hpp>  // the steps of a training, and which are kept
 #include <tenfold/inspect.hpp>     // select a part, statistics, values as text
 #include <tenfold/diff.hpp>        // what differs between two trees
 #include <tenfold/bench.hpp>       // how fast data is read here

@@ -55,6 +55,11 @@ struct ItemHandle {
   TensorDict::Item item;
 };
 
+/// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
+std::vector<KeyPath> key_paths(nb::handle keys);
+/// (problems, number of leaves, of bytes, of checksums), as reports.py takes them.
+nb::tuple tuple_of(const VerifyReport& report);
+
 void bind_node(nb::module_& module);
 void bind_tree(nb::module_& module);
 void bind_io(nb::module_& module);
@@ -62,6 +67,7 @@ void bind_flat_safetensors(nb::module_& module);
 void bind_memmap(nb::module_& module);
 void bind_mapped_file(nb::module_& module);
 void bind_snapshot(nb::module_& module);
+void bind_checkpoint(nb::module_& module);
 void bind_ingest_sources(nb::module_& module);
 void bind_ingest(nb::module_& module);
 void bind_text_stream(nb::module_& module);

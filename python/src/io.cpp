@@ -16,9 +16,6 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-namespace {
-
-/// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
 std::vector<KeyPath> key_paths(nb::handle keys) {
   std::vector<KeyPath> paths;
   if (keys.is_none()) return paths;
@@ -29,6 +26,16 @@ std::vector<KeyPath> key_paths(nb::handle keys) {
   }
   return paths;
 }
+
+nb::tuple tuple_of(const VerifyReport& report) {
+  nb::list problems;
+  for (const Problem& problem : report.problems) {
+    problems.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
+  }
+  return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums);
+}
+
+namespace {
 
 std::vector<std::string> names_from(nb::handle names) {
   std::vector<std::string> listed;
@@ -142,11 +149,7 @@ nb::tuple verify_path(nb::object path, nb::object progress) {
     options.monitor = monitor;
     return tenfold::verify(where, options);
   });
-  nb::list problems;
-  for (const Problem& problem : report.problems) {
-    problems.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
-  }
-  return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums);
+  return tuple_of(report);
 }
 
 /// (number of pickles, [(global, risk, where)])

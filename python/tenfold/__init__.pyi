@@ -15,7 +15,6 @@ from tenfold._io.files import verify as verify
 from tenfold._io.load_into import load_into as load_into
 from tenfold._io.snapshot import PendingSnapshot as PendingSnapshot
 from tenfold._io.snapshot import RNGState as RNGState
-from tenfold._io.snapshot import RngState as RngState
 from tenfold._io.snapshot import Snapshot as Snapshot
 from tenfold._io.snapshot import SnapshotEntry as SnapshotEntry
 from tenfold._io.snapshot import SnapshotMetadata as SnapshotMetadata
@@ -30,6 +29,13 @@ from tenfold._reports import Promotion as Promotion
 from tenfold._reports import ScanFinding as ScanFinding
 from tenfold._reports import ScanReport as ScanReport
 from tenfold._reports import VerifyReport as VerifyReport
+from tenfold.checkpoint import CheckpointManager as CheckpointManager
+from tenfold.checkpoint import Estimate as Estimate
+from tenfold.checkpoint import Preemption as Preemption
+from tenfold.checkpoint import RestoreResult as RestoreResult
+from tenfold.checkpoint import RngState as RngState
+from tenfold.checkpoint import SaveHandle as SaveHandle
+from tenfold.checkpoint import StepStatus as StepStatus
 from tenfold.dataset import BatchLoader as BatchLoader
 from tenfold.dataset import Column as Column
 from tenfold.dataset import Dataset as Dataset

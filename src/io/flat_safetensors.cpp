@@ -15,12 +15,15 @@
 #include "formats/shared/progress.hpp"
 
 namespace tenfold {
+
+using namespace detail;
 namespace {
 
-FlatSafetensors::Entry entry_of(const SafetensorsHeader& header, std::size_t i) {
+FlatSafetensors::Entry entry_of(const formats::safetensors::Header& header, std::size_t i) {
   const DType dtype = header.entries[i].dtype;
   const std::span<const std::int64_t> shape = header.shape(i);
-  FlatSafetensors::Entry entry{std::string(header.name(i)), std::string(*safetensors_name(dtype)),
+  FlatSafetensors::Entry entry{std::string(header.name(i)),
+                               std::string(*formats::safetensors::name_of_dtype(dtype)),
                                Shape(shape.begin(), shape.end())};
   if (dtype == DType::float4_e2m1fn_x2 && !entry.shape.empty()) entry.shape.back() *= 2;
   return entry;
@@ -28,7 +31,7 @@ FlatSafetensors::Entry entry_of(const SafetensorsHeader& header, std::size_t i) 
 
 /// `leaf(i)` makes the leaf of entry i of the header.
 template <class MakeLeaf>
-FlatSafetensors flat_of(const SafetensorsHeader& header, std::string where,
+FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string where,
                         const MakeLeaf& make_leaf) {
   FlatSafetensors flat;
   auto node = std::make_shared<Node>();
@@ -41,7 +44,7 @@ FlatSafetensors flat_of(const SafetensorsHeader& header, std::string where,
   }
   flat.tree = TensorDict(std::move(node));
   flat.metadata = header.metadata;
-  flat.metadata.erase(std::string(kChecksumsMember));
+  flat.metadata.erase(std::string(formats::safetensors::kChecksumsMember));
   return flat;
 }
 
@@ -50,15 +53,16 @@ FlatSafetensors flat_of(const SafetensorsHeader& header, std::string where,
               (where.empty() ? "" : where + ": ") + "key " + base::quote(key) + ": " + what);
 }
 
-std::vector<SafetensorsPlan::Tensor> tensors_of(const TensorDict& tree, const std::string& where) {
-  std::vector<SafetensorsPlan::Tensor> tensors;
+std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tree,
+                                                           const std::string& where) {
+  std::vector<formats::safetensors::Plan::Tensor> tensors;
   for (const Node::Entry& entry : tree.node()->entries) {
     const TensorDict::Item item = tree.get(entry.key);
     const Leaf* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
       refuse(where, entry.key, "a flat safetensors file holds tensors only: expected a tensor");
     }
-    if (leaf->is_nested() || !safetensors_name(leaf->dtype())) {
+    if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
       refuse(where, entry.key,
              "safetensors has no name for it: expected a dense tensor of another dtype, found " +
                  std::string(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype())));
@@ -71,19 +75,21 @@ std::vector<SafetensorsPlan::Tensor> tensors_of(const TensorDict& tree, const st
   return tensors;
 }
 
-std::vector<const SafetensorsPlan::Tensor*> ordered(
-    const std::vector<SafetensorsPlan::Tensor>& tensors) {
-  std::vector<const SafetensorsPlan::Tensor*> order;
+std::vector<const formats::safetensors::Plan::Tensor*> ordered(
+    const std::vector<formats::safetensors::Plan::Tensor>& tensors) {
+  std::vector<const formats::safetensors::Plan::Tensor*> order;
   order.reserve(tensors.size());
-  for (const std::size_t i : reference_order(tensors)) order.push_back(&tensors[i]);
+  for (const std::size_t i : formats::safetensors::reference_order(tensors))
+    order.push_back(&tensors[i]);
   return order;
 }
 
 }  // namespace
 
 FlatSafetensors open_flat_safetensors(const Path& path) {
-  const OpenedSafetensors opened = open_safetensors(os::File::open_read(path));
-  const SafetensorsHeader& header = *opened.header;
+  const formats::safetensors::OpenedFile opened =
+      formats::safetensors::open_file(os::File::open_read(path));
+  const formats::safetensors::Header& header = *opened.header;
   return flat_of(header, opened.source->file().display(), [&](std::uint32_t i) {
     const std::span<const std::int64_t> shape = header.shape(i);
     return Leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source, i);
@@ -95,7 +101,8 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
   for (std::size_t i = 0; i < 8 && i < bytes.size(); ++i) {
     length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
   }
-  if (bytes.size() < 8 || length > bytes.size() - 8 || length > kMaxSafetensorsHeaderBytes) {
+  if (bytes.size() < 8 || length > bytes.size() - 8 ||
+      length > formats::safetensors::kMaxHeaderBytes) {
     throw Error(ErrorCode::corrupt,
                 std::string(where) +
                     ": header: no safetensors file: expected 8 bytes of length and a header of "
@@ -104,9 +111,10 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   const std::span<const std::byte> data = bytes.subspan(8 + length);
-  const SafetensorsHeader header = parse_safetensors_header(text, data.size(), where);
+  const formats::safetensors::Header header =
+      formats::safetensors::parse_header(text, data.size(), where);
   return flat_of(header, std::string(where), [&](std::uint32_t i) {
-    const SafetensorsHeader::Entry& entry = header.entries[i];
+    const formats::safetensors::Header::Entry& entry = header.entries[i];
     const std::span<const std::int64_t> shape = header.shape(i);
     Buffer buffer = Buffer::allocate(entry.end - entry.begin);
     std::ranges::copy(data.subspan(entry.begin, entry.end - entry.begin), buffer.data());
@@ -116,29 +124,29 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
 
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options) {
-  const std::vector<SafetensorsPlan::Tensor> tensors = tensors_of(tree, path.string());
-  const std::vector<const SafetensorsPlan::Tensor*> order = ordered(tensors);
+  const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, path.string());
+  const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
   if (!options.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path))) {
     throw Error::io(EEXIST, path.string(), path.string() + ": expected nothing, found a file");
   }
-  const WriteRequest request{.durable = options.durable,
-                             .checksums = options.checksums,
-                             .num_threads = options.num_threads,
-                             .monitor = options.monitor};
+  const formats::WriteRequest request{.durable = options.durable,
+                                      .checksums = options.checksums,
+                                      .num_threads = options.num_threads,
+                                      .monitor = options.monitor};
   std::uint64_t total_bytes = 0;
   for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
-  Progress progress(options.monitor, total_bytes, path.filename().string());
-  FileReplacement replacement(path, total_bytes);
-  write_safetensors_file(replacement.file(), order, metadata, request, progress);
+  formats::Progress progress(options.monitor, total_bytes, path.filename().string());
+  formats::FileReplacement replacement(path, total_bytes);
+  formats::safetensors::write_file(replacement.file(), order, metadata, request, progress);
   replacement.publish(options.durable);
   progress.finish();
 }
 
 std::vector<std::byte> flat_safetensors_bytes(const TensorDict& tree,
                                               const FlatMetadata& metadata) {
-  const std::vector<SafetensorsPlan::Tensor> tensors = tensors_of(tree, "");
-  const std::vector<const SafetensorsPlan::Tensor*> order = ordered(tensors);
-  const std::string header = safetensors_header_of(order, metadata);
+  const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, "");
+  const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
+  const std::string header = formats::safetensors::header_of(order, metadata);
   std::uint64_t total_bytes = header.size();
   for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
   std::vector<std::byte> bytes(total_bytes);

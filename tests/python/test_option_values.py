@@ -235,6 +235,59 @@ def _restore(work: Path):
     return snapshot(work).restore, {"app_state": state}
 
 
+def manager(work: Path) -> tenfold.CheckpointManager:
+    made = tenfold.CheckpointManager(new(work))
+    made.save(1, {"s": tenfold.StateDict(x=torch.ones(2)), "epoch": 1}, metrics={"loss": 1.0})
+    return made
+
+
+@case("CheckpointManager")
+def _manager(work: Path):
+    def save(**options: Any) -> Any:
+        with tenfold.CheckpointManager(**options) as made:
+            made.save(1, {"x": torch.ones(2)})
+            return made.restore()
+
+    save.__signature__ = inspect.signature(tenfold.CheckpointManager)  # type: ignore[attr-defined]
+    return save, {"directory": new(work)}
+
+
+def manager_case(method: str, **arguments: Any) -> None:
+    """Adds a case of a method; an iterator or a context manager is used as well."""
+
+    def make(work: Path) -> Any:
+        call = getattr(manager(work), method)
+
+        def run(**options: Any) -> Any:
+            result = call(**options)
+            if method == "hold":
+                with result as path:
+                    return path
+            return list(itertools.islice(result, 1)) if method == "follow" else result
+
+        run.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]
+        given = {key: value(work) if callable(value) else value for key, value in arguments.items()}
+        return run, given
+
+    case(f"CheckpointManager.{method}")(make)
+
+
+manager_case("should_save", step=3)
+manager_case("save", step=2, app_state={"epoch": 2})
+manager_case("set_metrics", step=1, metrics={"loss": 0.5})
+manager_case("estimate", app_state={"epoch": 2})
+manager_case("preemption")
+manager_case("restore")
+manager_case("metadata", step=1)
+manager_case("path", step=1)
+manager_case("verify", step=1)
+manager_case("follow", timeout=0.0)
+manager_case("hold", step=1)
+manager_case("delete", step=1)
+manager_case("export", step=1, path=lambda work: new(work))
+manager_case("import_step", path=lambda work: tree(work), step=2)
+
+
 @case("ingest", count=len, may_be_empty=("source",))
 def _ingest(work: Path):
     return tenfold.ingest, {"source": ROWS, "path": new(work)}
@@ -810,6 +863,11 @@ WITHOUT_CASE = {
     "SnapshotEntry",
     "RNGState",
     "RngState",
+    "Estimate",
+    "Preemption",
+    "RestoreResult",
+    "SaveHandle",
+    "StepStatus",
     "StateDict",
     "Opaque",
     "IngestReport",

@@ -89,7 +89,7 @@ def test_random_numbers_go_on_as_after_the_snapshot(tmp_path):
     expected = torch.rand(4)
     snapshot.restore(state)
     assert torch.equal(torch.rand(4), expected)
-    assert tenfold.RngState is RNGState
+    assert issubclass(tenfold.RngState, RNGState)
 
 
 def test_validates_app_state_with_the_types_of_torchsnapshot(tmp_path):

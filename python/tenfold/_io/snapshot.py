@@ -757,5 +757,3 @@ class RNGState:
 
         torch.set_rng_state(state_dict["rng_state"])
 
-
-RngState = RNGState

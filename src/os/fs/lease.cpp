@@ -389,6 +389,23 @@ bool is_leased(const Directory& folder, const std::string& name) {
   return found && !is_dead(same, name, *found);
 }
 
+std::string lease_holder(const Directory& folder, const std::string& name) {
+  Directory same = folder.duplicate();
+  const auto found = read_lease(same, name);
+  if (!found) return {};
+  std::istringstream fields(*found);
+  std::string magic;
+  std::string boot;
+  std::string pid_namespace;
+  std::string process;
+  std::string start_ticks;
+  std::string number;
+  std::string host;
+  fields >> magic >> boot >> pid_namespace >> process >> start_ticks >> number >> host;
+  if (!fields || magic != kMagic) return {};
+  return "process " + process + " on " + host;
+}
+
 namespace {
 
 std::string lock_name(const std::string& name) { return "." + name + ".tenfold-lock"; }

@@ -49,6 +49,9 @@ class Lease {
 /// True while a living process holds the lease.
 bool is_leased(const Directory& folder, const std::string& name);
 
+/// "process 123 on host", for messages; empty if there is no lease, or another file.
+std::string lease_holder(const Directory& folder, const std::string& name);
+
 /// Exclusive ownership of one open file: flock, and a Lease beside it where the file system has no
 /// locks. Released when this object goes.
 class WriterLock {

@@ -1,0 +1,245 @@
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/error.hpp>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "options.hpp"
+#include "progress_bar.hpp"
+#include "text.hpp"
+
+namespace tenfold::cli {
+namespace {
+
+struct CheckpointsArguments {
+  std::string path;
+  std::optional<std::int64_t> keep;
+  std::optional<std::int64_t> keep_every;
+  std::string best;
+  bool best_is_max = false;
+  std::int64_t best_to_keep = 1;
+  bool prune = false;
+  bool verify = false;
+  bool restore_check = false;
+  bool json = false;
+};
+
+/// A step as a row.
+struct StepRow {
+  CheckpointStatus status;
+  std::optional<VerifyReport> report;  ///< if it was verified
+};
+
+using Reports = std::map<std::int64_t, VerifyReport>;
+
+std::uint64_t step_bytes(const CheckpointInfo& info) {
+  std::uint64_t total = 0;
+  for (const CheckpointEntry& entry : info.entries) total += entry.num_bytes;
+  return total;
+}
+
+Value metrics_json(const CheckpointInfo& info) {
+  Value::Object metrics;
+  for (const auto& [name, value] : info.metrics) metrics.members.emplace_back(name, value);
+  return {std::move(metrics)};
+}
+
+Value kept_json(const CheckpointStatus& status) {
+  Value::List rules;
+  for (const std::string& rule : status.kept_by) rules.items.emplace_back(rule);
+  return {std::move(rules)};
+}
+
+void print_json(const std::vector<StepRow>& rows, Output& out) {
+  Value::List steps;
+  for (const StepRow& row : rows) {
+    const CheckpointStatus& status = row.status;
+    steps.items.push_back(object({{"step", status.info.step},
+                                  {"path", status.path.string()},
+                                  {"ok", row.report ? Value(row.report->ok()) : Value()},
+                                  {"metrics", metrics_json(status.info)},
+                                  {"time", status.info.time},
+                                  {"bytes", json_number(step_bytes(status.info))},
+                                  {"on_line", status.is_on_line},
+                                  {"held", status.is_held},
+                                  {"kept_by", kept_json(status)}}));
+  }
+  out.document(std::move(steps));
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + printable(text);
+  return all;
+}
+
+std::string metrics_text(const CheckpointInfo& info) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : info.metrics) {
+    texts.push_back(name + " " + short_number(value));
+  }
+  return texts.empty() ? "-" : joined(texts);
+}
+
+/// What becomes of a step: "newest", "goes next", "-" where no rule was given.
+std::string fate_of(const CheckpointStatus& status, bool has_rules) {
+  if (status.kept_by.empty()) return "goes next";
+  const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
+  return status.is_on_line ? rules : rules + " (line left)";
+}
+
+void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_reports, Output& out) {
+  std::vector<Table::Column> columns = {{"step", Table::Align::right},
+                                        {"time"},
+                                        {"size", Table::Align::right},
+                                        {"metrics"},
+                                        {"kept by"}};
+  if (has_reports) columns.push_back({"verified"});
+  Table table(std::move(columns));
+  for (const StepRow& row : rows) {
+    const CheckpointInfo& info = row.status.info;
+    std::vector<std::string> cells = {std::to_string(info.step), printable(info.time.substr(0, 19)),
+                                      human_bytes(step_bytes(info)), metrics_text(info),
+                                      fate_of(row.status, has_rules)};
+    if (has_reports) cells.emplace_back(row.report && row.report->ok() ? "ok" : "damaged");
+    table.add_row(std::move(cells));
+  }
+  table.print(out);
+  for (const StepRow& row : rows) {
+    if (!row.report) continue;
+    for (const Problem& problem : row.report->problems) {
+      std::string line = printable(problem.path) + ": ";
+      if (!problem.part.empty()) line += printable(problem.part) + ": ";
+      out.line(line + printable(problem.what));
+    }
+  }
+}
+
+/// Says which step a restart would take. Returns the exit status.
+int check_restore(const CheckpointManager& manager, bool json, Output& out) {
+  ProgressBar bar;
+  try {
+    const RestoredCheckpoint found = manager.find({.monitor = &bar});
+    Value::List skipped;
+    for (const SkippedCheckpoint& step : found.skipped) {
+      skipped.items.push_back(object({{"step", step.step}, {"problem", step.problem}}));
+    }
+    if (json) {
+      out.document(object({{"step", found.info.step},
+                           {"path", found.path.string()},
+                           {"skipped", std::move(skipped)}}));
+    } else {
+      for (const SkippedCheckpoint& step : found.skipped) {
+        out.line("step " + std::to_string(step.step) + " is damaged: " + printable(step.problem));
+      }
+      out.line("a restart takes step " + std::to_string(found.info.step) + ": " +
+               printable(found.path.string()));
+    }
+    return found.skipped.empty() ? 0 : 1;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+    if (json) {
+      out.document(object({{"step", Value()}, {"path", Value()}, {"problem", error.what()}}));
+    } else {
+      out.line(printable(error.what()));
+    }
+    return 1;
+  }
+}
+
+/// What verifying each step found. The manager remembers damaged steps: they are not counted among
+/// the newest ones that are kept.
+Reports verify_all(const CheckpointManager& manager) {
+  Reports reports;
+  ProgressBar bar;
+  for (const std::int64_t step : manager.all_steps()) {
+    reports[step] = manager.verify(step, {.monitor = &bar});
+  }
+  return reports;
+}
+
+std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& reports) {
+  std::vector<StepRow> rows;
+  for (CheckpointStatus& status : manager.status()) {
+    StepRow row{std::move(status), std::nullopt};
+    const auto found = reports.find(row.status.info.step);
+    if (found != reports.end()) row.report = found->second;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+int show_steps(const CheckpointsArguments& options, Output& out) {
+  if (!std::filesystem::is_directory(options.path)) {
+    throw Error(ErrorCode::file_not_found,
+                options.path + ": expected a directory of checkpoints, found none");
+  }
+  CheckpointManagerOptions rules;
+  rules.max_to_keep = options.keep;
+  rules.keep_every = options.keep_every;
+  rules.best = options.best;
+  rules.best_mode = options.best_is_max ? BestMode::max : BestMode::min;
+  rules.best_to_keep = options.best_to_keep;
+  CheckpointManager manager(options.path, rules);
+  if (options.restore_check) return check_restore(manager, options.json, out);
+  const Reports reports = options.verify ? verify_all(manager) : Reports();
+  if (options.prune) {
+    const auto removed = manager.prune();
+    if (!options.json) out.line("removed " + counted(removed.size(), "step"));
+  }
+  const std::vector<StepRow> rows = step_rows(manager, reports);
+  manager.close();
+  options.json ? print_json(rows, out)
+               : print_text(rows, options.keep.has_value(), options.verify, out);
+  const bool all_ok =
+      std::ranges::all_of(rows, [](const StepRow& row) { return !row.report || row.report->ok(); });
+  return all_ok ? 0 : 1;
+}
+
+}  // namespace
+
+void add_checkpoints(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<CheckpointsArguments>();
+  CLI::App* command = app.add_subcommand(
+      "checkpoints", "List the steps of a training, what keeps each, and what a restart takes");
+  command->add_option("path", options->path, "Directory of a CheckpointManager")->required();
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")
+      ->check(whole_number(1, kMost))
+      ->type_name("N");
+  command->add_option("--keep-every", options->keep_every, "... and keeps multiples of N")
+      ->check(whole_number(1, kMost))
+      ->type_name("N");
+  command->add_option("--best", options->best, "... and the best step by this metric")
+      ->type_name("METRIC");
+  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best");
+  command->add_option("--best-to-keep", options->best_to_keep, "The N best steps")
+      ->check(whole_number(1, kMost))
+      ->type_name("N");
+  auto* prune = command->add_flag("--prune", options->prune, "Remove what no rule keeps");
+  prune->needs("--keep");
+  auto* verify =
+      command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");
+  command
+      ->add_flag("--restore-check", options->restore_check,
+                 "Say which step a restart would take, and why; exit 1 if newer ones are damaged")
+      ->excludes(prune)
+      ->excludes(verify);
+  command->add_flag("--json", options->json, "One JSON document");
+  command->callback([options, &chosen] {
+    chosen.command = [options](Output& out) { return show_steps(*options, out); };
+  });
+}
+
+}  // namespace tenfold::cli

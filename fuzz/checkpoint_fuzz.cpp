@@ -1,0 +1,36 @@
+// Any bytes: they are refused, or the document that they are survives writing and reading again,
+// and none of its entries leads out of the step's folder.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <tenfold/error.hpp>
+
+#include "checkpoint/document.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenfold;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  CheckpointInfo info;
+  try {
+    info = checkpoint::parse_document(text, "input");
+    static_cast<void>(checkpoint::checksum_problem(text));
+  } catch (const Error& error) {
+    const bool expected =
+        error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported;
+    if (!expected) std::abort();
+    return 0;
+  }
+  for (const CheckpointEntry& entry : info.entries) {
+    if (!checkpoint::is_entry_path(entry.path)) std::abort();
+  }
+  const std::string written = checkpoint::write_document(info);
+  if (!checkpoint::checksum_problem(written).empty()) std::abort();
+  if (checkpoint::write_document(checkpoint::parse_document(written, "again")) != written) {
+    std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,223 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/value.hpp>
+
+namespace tenfold {
+
+/// One entry of a step: a file or folder beside its `checkpoint.json`.
+struct CheckpointEntry {
+  std::string name;             ///< key in the saved state: "model"
+  std::string path;             ///< within the step's folder: "model.safetensors"
+  std::string format;           ///< as probe() returns it; "json" for a plain value
+  bool is_bare = false;         ///< the file's only key "value" is the entry itself
+  std::uint64_t num_bytes = 0;  ///< size of its files
+  std::string checksum;         ///< 16 hexadecimal digits, over its own checksums or its bytes
+};
+
+/// A run and the last of its steps that a later step continues.
+struct CheckpointRun {
+  std::string run_id;
+  std::int64_t last_step = 0;
+  bool operator==(const CheckpointRun&) const = default;
+};
+
+/// The content of `checkpoint.json`.
+struct CheckpointInfo {
+  std::int64_t step = 0;
+  std::int64_t seq = 0;                ///< number of the save in the directory; never a time
+  std::vector<CheckpointRun> lineage;  ///< oldest run first; the last one is that of this step
+  std::string time;                    ///< UTC, ISO 8601
+  std::map<std::string, double> metrics;
+  Value extra;     ///< what the caller added; null if nothing
+  Value versions;  ///< an object: "tenfold", "python", "torch"
+  std::int64_t world_size = 1;
+  std::vector<CheckpointEntry> entries;
+};
+
+enum class BestMode : std::uint8_t { min, max };
+
+/// What is checked before a step is restored.
+enum class CheckpointCheck : std::uint8_t {
+  full,       ///< every checksum
+  structure,  ///< files, sizes, metadata
+  none,
+};
+
+struct CheckpointManagerOptions {
+  std::optional<std::int64_t> max_to_keep{};  ///< newest steps kept; nothing: all
+  std::optional<std::int64_t> keep_every{};   ///< multiples of it are kept
+  std::string best{};                         ///< name of a metric; empty: no best steps
+  BestMode best_mode = BestMode::min;
+  std::int64_t best_to_keep = 1;
+  std::optional<std::int64_t> every_steps{};  ///< for should_save()
+  std::optional<double> every_seconds{};      ///< for should_save()
+  /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". An exact name comes
+  /// first, then globs in this order.
+  std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
+  /// Hard links for what is equal to the last step: leaves of memmap entries, other files whole.
+  bool share_unchanged = false;
+  bool durable = true;
+  int num_threads = 0;
+};
+
+struct CheckpointSaveOptions {
+  std::map<std::string, double> metrics{};
+  Value extra{};
+  Value versions{};    ///< an object that is added to that of tenfold
+  bool force = false;  ///< no warning if the step exists
+  /// Entries that a training may leave as they are: others that did not change are one warning.
+  std::set<std::string> constant{};
+  Monitor* monitor = nullptr;
+};
+
+struct CheckpointRestoreOptions {
+  std::optional<std::int64_t> step{};  ///< nothing: the newest step of the line that is whole
+  Path path{};                         ///< the directory, or a step's folder, of another run
+  CheckpointCheck check = CheckpointCheck::full;
+  bool discard_later = false;  ///< remove all later steps; not with `path`
+  Monitor* monitor = nullptr;
+};
+
+/// A step that restore() passed over.
+struct SkippedCheckpoint {
+  std::int64_t step = 0;
+  std::string problem;
+};
+
+struct RestoredCheckpoint {
+  CheckpointInfo info;
+  Path path;         ///< of the step's folder
+  TensorDict state;  ///< a dict of all entries, opened lazily
+  std::vector<SkippedCheckpoint> skipped;
+};
+
+/// A step and what keeps it.
+struct CheckpointStatus {
+  CheckpointInfo info;
+  Path path;
+  bool is_on_line = false;           ///< of the current line: see CheckpointManager
+  bool is_held = false;              ///< by hold(), of any process
+  std::vector<std::string> kept_by;  ///< names of rules; empty: pruning removes it
+};
+
+/// What save() would need.
+struct CheckpointEstimate {
+  std::vector<std::pair<std::string, std::uint64_t>> entries;  ///< bytes of tensors and values
+  std::uint64_t num_bytes = 0;
+  std::uint64_t free_bytes = 0;      ///< of the file system; 0 if it does not tell
+  std::uint64_t prunable_bytes = 0;  ///< of steps that no rule keeps now
+};
+
+/// Keeps a step from being pruned, also by other processes and hosts, as long as it lives.
+class TENFOLD_API CheckpointHold {
+ public:
+  struct State;
+  explicit CheckpointHold(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void release();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// The checkpoints of a training: a directory with one folder a step.
+///
+///   tenfold::CheckpointManager manager("run", {.max_to_keep = 3, .best = "loss"});
+///   tenfold::TensorDict state;
+///   state.set("model", tenfold::state_dict(*module));
+///   state.set("epoch", 3);
+///   manager.save(500, state, {.metrics = {{"loss", 0.25}}});
+///   tenfold::RestoredCheckpoint last = manager.restore();
+///
+/// A step's folder (`step_00000500/`) appears by one rename: it is whole or absent. It holds a file
+/// or folder for each entry of the state and `checkpoint.json`, which names them; `cp -r` and
+/// `rsync` copy it. A folder without `checkpoint.json`, or of a newer version, is no step: it is
+/// never pruned, and named in a warning.
+///
+/// A restart continues the *line* of the step that it restores. After a return to an earlier step
+/// the steps behind it stay in the directory, but no longer belong to the current line, which is
+/// that of the newest save.
+///
+/// One process writes into a directory; readers need no lock. Thread safety: all members may be
+/// called from any thread.
+class TENFOLD_API CheckpointManager {
+ public:
+  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for options that make
+  /// no sense.
+  explicit CheckpointManager(const Path& directory, CheckpointManagerOptions options = {});
+
+  const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
+
+  /// True if `every_steps` or `every_seconds` have passed since the last save, or if neither is
+  /// set.
+  bool should_save(std::int64_t step) const;
+
+  /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
+  /// replaces it atomically. Returns the step's folder.
+  /// Throws before writing anything: Error(unsupported) naming the key of what a format cannot
+  /// hold, Error(io) (ENOSPC), (EBUSY) if another process or manager writes here.
+  Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
+
+  /// Adds or replaces metrics of a step; any process may. Throws Error(key_not_found).
+  void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
+
+  /// Finds and checks a step, and continues its line from now on. Without `step` it is the newest
+  /// one of the line that is whole; each one passed over is a warning.
+  /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if not the one asked
+  /// for, Error(corrupt) if it, or all, are damaged.
+  RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
+  /// The same, but leaves the line as it is; continue_from() is the second half.
+  RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
+  void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
+
+  /// The highest step of the current line.
+  std::optional<std::int64_t> latest_step() const;
+  /// Steps of all lines, ascending.
+  std::vector<std::int64_t> all_steps() const;
+  /// The best step by options.best, of all lines.
+  std::optional<std::int64_t> best_step() const;
+  /// Every step with the rules that keep it, ascending.
+  std::vector<CheckpointStatus> status() const;
+  CheckpointInfo metadata(std::int64_t step) const;
+  /// The text of the step's `checkpoint.json`.
+  std::string metadata_json(std::int64_t step) const;
+  Path path(std::int64_t step) const;
+  /// Checks files, sizes, and every checksum of a step.
+  VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
+
+  /// Removes the steps that no rule keeps. Returns their numbers.
+  std::vector<std::int64_t> prune();
+  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if it is held.
+  void remove(std::int64_t step);
+  CheckpointHold hold(std::int64_t step);
+
+  /// Converts (a part of) a step. If the keys name things of one entry only, `target` holds that
+  /// entry's tree: {"model"} gives a file of weights with their own names.
+  ConvertReport export_step(std::int64_t step, const Path& target,
+                            const ConvertOptions& options = {}) const;
+  /// Saves what any format holds as a step: its top-level keys become entries; a tree with tensors
+  /// at the top becomes the entry "model".
+  Path import_step(const Path& source, std::int64_t step,
+                   const CheckpointSaveOptions& options = {});
+  CheckpointEstimate estimate(const TensorDict& state) const;
+
+  /// Waits until pruned steps are removed.
+  void wait();
+  /// Waits, and lets another process write.
+  void close();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tenfold

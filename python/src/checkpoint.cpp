@@ -1,0 +1,253 @@
+#include <tenfold/checkpoint_manager.hpp>
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "call.hpp"
+#include "checkpoint/staging.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+using Manager = CheckpointManager;
+
+CheckpointCheck check_from(const std::string& name) {
+  if (name == "full") return CheckpointCheck::full;
+  if (name == "structure") return CheckpointCheck::structure;
+  if (name == "none") return CheckpointCheck::none;
+  throw Error(ErrorCode::invalid_argument,
+              "verify: expected \"full\", \"structure\" or \"none\", found \"" + name + "\"");
+}
+
+BestMode best_mode_from(const std::string& name) {
+  if (name == "min") return BestMode::min;
+  if (name == "max") return BestMode::max;
+  throw Error(ErrorCode::invalid_argument,
+              "checkpoint manager: best_mode: expected \"min\" or \"max\", found \"" + name + "\"");
+}
+
+Manager make_manager(nb::object directory, std::optional<std::int64_t> max_to_keep,
+                     std::optional<std::int64_t> keep_every, const std::string& best,
+                     const std::string& best_mode, std::int64_t best_to_keep,
+                     std::optional<std::int64_t> every_steps, std::optional<double> every_seconds,
+                     std::vector<std::pair<std::string, std::string>> formats, bool share_unchanged,
+                     bool durable) {
+  CheckpointManagerOptions options;
+  options.max_to_keep = max_to_keep;
+  options.keep_every = keep_every;
+  options.best = best;
+  options.best_mode = best_mode_from(best_mode);
+  options.best_to_keep = best_to_keep;
+  options.every_steps = every_steps;
+  options.every_seconds = every_seconds;
+  options.formats = std::move(formats);
+  options.share_unchanged = share_unchanged;
+  options.durable = durable;
+  return Manager(path_from(directory), std::move(options));
+}
+
+/// `extra`: a node whose key "extra" is the value, and "versions" an object.
+CheckpointSaveOptions save_options(std::map<std::string, double> metrics, const NodeHandle& extra,
+                                   bool force, const std::vector<std::string>& constant) {
+  CheckpointSaveOptions options;
+  options.metrics = std::move(metrics);
+  options.extra = extra.node.value("extra");
+  options.versions = extra.node.value("versions");
+  options.force = force;
+  options.constant = {constant.begin(), constant.end()};
+  return options;
+}
+
+nb::str path_text(const Path& path) { return text(path.string()); }
+
+nb::str save_step(Manager& self, std::int64_t step, const NodeHandle& state,
+                  std::map<std::string, double> metrics, const NodeHandle& extra, bool force,
+                  const std::vector<std::string>& constant, nb::object progress) {
+  CheckpointSaveOptions options = save_options(std::move(metrics), extra, force, constant);
+  return path_text(monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return self.save(step, state.node, options);
+  }));
+}
+
+nb::str import_step(Manager& self, nb::object source, std::int64_t step, const NodeHandle& extra) {
+  const Path from = path_from(source);
+  CheckpointSaveOptions options = save_options({}, extra, false, {});
+  return path_text(monitored(nb::none(), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return self.import_step(from, step, options);
+  }));
+}
+
+RestoredCheckpoint find_step(const Manager& self, std::optional<std::int64_t> step, nb::object path,
+                             const std::string& check, nb::object progress) {
+  CheckpointRestoreOptions options;
+  options.step = step;
+  if (!path.is_none()) options.path = path_from(path);
+  options.check = check_from(check);
+  return monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return self.find(options);
+  });
+}
+
+void continue_from(Manager& self, const RestoredCheckpoint& restored, nb::object path,
+                   bool discard_later) {
+  CheckpointRestoreOptions options;
+  if (!path.is_none()) options.path = path_from(path);
+  options.discard_later = discard_later;
+  without_gil([&] { self.continue_from(restored, options); });
+}
+
+nb::list status_of(const Manager& self) {
+  nb::list all;
+  for (const CheckpointStatus& step : without_gil([&] { return self.status(); })) {
+    nb::list rules;
+    for (const std::string& rule : step.kept_by) rules.append(text(rule));
+    all.append(nb::make_tuple(step.info.step, path_text(step.path), step.info.seq, step.is_on_line,
+                              step.is_held, rules));
+  }
+  return all;
+}
+
+nb::tuple verify_step(const Manager& self, std::int64_t step, nb::object progress) {
+  VerifyOptions options;
+  return tuple_of(monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return self.verify(step, options);
+  }));
+}
+
+nb::tuple export_step(const Manager& self, std::int64_t step, nb::object target, nb::object keys,
+                      std::optional<std::string> dtype, nb::object progress) {
+  const Path to = path_from(target);
+  ConvertOptions options;
+  options.only_keys = !keys.is_none();
+  options.keys = key_paths(keys);
+  if (dtype) options.dtype = dtype_from(*dtype);
+  const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    return self.export_step(step, to, options);
+  });
+  return nb::make_tuple(report.num_leaves, report.num_bytes);
+}
+
+nb::tuple estimate_of(const Manager& self, const NodeHandle& state) {
+  const CheckpointEstimate estimate = without_gil([&] { return self.estimate(state.node); });
+  nb::list entries;
+  for (const auto& [name, num_bytes] : estimate.entries) {
+    entries.append(nb::make_tuple(text(name), num_bytes));
+  }
+  return nb::make_tuple(entries, estimate.num_bytes, estimate.free_bytes, estimate.prunable_bytes);
+}
+
+nb::list skipped_of(const RestoredCheckpoint& self) {
+  nb::list skipped;
+  for (const SkippedCheckpoint& step : self.skipped) {
+    skipped.append(nb::make_tuple(step.step, text(step.problem)));
+  }
+  return skipped;
+}
+
+/// The part of the state that the keys name; None: everything.
+NodeHandle selected(const RestoredCheckpoint& self, nb::object keys, nb::object exclude) {
+  const std::vector<KeyPath> wanted = key_paths(keys);
+  if (!keys.is_none() && wanted.empty()) return {TensorDict()};
+  const std::vector<KeyPath> unwanted = key_paths(exclude);
+  return {without_gil([&] { return select(self.state, wanted, unwanted); })};
+}
+
+/// Work without the GIL on a manager.
+template <class Result, class... Arguments>
+auto unlocked(Result (Manager::*call)(Arguments...)) {
+  return [call](Manager& self, Arguments... arguments) {
+    return without_gil([&] { return (self.*call)(arguments...); });
+  };
+}
+template <class Result, class... Arguments>
+auto unlocked(Result (Manager::*call)(Arguments...) const) {
+  return [call](const Manager& self, Arguments... arguments) {
+    return without_gil([&] { return (self.*call)(arguments...); });
+  };
+}
+
+}  // namespace
+
+void bind_checkpoint(nb::module_& module) {
+  nb::class_<CheckpointHold>(module, "CheckpointHold").def("release", &CheckpointHold::release);
+  nb::class_<RestoredCheckpoint>(module, "RestoredCheckpoint")
+      .def_prop_ro("step", [](const RestoredCheckpoint& self) { return self.info.step; })
+      .def_prop_ro("path", [](const RestoredCheckpoint& self) { return path_text(self.path); })
+      .def_prop_ro("skipped", &skipped_of, nb::sig("def skipped(self) -> list[tuple[int, str]]"))
+      .def("select", &selected, "keys"_a.none(), "exclude"_a.none());
+  nb::class_<checkpoint::StagingPool>(module, "StagingPool")
+      .def(nb::init<>())
+      .def(
+          "copy",
+          [](checkpoint::StagingPool& self, const NodeHandle& tree) {
+            return NodeHandle{without_gil([&] { return self.copy(tree.node, 0); })};
+          },
+          "tree"_a, "A tree over copies of all tensors.");
+  nb::class_<Manager>(module, "CheckpointManager")
+      .def_static("make", &make_manager, "directory"_a, "max_to_keep"_a.none(),
+                  "keep_every"_a.none(), "best"_a, "best_mode"_a, "best_to_keep"_a,
+                  "every_steps"_a.none(), "every_seconds"_a.none(), "formats"_a,
+                  "share_unchanged"_a, "durable"_a)
+      .def("directory", [](const Manager& self) { return path_text(self.directory()); })
+      .def("should_save", unlocked(&Manager::should_save), "step"_a)
+      .def("save", &save_step, "step"_a, "state"_a, "metrics"_a, "extra"_a, "force"_a, "constant"_a,
+           "progress"_a.none())
+      .def(
+          "set_metrics",
+          [](Manager& self, std::int64_t step, const std::map<std::string, double>& metrics) {
+            without_gil([&] { self.set_metrics(step, metrics); });
+          },
+          "step"_a, "metrics"_a)
+      .def("find", &find_step, "step"_a.none(), "path"_a.none(), "check"_a, "progress"_a.none())
+      .def("continue_from", &continue_from, "restored"_a, "path"_a.none(), "discard_later"_a)
+      .def("latest_step", unlocked(&Manager::latest_step))
+      .def("all_steps", unlocked(&Manager::all_steps))
+      .def("best_step", unlocked(&Manager::best_step))
+      .def("status", &status_of,
+           nb::sig("def status(self) -> list[tuple[int, str, int, bool, bool, list[str]]]"))
+      .def(
+          "metadata",
+          [](const Manager& self, std::int64_t step) {
+            return text(without_gil([&] { return self.metadata_json(step); }));
+          },
+          "step"_a, "The text of the step's checkpoint.json.")
+      .def(
+          "path",
+          [](const Manager& self, std::int64_t step) {
+            return path_text(without_gil([&] { return self.path(step); }));
+          },
+          "step"_a)
+      .def("verify", &verify_step, "step"_a, "progress"_a.none(),
+           nb::sig("def verify(self, step: int, progress: object | None) -> "
+                   "tuple[list[tuple[str, str, str]], int, int, int]"))
+      .def("prune", unlocked(&Manager::prune))
+      .def("remove", unlocked(&Manager::remove), "step"_a)
+      .def("hold", unlocked(&Manager::hold), "step"_a)
+      .def("export_step", &export_step, "step"_a, "target"_a, "keys"_a.none(), "dtype"_a.none(),
+           "progress"_a.none(),
+           nb::sig("def export_step(self, step: int, target: object, keys: object | None, "
+                   "dtype: str | None, progress: object | None) -> tuple[int, int]"))
+      .def("import_step", &import_step, "source"_a, "step"_a, "extra"_a)
+      .def("estimate", &estimate_of, "state"_a,
+           nb::sig("def estimate(self, state: Node) -> "
+                   "tuple[list[tuple[str, int]], int, int, int]"))
+      .def("wait", unlocked(&Manager::wait))
+      .def("close", unlocked(&Manager::close));
+}
+
+}  // namespace tenfold::python

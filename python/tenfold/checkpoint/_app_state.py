@@ -1,0 +1,291 @@
+"""From the objects of a training to trees of tensors and values, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError
+from tenfold._interop import arrays
+from tenfold._io.snapshot import RNGState
+from tenfold._reports import LoadReport, Mismatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Renamer = Callable[[str], str] | None
+
+
+def check_names(app_state: Any) -> None:
+    """Refuses what is no dict with names.
+
+    Raises:
+        TypeError: For another type, or a name that is no str.
+        RuntimeError: If there is more than one RngState.
+    """
+    if not isinstance(app_state, dict):
+        raise TypeError(f"app_state: expected a dict, found {type(app_state).__name__}")
+    for name in app_state:
+        if not isinstance(name, str):
+            raise TypeError(f"app_state: expected names that are str, found {name!r}")
+    random = [name for name, value in app_state.items() if isinstance(value, RNGState)]
+    if len(random) > 1:
+        raise RuntimeError(f"app_state: expected one RngState at most, found {random}")
+
+
+def is_stateful(value: Any) -> bool:
+    """True for an object that gives and takes its state, false for a plain value or a class."""
+    return not isinstance(value, type) and all(
+        callable(getattr(value, method, None)) for method in ("state_dict", "load_state_dict")
+    )
+
+
+def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
+    """The state of every entry. Random numbers come first: asking others may draw some."""
+    check_names(app_state)
+    random = {name: value for name, value in app_state.items() if isinstance(value, RNGState)}
+    first = {name: value.state_dict() for name, value in random.items()}
+    states = {
+        name: first[name] if name in first else value.state_dict() if is_stateful(value) else value
+        for name, value in app_state.items()
+    }
+    for name, value in random.items():
+        value.load_state_dict(first[name])
+    return states
+
+
+def constant_names(app_state: dict[str, Any]) -> list[str]:
+    """Entries that a training may leave as they are."""
+    names = []
+    for name, value in app_state.items():
+        if (
+            isinstance(value, RNGState)
+            or not is_stateful(value)
+            or (is_module(value) and not any(p.requires_grad for p in value.parameters()))
+        ):
+            names.append(name)
+    return names
+
+
+class Restoring:
+    """Entries of a step on their way into the objects of a program.
+
+    Everything is compared when this is made, and nothing changes until `apply`.
+
+    Args:
+        node: The engine's node of the step, or of the selected part of it.
+        app_state: Names and objects.
+        where: The step's folder, for messages.
+        strict: Refuse what is missing, unexpected, or of another dtype or shape.
+        is_part: Only a part of the step was asked for: nothing is missing, and nothing unexpected.
+        rename: From the saved names of a module's tensors to its own.
+
+    Raises:
+        KeyError: If entries are missing or unexpected.
+        ValueError: If tensors of modules are; the message lists all.
+    """
+
+    def __init__(
+        self,
+        node: Any,
+        app_state: dict[str, Any],
+        where: str,
+        *,
+        strict: bool,
+        is_part: bool,
+        rename: Renamer,
+    ) -> None:
+        check_names(app_state)
+        self._node = node
+        self._app_state = app_state
+        self._strict = strict
+        self._is_part = is_part
+        self._rename = rename
+        saved: list[str] = node.keys()
+        missing = [name for name in app_state if name not in saved]
+        unexpected = [name for name in saved if name not in app_state]
+        if strict and not is_part and (missing or unexpected):
+            raise KeyNotFoundError(
+                f"{where}: the entries differ: expected {sorted(app_state)}, found "
+                f"{sorted(saved)}; strict=False restores those that both have"
+            )
+        names = [name for name in app_state if name in saved]
+        # Random numbers last: loading others may draw some.
+        self._names = sorted(names, key=lambda name: isinstance(app_state[name], RNGState))
+        self._loaded: list[str] = []
+        self._missing = missing
+        self._unexpected = [] if is_part else unexpected
+        self._mismatched: list[Mismatch] = []
+        self._module_states: dict[str, Any] = {}
+        for name in self._names:
+            self._compare(name, where)
+
+    def apply(self) -> LoadReport:
+        """Loads every entry.
+
+        Raises:
+            RuntimeError: If an object refuses its state after others were loaded; it names them.
+        """
+        changed: list[str] = []
+        for name in self._names:
+            try:
+                self._load(name)
+            except Exception as error:
+                if not changed:
+                    raise
+                raise RuntimeError(
+                    f'entry "{name}" could not be loaded: {error}; loaded before it: {changed}'
+                ) from error
+            changed.append(name)
+        return LoadReport(self._loaded, self._missing, self._unexpected, self._mismatched)
+
+    def _compare(self, name: str, where: str) -> None:
+        target = self._app_state[name]
+        if is_module(target):
+            self._compare_module(name, target, where)
+        elif is_optimizer(target):
+            state = entry_of(self._node, name, clone=False)
+            found = [len(group["params"]) for group in state["param_groups"]]
+            expected = [len(group["params"]) for group in target.param_groups]
+            if found != expected:
+                raise ValueError(
+                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
+                    f"{found}"
+                )
+
+    def _compare_module(self, name: str, module: Any, where: str) -> None:
+        state = entry_of(self._node, name, clone=False)
+        if not isinstance(state, dict):
+            raise ValueError(
+                f'{where}: entry "{name}": expected the state of a module, found '
+                f"{type(state).__name__}"
+            )
+        if self._rename is not None:
+            metadata = getattr(state, "_metadata", None)
+            state = OrderedDict((self._rename(key), value) for key, value in state.items())
+            if metadata is not None:
+                state._metadata = metadata  # type: ignore[attr-defined]
+        self._module_states[name] = state
+        if _has_load_hooks(module):
+            return  # Which names it takes, it says itself.
+        own = module.state_dict()
+        missing = [] if self._is_part else [key for key in own if key not in state]
+        unexpected = [key for key in state if key not in own]
+        mismatched = [
+            Mismatch(key, _text(own[key]), _text(state[key]))
+            for key in own
+            if key in state and not _fits(own[key], state[key])
+        ]
+        if self._strict:
+            listed = [(found.name, found.expected, found.found, True) for found in mismatched]
+            _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+        self._missing += [f"{name}.{key}" for key in missing]
+        self._unexpected += [f"{name}.{key}" for key in unexpected]
+        self._mismatched += [found._replace(name=f"{name}.{found.name}") for found in mismatched]
+
+    def _load(self, name: str) -> None:
+        target = self._app_state[name]
+        if name in self._module_states:
+            state = self._module_states[name]
+            target.load_state_dict(state, strict=self._strict and not self._is_part)
+            self._loaded += [f"{name}.{key}" for key in state]
+            return
+        state = entry_of(self._node, name, clone=True)
+        if is_stateful(target):
+            target.load_state_dict(state)
+        else:
+            self._app_state[name] = state
+        self._loaded.append(name)
+
+
+def entry_of(node: Any, name: str, *, clone: bool) -> Any:
+    """An entry in the containers that it was saved from.
+
+    Args:
+        node: The engine's node of a step.
+        name: The entry.
+        clone: Tensors in memory of their own; else mapped from the file.
+    """
+    place = _clone if clone else None
+    described = node.describe(name)
+    if described[0] == "value":
+        return described[1]
+    if described[0] == "tensor":
+        tensor = node.get(name, "r", _core.Tied())[0]
+        return _clone(tensor) if clone else tensor
+    return described[1].to_containers("r", _core.Tied(), place, _tree_of(place))
+
+
+def state_of(node: Any) -> dict[str, Any]:
+    """All entries, mapped from their files."""
+    names: list[str] = node.keys()
+    return {name: entry_of(node, name, clone=False) for name in names}
+
+
+def _tree_of(place: Any) -> Any:
+    def wrap(native: Any, _keys: tuple[str, ...]) -> Any:
+        from tenfold.tensordict import TensorDict
+
+        made: Any = TensorDict._from_native(native, None)
+        if place is not None:
+            made._replace_arrays(place)
+        return made
+
+    return wrap
+
+
+def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Dotted names and tensors of nested containers."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from tensors_in(value, (*path, str(key)))
+    elif isinstance(state, (list, tuple)):
+        for position, value in enumerate(state):
+            yield from tensors_in(value, (*path, str(position)))
+    elif arrays.is_array(state):
+        yield ".".join(path), state
+
+
+def _clone(tensor: Any) -> Any:
+    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
+
+
+def _text(value: Any) -> str:
+    if not arrays.is_array(value):
+        return type(value).__name__
+    return f"{arrays.dtype_name(value.dtype)} {list(value.shape)}"
+
+
+def _fits(own: Any, saved: Any) -> bool:
+    if not arrays.is_array(own) or not arrays.is_array(saved):
+        return arrays.is_array(own) == arrays.is_array(saved)
+    torch = arrays.torch_or_none()
+    if torch is not None and torch.nn.parameter.is_lazy(own):
+        return True
+    return own.dtype == saved.dtype and tuple(own.shape) == tuple(saved.shape)
+
+
+def is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def is_optimizer(value: Any) -> bool:
+    optim = sys.modules.get("torch.optim")
+    return optim is not None and isinstance(value, optim.Optimizer)
+
+
+def _has_load_hooks(module: Any) -> bool:
+    torch = sys.modules["torch"]
+    return any(
+        getattr(part, "_load_state_dict_pre_hooks", None)
+        or (
+            type(part)._load_from_state_dict is not torch.nn.Module._load_from_state_dict
+            and not type(part).__module__.startswith("torch.nn.")
+        )
+        or type(part).load_state_dict is not torch.nn.Module.load_state_dict
+        for part in module.modules()
+    )

@@ -1,0 +1,742 @@
+"""`CheckpointManager`: the steps of a training in one directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._io.files import key_paths, renamer
+from tenfold._options import boolean, integer, text
+from tenfold._public import set_module
+from tenfold._reports import LoadReport, Problem, VerifyReport
+from tenfold.checkpoint._app_state import (
+    Restoring,
+    check_names,
+    constant_names,
+    state_of,
+    states_of,
+)
+from tenfold.checkpoint._overlap import LiveTensors
+from tenfold.checkpoint._preemption import Preemption
+from tenfold.checkpoint._writing import SaveHandle, Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+    from typing import Any, Literal
+
+    from tenfold._io.files import Keys, PathLike, Progress, Rename
+
+    Format = str | Mapping[str, str]
+    Check = Literal["auto", "full", "structure"] | bool
+
+# How often `follow` looks for a new step.
+_POLL_SECONDS = 1.0
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class RestoreResult:
+    """What `CheckpointManager.restore` did. ``int(result)`` is the step.
+
+    Attributes:
+        step: The step that was restored; None if there was none and that was allowed.
+        path: Its folder.
+        report: What was loaded, missing, unexpected, mismatched, by dotted name.
+        skipped: Damaged steps that were passed over, newest first, with what is wrong.
+        metadata: As `CheckpointManager.metadata` gives it.
+        state: The entries, mapped from their files, if no `app_state` was given.
+    """
+
+    step: int | None
+    path: Path | None
+    report: LoadReport
+    skipped: tuple[tuple[int, str], ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] | None = None
+
+    def __int__(self) -> int:
+        if self.step is None:
+            raise ValueError("restore: expected a step, found that none was there to restore")
+        return self.step
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class Estimate:
+    """What a save needs.
+
+    Attributes:
+        entries: Bytes of the tensors and values of each entry; shared tensors count once.
+        num_bytes: Their sum.
+        free_bytes: What the file system has; 0 if it does not tell.
+        prunable_bytes: Size of the steps that no rule keeps now.
+    """
+
+    entries: dict[str, int]
+    num_bytes: int
+    free_bytes: int
+    prunable_bytes: int
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class StepStatus:
+    """A step and what keeps it.
+
+    Attributes:
+        step: Its number.
+        path: Its folder.
+        seq: The number of the save in the directory.
+        on_line: It belongs to the current line: the run that saved last, and what it continued.
+        held: Somebody holds it (`CheckpointManager.hold`).
+        kept_by: The rules that keep it; empty: the next pruning removes it.
+    """
+
+    step: int
+    path: Path
+    seq: int
+    on_line: bool
+    held: bool
+    kept_by: tuple[str, ...]
+
+
+@set_module("tenfold")
+class CheckpointManager:
+    """The checkpoints of a training: a directory with one folder a step.
+
+    A step is there as a whole or not at all, whenever the process is killed. `restore` takes the
+    newest step whose checksums are right. The directory is the truth: another process, or a C++
+    program, sees the same steps.
+
+    Args:
+        directory: Where the steps are; made by the first save.
+        max_to_keep: The newest steps that are kept. None: all, and nothing is ever removed.
+        keep_every: Steps that are multiples of it are kept as well.
+        best: A metric: the best steps by it are kept as well.
+        best_mode: ``"min"`` or ``"max"``.
+        best_to_keep: How many of them.
+        every_steps: For `should_save`: a save each so many steps.
+        every_seconds: For `should_save`: a save each so many seconds.
+        format: ``"safetensors"``, ``"memmap"``, ``"tdz"``, ``"pt"`` or ``"npz"``; or a dict from
+            names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Values
+            without tensors are JSON files.
+        async_save: True: `save` returns when the tensors are copied, and writes in the background.
+            ``"overlap"``: parameters and optimizer tensors are copied in the background, too; the
+            optimizer must step within `lock`.
+        share_unchanged: Files that are equal to those of the last step are hard links to them:
+            leaves of memmap entries, other entries as a whole.
+        verify: ``"auto"`` or ``"full"``: `restore` compares every checksum first; ``"structure"``:
+            files and sizes; False: nothing.
+        on_error: ``"raise"``: a failed save raises, one in the background at the next call.
+            ``"warn"``: it is a warning, and the training goes on.
+        retries: How often a save that fails with an OSError is tried again.
+        durable: Saves are on the device when they return.
+
+    Raises:
+        ValueError, TypeError: If an option makes no sense.
+        UnsupportedError: In a process group of several processes.
+
+    Example:
+        >>> manager = tenfold.CheckpointManager("run", max_to_keep=3, best="loss")
+        >>> state = {"model": model, "optimizer": optimizer, "rng": tenfold.RngState(), "epoch": 0}
+        >>> start = manager.restore(state, missing_ok=True).step or 0
+        >>> manager.save(start + 1, state, metrics={"loss": 0.25})
+        <SaveHandle step=1 done>
+    """
+
+    def __init__(
+        self,
+        directory: PathLike,
+        *,
+        max_to_keep: int | None = None,
+        keep_every: int | None = None,
+        best: str | None = None,
+        best_mode: Literal["min", "max"] = "min",
+        best_to_keep: int = 1,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        format: Format = "safetensors",
+        async_save: bool | Literal["overlap"] = False,
+        share_unchanged: bool = False,
+        verify: Check = "auto",
+        on_error: Literal["raise", "warn"] = "raise",
+        retries: int = 0,
+        durable: bool = True,
+    ) -> None:
+        where = "checkpoint manager: "
+        _refuse_ranks()
+        if async_save not in (False, True, "overlap"):
+            raise ValueError(
+                f'{where}async_save: expected False, True or "overlap", found {async_save!r}'
+            )
+        if on_error not in ("raise", "warn"):
+            raise ValueError(f'{where}on_error: expected "raise" or "warn", found {on_error!r}')
+        self._async: bool | str = async_save
+        self._check = _check_name(verify)
+        self._writer = Writer(on_error, integer(where + "retries", retries, 0))
+        self._pool = _core.StagingPool()
+        self._lock = threading.Lock()
+        self._warned_of_memory = False
+        self._native = _core.CheckpointManager.make(
+            os.fspath(directory),
+            _whole(where + "max_to_keep", max_to_keep),
+            _whole(where + "keep_every", keep_every),
+            "" if best is None else text(where + "best", best),
+            text(where + "best_mode", best_mode),
+            integer(where + "best_to_keep", best_to_keep, 1),
+            _whole(where + "every_steps", every_steps),
+            None if every_seconds is None else _number(where + "every_seconds", every_seconds),
+            _rules(format),
+            boolean(where + "share_unchanged", share_unchanged),
+            boolean(where + "durable", durable),
+        )
+        self.directory = Path(self._native.directory())
+
+    def __repr__(self) -> str:
+        return f"CheckpointManager({str(self.directory)!r}, latest_step={self.latest_step()})"
+
+    def __enter__(self) -> CheckpointManager:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- saving ---
+
+    def should_save(self, step: int) -> bool:
+        """True if `every_steps` or `every_seconds` have passed since the last save.
+
+        True at each step if neither is set. A loop that skips numbers saves at the first step
+        behind a multiple of `every_steps`.
+        """
+        return self._native.should_save(integer("should_save: step", step, 0))
+
+    def save(
+        self,
+        step: int,
+        app_state: dict[str, Any],
+        *,
+        metrics: Mapping[str, float] | None = None,
+        extra: Any = None,
+        force: bool = False,
+        block: bool | None = None,
+    ) -> SaveHandle:
+        """Saves a step, then removes the steps that no rule keeps.
+
+        Args:
+            step: Its number. A step that exists is replaced, with a warning.
+            app_state: Names and what they stand for: objects with ``state_dict()`` and
+                ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
+                `RngState`), tensors, and plain values in any nesting.
+            metrics: Numbers, by which the best steps are chosen.
+            extra: A JSON value that `metadata` gives back.
+            force: No warning if the step exists.
+            block: True: write now, even if `async_save` is set.
+
+        Returns:
+            SaveHandle: A Future of the step's path. It is done, unless `async_save` is set.
+
+        Raises:
+            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+                been written.
+            TypeError: If a metric is no number. Nothing has been written.
+            OSError: If the system failed, the disk is too full, or another process writes here.
+        """
+        number = integer("save: step", step, 0)
+        values = _metrics(metrics)
+        force = boolean("save: force", force)
+        check_names(app_state)
+        self._writer.wait()
+        handle = SaveHandle(number, self._path_of(number))
+        more = _more(extra)
+        constant = constant_names(app_state)
+
+        def write(tree: Any) -> str:
+            path: str = self._native.save(number, tree, values, more, force, constant, None)
+            return path
+
+        if self._async == "overlap" and not block:
+            self._save_overlapped(handle, app_state, write)
+            return handle
+        tree = _core.tree(states_of(app_state), str(handle.path))
+        if not self._async or block:
+            self._writer.run(handle, partial(write, tree))
+            return handle
+        try:
+            tree = self._pool.copy(tree)
+        except MemoryError:
+            self._warn_of_memory()
+            self._writer.run(handle, partial(write, tree))
+            return handle
+        handle.staged.set_result(None)
+        self._writer.start(handle, partial(write, tree))
+        return handle
+
+    def set_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds metrics to a step, or replaces them: validation comes after the save.
+
+        Any process may do so.
+
+        Raises:
+            KeyError: If there is no such step.
+            TypeError: If a metric is no number.
+        """
+        number = integer("set_metrics: step", step, 0)
+        values = _metrics(metrics)
+        if self._writer.step_in_flight == number:
+            self._writer.wait()
+        self._native.set_metrics(number, values)
+
+    def estimate(self, app_state: dict[str, Any]) -> Estimate:
+        """How much a save of this state needs, and how much there is."""
+        tree = _core.tree(states_of(app_state), str(self.directory))
+        entries, num_bytes, free_bytes, prunable_bytes = self._native.estimate(tree)
+        return Estimate(dict(entries), num_bytes, free_bytes, prunable_bytes)
+
+    def lock(self) -> contextlib.AbstractContextManager[Any]:
+        """Keeps tensors from changing while they are copied: needed with ``"overlap"``.
+
+        Example:
+            >>> with manager.lock():
+            ...     optimizer.step()
+        """
+        return self._lock
+
+    def preemption(self, signals: Iterable[int] | None = None) -> Preemption:
+        """Notes signals by which a scheduler announces the end of the job.
+
+        Args:
+            signals: None: SIGTERM and SIGUSR1.
+
+        Returns:
+            Preemption: A context manager; in the main thread only. It is true once a signal came.
+
+        Example:
+            >>> with manager.preemption() as stop:
+            ...     for step in range(start, num_steps):
+            ...         train(step)
+            ...         if stop:
+            ...             manager.save(step, state, block=True)
+            ...             break
+        """
+        if signals is None:
+            import signal
+
+            signals = (signal.SIGTERM, signal.SIGUSR1)
+        return Preemption(signals)
+
+    # --- restoring ---
+
+    def restore(
+        self,
+        app_state: dict[str, Any] | None = None,
+        *,
+        step: int | None = None,
+        path: PathLike | None = None,
+        keys: Keys = None,
+        exclude: Keys = None,
+        rename: Rename = None,
+        strict: bool = True,
+        verify: Check | None = None,
+        discard_later: bool = False,
+        missing_ok: bool = False,
+    ) -> RestoreResult:
+        """Loads a step; saves from now on continue it.
+
+        Checksums, names, dtypes and shapes are compared before the first object changes.
+
+        Args:
+            app_state: As for `save`. Objects get their state by ``load_state_dict()``; plain values
+                are replaced in the dict. None: `RestoreResult.state` has everything.
+            step: Which one. None: the newest step of the line that is whole; a warning names each
+                damaged one that is passed over.
+            path: The directory, or the folder of a step, of another run.
+            keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
+            exclude: All but these.
+            rename: From saved names of tensors of modules to their own, as for `convert`.
+            strict: Refuse entries and tensors that are missing or unexpected, and other dtypes.
+            verify: As for the manager, which decides if it is None.
+            discard_later: Remove all steps behind the restored one.
+            missing_ok: An empty directory is no error.
+
+        Returns:
+            RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
+
+        Raises:
+            FileNotFoundError: If there is no step.
+            KeyError: If there is no such step, or entries are missing or unexpected.
+            ValueError: If tensors of modules are missing, unexpected or of another shape.
+            CorruptFileError: If the step, or every one, is damaged.
+
+        Example:
+            >>> manager.restore({"model": model}, keys="model").step
+            500
+        """
+        self._writer.wait()
+        number = None if step is None else integer("restore: step", step, 0)
+        place = None if path is None else os.fspath(path)
+        if not place and place is not None:
+            raise ValueError("restore: path: expected a path, found an empty one")
+        strict = boolean("restore: strict", strict)
+        discard_later = boolean("restore: discard_later", discard_later)
+        check = self._check if verify is None else _check_name(verify)
+        try:
+            found = self._native.find(number, place, check, None)
+        except FileNotFoundError:
+            if not boolean("restore: missing_ok", missing_ok) or number is not None:
+                raise
+            return RestoreResult(None, None, LoadReport([], [], [], []))
+        node = found.select(key_paths(keys), key_paths(exclude) or [])
+        report = LoadReport([], [], [], [])
+        state = None
+        if app_state is None:
+            state = state_of(node)
+        else:
+            report = Restoring(
+                node,
+                app_state,
+                found.path,
+                strict=strict,
+                is_part=keys is not None or exclude is not None,
+                rename=renamer(rename),
+            ).apply()
+        self._native.continue_from(found, place, discard_later)
+        document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
+        return RestoreResult(
+            found.step,
+            Path(found.path),
+            report,
+            tuple(found.skipped),
+            _metadata(document),
+            state,
+        )
+
+    # --- the directory ---
+
+    def latest_step(self) -> int | None:
+        """The highest step of the current line: of the run that saved last."""
+        return self._native.latest_step()
+
+    def all_steps(self) -> list[int]:
+        """Every step, ascending, those that the current line has left included."""
+        return self._native.all_steps()
+
+    def best_step(self) -> int | None:
+        """The best step by the metric `best`; of equal ones the one saved later."""
+        return self._native.best_step()
+
+    def status(self) -> list[StepStatus]:
+        """Every step, ascending, with the rules that keep it."""
+        return [
+            StepStatus(step, Path(path), seq, on_line, held, tuple(rules))
+            for step, path, seq, on_line, held, rules in self._native.status()
+        ]
+
+    def metadata(self, step: int) -> dict[str, Any]:
+        """What `checkpoint.json` says: step, seq, lineage, time, metrics, extra, versions, ...
+
+        Raises:
+            KeyError: If there is no such step.
+        """
+        return _metadata(self._native.metadata(integer("metadata: step", step, 0)))
+
+    def path(self, step: int) -> Path:
+        """The folder of a step. Its files are what `tenfold.load` and other tools read.
+
+        Raises:
+            KeyError: If there is no such step.
+        """
+        return Path(self._native.path(integer("path: step", step, 0)))
+
+    def verify(self, step: int, *, progress: Progress = None) -> VerifyReport:
+        """Compares every checksum of a step.
+
+        Raises:
+            KeyError: If there is no such step.
+        """
+        from tenfold._progress import Shown
+
+        with Shown(progress) as callback:
+            problems, *numbers = self._native.verify(integer("verify: step", step, 0), callback)
+        return VerifyReport([Problem(*problem) for problem in problems], *numbers)
+
+    def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
+        """Yields the newest step, then each new one: for a job that evaluates.
+
+        Args:
+            after: Begin with what was saved after this step instead.
+            timeout: End after so many seconds without a new step. None: never.
+
+        Example:
+            >>> for step in manager.follow(timeout=600):
+            ...     with manager.hold(step):
+            ...         evaluate(manager.path(step))
+        """
+        after = None if after is None else integer("follow: after", after, 0)
+        timeout = None if timeout is None else _number("follow: timeout", timeout)
+        seen: int | None = None
+        waited_since = time.monotonic()
+        while True:
+            steps = sorted(self.status(), key=lambda status: status.seq)
+            if seen is None and after is not None:
+                given = [status.seq for status in steps if status.step == after]
+                earlier = [status.seq for status in steps if status.step <= after]
+                seen = max(given or earlier or [-1])
+            elif seen is None and steps:
+                seen = steps[-1].seq - 1
+            new = [status for status in steps if seen is not None and status.seq > seen]
+            for status in new:
+                seen = status.seq
+                yield status.step
+            if new:
+                waited_since = time.monotonic()
+                continue
+            if timeout is not None and time.monotonic() - waited_since >= timeout:
+                return
+            time.sleep(_POLL_SECONDS)
+
+    @contextlib.contextmanager
+    def hold(self, step: int) -> Iterator[Path]:
+        """Keeps a step from being pruned, also by other processes and hosts.
+
+        Raises:
+            KeyError: If there is no such step.
+        """
+        number = integer("hold: step", step, 0)
+        held = self._native.hold(number)
+        try:
+            yield self.path(number)
+        finally:
+            held.release()
+
+    def delete(self, step: int) -> None:
+        """Removes a step.
+
+        Raises:
+            KeyError: If there is no such step.
+            OSError: If somebody holds it, or another process writes here.
+        """
+        self._writer.wait()
+        self._native.remove(integer("delete: step", step, 0))
+
+    def prune(self) -> list[int]:
+        """Removes the steps that no rule keeps, as each save does. Returns their numbers."""
+        self._writer.wait()
+        return self._native.prune()
+
+    def export(
+        self,
+        step: int,
+        path: PathLike,
+        *,
+        keys: Keys = None,
+        dtype: Any = None,
+        progress: Progress = None,
+    ) -> Path:
+        """Converts a step, or a part of it, to any format that `convert` writes.
+
+        Args:
+            step: Which one.
+            path: Where to; its suffix says the format.
+            keys: Entries or tensors. If they are all of one entry, the file has the names of that
+                entry: ``keys="model"`` gives weights that other tools read.
+            dtype: Casts floating-point tensors.
+            progress: As for `save`.
+
+        Example:
+            >>> manager.export(500, "model.safetensors", keys="model", dtype=torch.bfloat16)
+            PosixPath('model.safetensors')
+        """
+        from tenfold._progress import Shown
+
+        name = None if dtype is None else text("export: dtype", arrays.dtype_name(dtype))
+        with Shown(progress) as callback:
+            self._native.export_step(
+                integer("export: step", step, 0), os.fspath(path), key_paths(keys), name, callback
+            )
+        return Path(os.fsdecode(path))
+
+    def import_step(self, path: PathLike, step: int) -> Path:
+        """Saves what any file or folder holds as a step.
+
+        Args:
+            path: A checkpoint in any format: its top-level keys become entries. One with tensors at
+                the top (a ``state_dict``) becomes the entry ``"model"``.
+            step: The number that it gets.
+        """
+        self._writer.wait()
+        number = integer("import_step: step", step, 0)
+        return Path(self._native.import_step(os.fspath(path), number, _more(None)))
+
+    def wait(self) -> None:
+        """Waits for the save in flight and for removals.
+
+        Raises:
+            Exception: What a save in the background failed with, once.
+        """
+        self._writer.wait()
+        self._native.wait()
+
+    def close(self) -> None:
+        """As `wait`; another process may write then."""
+        try:
+            self._writer.wait()
+        finally:
+            self._native.close()
+
+    # --- how ---
+
+    def _path_of(self, step: int) -> Path:
+        try:
+            return Path(self._native.path(step))
+        except KeyError:
+            return self.directory / f"step_{step:08}"
+
+    def _warn_of_memory(self) -> None:
+        if not self._warned_of_memory:
+            self._warned_of_memory = True
+            warnings.warn(
+                f"{self.directory}: not enough memory for a copy of the state: saves block until "
+                "they are written",
+                stacklevel=3,
+            )
+
+    def _save_overlapped(
+        self, handle: SaveHandle, app_state: dict[str, Any], write: Callable[[Any], str]
+    ) -> None:
+        live = LiveTensors(app_state, states_of(app_state))
+        tree = _core.tree(live.states, str(handle.path))
+        # Taken here, so that no optimizer steps before the thread has begun; released there.
+        self._lock.acquire()
+
+        def work(first: list[Any]) -> str:
+            if first:  # not when it is tried again
+                try:
+                    live.require_unchanged(handle.step)
+                    shared = first.pop()
+                    try:
+                        staged.append(self._pool.copy(shared))
+                    except MemoryError:
+                        self._warn_of_memory()
+                        return write(shared)  # the lock is held meanwhile
+                    live.require_unchanged(handle.step)
+                finally:
+                    self._lock.release()
+                handle.staged.set_result(None)
+            if not staged:  # a second attempt without memory for a copy
+                raise MemoryError("not enough memory for a copy of the state")
+            return write(staged[0])
+
+        staged: list[Any] = []
+        try:
+            self._writer.start(handle, partial(work, [tree]))
+        except BaseException:
+            self._lock.release()
+            raise
+
+
+def _refuse_ranks() -> None:
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return
+    size = module.get_world_size()
+    if size > 1:
+        raise UnsupportedError(
+            f"checkpoint manager: expected one process, found a process group of {size}; let "
+            "rank 0 make the manager before init_process_group()"
+        )
+
+
+def _whole(where: str, value: int | None) -> int | None:
+    return None if value is None else integer(where, value, 1)
+
+
+def _number(where: str, value: Any) -> float:
+    """A real number, also of numpy, or a tensor of one element."""
+    if not isinstance(value, (bool, str, bytes)) and (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    ):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{where}: expected a number, found one that no float holds") from None
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
+
+
+def _metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics: expected a dict, found {type(metrics).__name__}")
+    return {
+        text("metrics: name", name): _number(f'metrics: "{name}"', value)
+        for name, value in metrics.items()
+    }
+
+
+def _rules(format: Format) -> list[tuple[str, str]]:
+    where = "checkpoint manager: format"
+    if isinstance(format, str):
+        return [("*", text(where, format))]
+    if not isinstance(format, Mapping):
+        raise TypeError(f"{where}: expected a str or a dict, found {type(format).__name__}")
+    return [(text(where, name), text(where, value)) for name, value in format.items()]
+
+
+def _check_name(verify: Any) -> str:
+    names = {"auto": "full", "full": "full", "structure": "structure"}
+    if verify is True:
+        return "full"
+    if verify is False:
+        return "none"
+    if isinstance(verify, str) and verify in names:
+        return names[verify]
+    raise ValueError(
+        f'verify: expected "auto", "full", "structure", True or False, found {verify!r}'
+    )
+
+
+def _more(extra: Any) -> Any:
+    """What the engine puts into the document besides the entries."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("torch", "numpy"):
+        module = sys.modules.get(name)
+        if module is not None:
+            versions[name] = str(module.__version__)
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedError(f"extra: expected a JSON value, found another: {error}") from None
+    return _core.tree({"extra": extra, "versions": versions}, "extra")
+
+
+def _metadata(document: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document)
+    special = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+    found["metrics"] = {
+        name: special[value] if isinstance(value, str) else float(value)
+        for name, value in found["metrics"].items()
+    }
+    return found

@@ -1,0 +1,73 @@
+"""Tensors that are copied while a training goes on."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tenfold._interop import arrays
+from tenfold.checkpoint._app_state import is_module, is_optimizer, tensors_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class LiveTensors:
+    """A state whose parameters and optimizer tensors are those of the training; the rest is copied.
+
+    Args:
+        app_state: Names and objects.
+        states: The state of each, as `states_of` gives it.
+
+    Attributes:
+        states: The same, with copies of what may change outside of ``optimizer.step()``.
+    """
+
+    def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:
+        self.states: dict[str, Any] = {}
+        self._versions: list[tuple[str, Any, int]] = []
+        for name, state in states.items():
+            target = app_state[name]
+            if is_module(target) and isinstance(state, dict):
+                self.states[name] = self._of_module(name, target, state)
+            elif is_optimizer(target):
+                self.states[name] = state
+                self._watch(name, state)
+            else:
+                self.states[name] = _copied(state)
+
+    def require_unchanged(self, step: int) -> None:
+        """Raises RuntimeError if a tensor was written since this was made."""
+        for name, tensor, version in self._versions:
+            if tensor._version != version:
+                raise RuntimeError(
+                    f'step {step} was not saved: tensor "{name}" changed before it was copied; '
+                    "call optimizer.step() within `with manager.lock():`"
+                )
+
+    def _of_module(self, name: str, module: Any, state: dict[str, Any]) -> Any:
+        own = dict(module.named_parameters(remove_duplicate=False))
+        parameters = {key: value for key, value in state.items() if key in own}
+        self._watch(name, parameters)
+        made = OrderedDict(
+            (key, value if key in parameters else _copied(value)) for key, value in state.items()
+        )
+        metadata = getattr(state, "_metadata", None)
+        if metadata is not None:
+            made._metadata = metadata  # type: ignore[attr-defined]
+        return made
+
+    def _watch(self, name: str, state: Any) -> None:
+        for key, tensor in tensors_in(state):
+            self._versions.append((f"{name}.{key}", tensor, tensor._version))
+
+
+def _copied(state: Any) -> Any:
+    """The same containers with tensors of their own."""
+    if arrays.is_array(state) or hasattr(state, "clone"):
+        return state.clone() if hasattr(state, "clone") else state.copy()
+    if type(state) in (dict, OrderedDict):
+        return type(state)((key, _copied(value)) for key, value in state.items())
+    if type(state) in (list, tuple):
+        return type(state)(_copied(value) for value in state)
+    return state

@@ -1,0 +1,75 @@
+"""Signals that ask a training to save and stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType, TracebackType
+    from typing import Any
+
+
+@set_module("tenfold")
+class Preemption:
+    """True once a signal has come; made by `CheckpointManager.preemption`.
+
+    The first signal is noted, and handed to the handler that was there before if a program had set
+    one. Another one goes to what was there before alone, so that a second SIGTERM ends the process.
+
+    Attributes:
+        signal: The number of the signal that came; None.
+    """
+
+    def __init__(self, signals: Iterable[int]) -> None:
+        self.signal: int | None = None
+        self._signals = list(signals)
+        self._before: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def __enter__(self) -> Preemption:
+        if threading.current_thread() is not threading.main_thread():
+            raise ValueError(
+                "preemption: expected the main thread, in which Python handles signals, found "
+                f"{threading.current_thread().name!r}"
+            )
+        try:
+            for number in self._signals:
+                self._before[number] = signal.signal(number, self._note)
+        except BaseException:
+            self._put_back()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._put_back()
+
+    def _put_back(self) -> None:
+        for number, handler in self._before.items():
+            # None: it was not set from Python, which cannot set it again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        before = self._before.get(number)
+        if self.signal is None:
+            self.signal = number
+            if callable(before):
+                before(number, frame)
+            return
+        if callable(before):
+            before(number, frame)
+        elif before is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)

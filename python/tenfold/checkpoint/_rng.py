@@ -1,0 +1,112 @@
+"""The state of the random numbers of a whole program."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+
+from tenfold._interop import arrays
+from tenfold._interop.arrays import numpy_module
+from tenfold._io.snapshot import RNGState
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@set_module("tenfold")
+class RngState(RNGState):
+    """The random numbers of Python, NumPy, torch and each CUDA device, as an entry of a state.
+
+    It is taken before everything else in the same state, and restored after it, so that drawing
+    goes on after a restore as it went on after the save. Libraries that are not imported have no
+    state; generators that a program makes itself (``numpy.random.default_rng()``) are not covered.
+
+    Example:
+        >>> manager.save(500, {"model": model, "rng": tenfold.RngState()})
+        <SaveHandle step=500 done>
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"python": ..., "numpy": ..., "torch": ..., "cuda": [...]}``: tensors and values.
+
+        Returns:
+            ``"python"`` and ``"numpy"`` hold the words of their generators as int64 ``[625]`` and
+            ``[624]``, ``"torch"`` and each of ``"cuda"`` uint8 of one dimension.
+        """
+        version, words, gauss = random.getstate()
+        state: dict[str, Any] = {
+            "python": {"version": version, "words": _tensor(words), "gauss": gauss}
+        }
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and hasattr(numpy, "random"):
+            name, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
+            state["numpy"] = {
+                "name": name,
+                "words": _tensor(keys.tolist()),
+                "position": int(position),
+                "has_gauss": int(has_gauss),
+                "gauss": float(cached),
+            }
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            state["torch"] = torch.get_rng_state()
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                state["cuda"] = torch.cuda.get_rng_state_all()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Sets the state of every generator that `state_dict` has.
+
+        Args:
+            state_dict: What `state_dict` gave, or ``{"rng_state": tensor}`` of an `RNGState`.
+        """
+        if "rng_state" in state_dict:
+            super().load_state_dict(state_dict)
+            return
+        python = state_dict["python"]
+        words = tuple(int(word) for word in python["words"].tolist())
+        random.setstate((python["version"], words, python["gauss"]))
+        if "numpy" in state_dict:
+            _set_numpy(state_dict["numpy"])
+        if "torch" in state_dict:
+            _set_torch(state_dict)
+
+
+def _tensor(words: Any) -> Any:
+    torch = arrays.torch_or_none()
+    if torch is not None:
+        return torch.tensor(list(words), dtype=torch.int64)
+    return numpy_module().array(list(words), dtype="int64")
+
+
+def _set_numpy(saved: dict[str, Any]) -> None:
+    try:
+        numpy = numpy_module()
+    except ImportError:
+        _warn("numpy", "it is not installed")
+        return
+    words = numpy.array(saved["words"].tolist(), dtype="uint32")
+    numpy.random.set_state(
+        (saved["name"], words, saved["position"], saved["has_gauss"], saved["gauss"])
+    )
+
+
+def _set_torch(saved: dict[str, Any]) -> None:
+    torch = arrays.torch_or_none()
+    if torch is None:
+        _warn("torch", "it is not installed")
+        return
+    torch.set_rng_state(saved["torch"])
+    devices = saved.get("cuda", [])
+    present = torch.cuda.device_count() if devices and torch.cuda.is_available() else 0
+    if len(devices) > present:
+        _warn("cuda", f"{len(devices)} devices were saved, {present} are here")
+    for device, state in list(enumerate(devices))[:present]:
+        torch.cuda.set_rng_state(state, device)
+
+
+def _warn(part: str, why: str) -> None:
+    warnings.warn(f"RngState: {part}: its random numbers are not restored: {why}", stacklevel=4)

@@ -1,0 +1,127 @@
+"""Saves in the background: one at a time, whose failure the next call raises."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from concurrent.futures import Future
+from pathlib import Path
+
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@set_module("tenfold")
+class SaveHandle(Future):  # type: ignore[type-arg]
+    """A save that is done, or on its way: a ``concurrent.futures.Future`` of the step's path.
+
+    Attributes:
+        step: The number of the step.
+        path: Where the step is once ``result()`` has returned.
+        staged: A Future that is done when the tensors are copied and may change.
+    """
+
+    def __init__(self, step: int, path: Path) -> None:
+        super().__init__()
+        self.step = step
+        self.path = path
+        self.staged: Future[None] = Future()
+
+    def __repr__(self) -> str:
+        if not self.done():
+            state = "writing" if self.staged.done() else "copying"
+        else:
+            state = "failed" if self.exception() is not None else "done"
+        return f"<SaveHandle step={self.step} {state}>"
+
+
+class Writer:
+    """Runs saves, in the calling thread or in one of its own.
+
+    Args:
+        on_error: ``"raise"``: a failure is raised by the next call. ``"warn"``: it is a warning.
+        retries: How often a save that failed with an OSError is tried again.
+    """
+
+    def __init__(self, on_error: str, retries: int) -> None:
+        self._on_error = on_error
+        self._retries = retries
+        self._thread: threading.Thread | None = None
+        self._handle: SaveHandle | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def step_in_flight(self) -> int | None:
+        """The step that is being written."""
+        handle = self._handle
+        return None if handle is None or handle.done() else handle.step
+
+    def run(self, handle: SaveHandle, work: Callable[[], str]) -> None:
+        """Saves now.
+
+        Raises:
+            Exception: What the save raised, unless failures are warnings.
+        """
+        if not handle.staged.done():
+            handle.staged.set_result(None)
+        try:
+            handle.set_result(Path(self._attempt(work)))
+        except Exception as error:
+            handle.set_exception(error)
+            if self._on_error == "raise":
+                raise
+            self._warn(handle, error)
+        except BaseException as error:
+            handle.set_exception(error)
+            raise
+
+    def start(self, handle: SaveHandle, work: Callable[[], str]) -> None:
+        """Saves on a thread; the interpreter waits for it at its end."""
+        self._handle = handle
+        self._thread = threading.Thread(
+            target=self._run, args=(handle, work), name="tenfold-checkpoint"
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits for the save in flight and raises what it, or the one before, failed with."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+            self._thread = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self, handle: SaveHandle, work: Callable[[], str]) -> None:
+        try:
+            path = Path(self._attempt(work))
+        except BaseException as error:
+            if not handle.staged.done():
+                handle.staged.set_exception(error)
+            if self._on_error == "raise":
+                self._failure = error
+            else:
+                self._warn(handle, error)
+            handle.set_exception(error)
+        else:
+            handle.set_result(path)
+
+    def _attempt(self, work: Callable[[], str]) -> str:
+        attempt = 0
+        while True:
+            try:
+                return work()
+            except OSError:
+                if attempt == self._retries:
+                    raise
+            time.sleep(min(2.0**attempt, 30.0))
+            attempt += 1
+
+    @staticmethod
+    def _warn(handle: SaveHandle, error: BaseException) -> None:
+        warnings.warn(f"{handle.path}: step {handle.step} was not saved: {error}", stacklevel=4)

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/checkpoint_manager.hpp>
+
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::checkpoint {
+
+/// A step that is whole, as far as its document says.
+struct Step {
+  CheckpointInfo info;
+  std::string folder_name;
+  os::FileInfo document;  ///< of checkpoint.json: a step that was saved again has another
+};
+
+/// The steps of a directory at one moment, ascending, each number once.
+class Listing {
+ public:
+  explicit Listing(std::vector<Step> steps) : steps_(std::move(steps)) {}
+
+  const std::vector<Step>& steps() const noexcept { return steps_; }
+  const Step* find(std::int64_t number) const noexcept;
+  /// The step with the highest seq, whose line is the current one; null if there is none.
+  const Step* newest_save() const noexcept;
+  bool is_on_line(const Step& step) const noexcept;
+  /// The highest step of the current line; null if there is none.
+  const Step* latest() const noexcept;
+  /// "1, 2, 3", for messages.
+  std::string numbers() const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+/// "step_00000500".
+std::string step_folder_name(std::int64_t step);
+/// The number in the name of a step's folder, of any width.
+std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
+/// The number in the name of what a save of a step puts beside it: ".step_00000500.tenfold-0", and
+/// the rest, "tenfold-0".
+struct HiddenName {
+  std::string folder_name;
+  std::string rest;
+};
+std::optional<HiddenName> parse_hidden_name(std::string_view name);
+
+/// Reads a directory. Documents that did not change are not read again, and each folder that is no
+/// step is one warning. Thread-safe.
+class DirectoryReader {
+ public:
+  explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
+
+  /// Empty if the directory does not exist.
+  Listing list();
+
+ private:
+  std::optional<Step> read(const os::Directory& directory, const std::string& name);
+  void warn_once(const std::string& key, const std::string& message);
+
+  Path directory_;
+  std::mutex mutex_;
+  std::map<std::string, Step> known_;  ///< by folder name
+  std::set<std::string> warned_;
+};
+
+/// The text of a step's document. Throws Error(file_not_found), Error(io).
+std::string read_document(const os::Directory& folder, os::FileInfo* info = nullptr);
+
+}  // namespace tenfold::checkpoint

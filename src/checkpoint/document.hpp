@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tenfold/checkpoint_manager.hpp>
+
+namespace tenfold::checkpoint {
+
+/// The file that makes a folder a step.
+inline constexpr std::string_view kDocumentName = "checkpoint.json";
+inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
+/// Of what this version writes; all older ones are read.
+inline constexpr std::int64_t kDocumentVersion = 1;
+
+/// True if JSON gives this value back as it is: no tuples, integer keys, bytes, and
+/// Unicode text only.
+bool is_json(const Value& value);
+
+/// Text of `checkpoint.json`, strict JSON with one member a line. The last member is the checksum
+/// of the others.
+std::string write_document(const CheckpointInfo& info);
+
+/// Throws Error(corrupt) naming the member, Error(unsupported) for a newer version.
+CheckpointInfo parse_document(std::string_view text, const std::string& where);
+
+/// What is wrong with the checksum of the document; empty if it fits, or if there is none.
+std::string checksum_problem(std::string_view text);
+
+inline constexpr std::size_t kMaxEntryPathBytes = 255;
+/// True for the name of a file or folder within a step.
+bool is_entry_path(std::string_view path) noexcept;
+
+}  // namespace tenfold::checkpoint

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/checkpoint_manager.hpp>
+
+#include "os/fs/directory.hpp"
+
+namespace tenfold::checkpoint {
+
+using FormatRules = std::vector<std::pair<std::string, std::string>>;
+
+/// Throws Error(invalid_argument) for a format that entries cannot have.
+void check_rules(const FormatRules& rules);
+
+/// An entry that is about to be written.
+struct PlannedEntry {
+  CheckpointEntry entry;
+  TensorDict tree;              ///< what its file holds; empty for JSON
+  std::string json;             ///< its bytes, if its format is "json"
+  std::uint64_t num_bytes = 0;  ///< of tensors and values
+  bool has_tensors = false;
+};
+
+/// Decides where each entry of `state` goes. `where`: the step's folder, for messages.
+/// Throws Error(unsupported), naming the key, for what its format cannot hold.
+std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
+                                       const std::string& where);
+
+/// Writes the entry into `folder`, which is hidden as yet. Returns it with size and checksum.
+CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
+                            int num_threads, Monitor* monitor);
+
+/// Size of the files of an entry, and a checksum that stands for all its bytes.
+struct Fingerprint {
+  std::uint64_t num_bytes = 0;
+  std::string checksum;
+};
+Fingerprint fingerprint(const os::Directory& folder, const CheckpointEntry& entry);
+
+/// Replaces files of the new entry by hard links to those of the old one where they are equal.
+/// Neither is open. What cannot be linked stays a file of its own.
+void share_unchanged(os::Directory& folder, const CheckpointEntry& entry,
+                     const os::Directory& old_folder, const CheckpointEntry& old_entry);
+
+/// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`.
+void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
+                  bool full, const VerifyOptions& options, VerifyReport& report);
+
+/// The entry, opened lazily.
+TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);
+
+}  // namespace tenfold::checkpoint

@@ -1,0 +1,284 @@
+#include <tenfold/checkpoint_manager.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "checkpoint/directory.hpp"
+#include "checkpoint/document.hpp"
+#include "checkpoint/entries.hpp"
+#include "checkpoint/retention.hpp"
+#include "checkpoint/state.hpp"
+#include "checkpoint/step.hpp"
+#include "io/convert.hpp"
+#include "io/rename.hpp"
+#include "io/selector.hpp"
+#include "os/fs/free_space.hpp"
+
+namespace tenfold {
+namespace {
+
+using checkpoint::Listing;
+using checkpoint::Step;
+
+void require_positive(const std::optional<std::int64_t>& value, const std::string& name) {
+  if (!value || *value >= 1) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "checkpoint manager: " + name + ": expected 1 or more, found " + std::to_string(*value));
+}
+
+void check_options(const CheckpointManagerOptions& options) {
+  require_positive(options.max_to_keep, "max_to_keep");
+  require_positive(options.keep_every, "keep_every");
+  require_positive(options.every_steps, "every_steps");
+  require_positive(options.best_to_keep, "best_to_keep");
+  if (options.every_seconds && !(*options.every_seconds > 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                "checkpoint manager: every_seconds: expected more than 0, found " +
+                    std::to_string(*options.every_seconds));
+  }
+  checkpoint::check_rules(options.formats);
+  const bool can_share =
+      std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
+  if (options.share_unchanged && !can_share) {
+    throw Error(ErrorCode::invalid_argument,
+                "checkpoint manager: share_unchanged: expected an entry whose files have "
+                "checksums (\"safetensors\", \"memmap\", \"tdz\" or \"pt\"), found none");
+  }
+}
+
+/// A background save must not depend on the working directory.
+Path absolute_path(const Path& path) {
+  if (!path.empty()) return std::filesystem::absolute(path);
+  throw Error(ErrorCode::invalid_argument,
+              "checkpoint manager: expected a path, found an empty one");
+}
+
+}  // namespace
+
+CheckpointManager::CheckpointManager(const Path& directory, CheckpointManagerOptions options) {
+  check_options(options);
+  state_ = std::make_shared<State>(absolute_path(directory), std::move(options));
+}
+
+const Path& CheckpointManager::directory() const noexcept { return state_->directory; }
+
+bool CheckpointManager::should_save(std::int64_t step) const {
+  const std::lock_guard lock(state_->mutex);
+  const CheckpointManagerOptions& options = state_->options;
+  if (!options.every_steps && !options.every_seconds) return true;
+  // A multiple was passed since the last save: loops need not call with every number.
+  if (options.every_steps &&
+      step / *options.every_steps > state_->last_step / *options.every_steps) {
+    return true;
+  }
+  const std::chrono::duration<double> passed =
+      std::chrono::steady_clock::now() - state_->last_save_time;
+  return options.every_seconds && passed.count() >= *options.every_seconds;
+}
+
+Path CheckpointManager::save(std::int64_t step, const TensorDict& state,
+                             const CheckpointSaveOptions& options) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->save(step, state, options);
+}
+
+void CheckpointManager::set_metrics(std::int64_t step,
+                                    const std::map<std::string, double>& metrics) {
+  state_->set_metrics(step, metrics);
+}
+
+RestoredCheckpoint CheckpointManager::restore(const CheckpointRestoreOptions& options) {
+  RestoredCheckpoint restored = find(options);
+  continue_from(restored, options);
+  return restored;
+}
+
+RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& options) const {
+  if (options.path.empty()) return state_->find(options);
+  if (options.discard_later) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path.string() +
+                    ": discard_later: it removes steps of the manager's own directory only: "
+                    "expected no path, found one");
+  }
+  const Path path = absolute_path(options.path);
+  if (!os::exists(path / checkpoint::kDocumentName)) {
+    State other(path, {});
+    return other.find(options);
+  }
+  // One step, wherever it was copied to.
+  const os::Directory folder = os::Directory::open(path);
+  RestoredCheckpoint restored;
+  restored.path = path;
+  restored.info = checkpoint::parse_document(
+      checkpoint::read_document(folder), folder.display_of(std::string(checkpoint::kDocumentName)));
+  if (options.step && *options.step != restored.info.step) {
+    throw Error(ErrorCode::key_not_found, path.string() + ": expected step " +
+                                              std::to_string(*options.step) + ", found step " +
+                                              std::to_string(restored.info.step));
+  }
+  if (options.check != CheckpointCheck::none) {
+    const VerifyReport report = checkpoint::verify_step(
+        path, restored.info, options.check, {.num_threads = 0, .monitor = options.monitor});
+    if (!report.ok()) throw Error(ErrorCode::corrupt, checkpoint::first_problem(report));
+  }
+  restored.state = checkpoint::open_state(path, restored.info);
+  return restored;
+}
+
+void CheckpointManager::continue_from(const RestoredCheckpoint& restored,
+                                      const CheckpointRestoreOptions& options) {
+  const std::lock_guard lock(state_->mutex);
+  state_->continue_from(restored, !options.path.empty());
+  if (options.discard_later) state_->discard_after(restored.info.step);
+}
+
+std::optional<std::int64_t> CheckpointManager::latest_step() const {
+  const Listing listing = state_->reader.list();
+  const Step* latest = listing.latest();
+  return latest == nullptr ? std::nullopt : std::optional(latest->info.step);
+}
+
+std::vector<std::int64_t> CheckpointManager::all_steps() const {
+  std::vector<std::int64_t> steps;
+  const Listing listing = state_->reader.list();
+  for (const Step& step : listing.steps()) steps.push_back(step.info.step);
+  return steps;
+}
+
+std::optional<std::int64_t> CheckpointManager::best_step() const {
+  if (state_->options.best.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                "checkpoint manager: best step: expected the option `best`, which names a metric, "
+                "found none");
+  }
+  const Listing listing = state_->reader.list();
+  const auto steps =
+      checkpoint::best_first(listing, state_->options.best, state_->options.best_mode);
+  return steps.empty() ? std::nullopt : std::optional(steps.front()->info.step);
+}
+
+std::vector<CheckpointStatus> CheckpointManager::status() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->status();
+}
+
+CheckpointInfo CheckpointManager::metadata(std::int64_t step) const {
+  const Listing listing = state_->reader.list();
+  return state_->require_step(listing, step).info;
+}
+
+std::string CheckpointManager::metadata_json(std::int64_t step) const {
+  const os::Directory folder = os::Directory::open(path(step));
+  return checkpoint::read_document(folder);
+}
+
+Path CheckpointManager::path(std::int64_t step) const {
+  const Listing listing = state_->reader.list();
+  return state_->directory / state_->require_step(listing, step).folder_name;
+}
+
+VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& options) const {
+  const Listing listing = state_->reader.list();
+  const Step& found = state_->require_step(listing, step);
+  VerifyReport report = checkpoint::verify_step(state_->directory / found.folder_name, found.info,
+                                                CheckpointCheck::full, options);
+  state_->remember(found, report.ok());
+  return report;
+}
+
+std::vector<std::int64_t> CheckpointManager::prune() {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_writer();
+  return state_->prune();
+}
+
+void CheckpointManager::remove(std::int64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  os::Directory& directory = state_->require_writer();
+  const Listing listing = state_->reader.list();
+  const Step& found = state_->require_step(listing, step);
+  if (!state_->remove(directory, found)) {
+    const std::string display = directory.display_of(found.folder_name);
+    throw Error::io(EBUSY, display,
+                    display + ": step " + std::to_string(step) +
+                        ": expected nobody to hold it, found a hold; release it first");
+  }
+  state_->trash.empty(directory);
+}
+
+ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& target,
+                                             const ConvertOptions& options) const {
+  const Listing listing = state_->reader.list();
+  const Step& found = state_->require_step(listing, step);
+  const Path source = state_->directory / found.folder_name;
+  refuse_inside(source, target);
+  TensorDict tree = checkpoint::open_state(source, found.info);
+  tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  const bool has_keys = options.only_keys || !options.keys.empty();
+  if (has_keys && tree.size() == 1) {
+    const TensorDict::Item only = tree.get(tree.keys().front());
+    if (const auto* node = std::get_if<TensorDict>(&only)) tree = *node;
+  }
+  require_renamed(tree, options.renamed);
+  return convert_tree(std::move(tree), source.string(), target, options);
+}
+
+Path CheckpointManager::import_step(const Path& source, std::int64_t step,
+                                    const CheckpointSaveOptions& options) {
+  const Path path = absolute_path(source);
+  const bool is_step = os::exists(path / checkpoint::kDocumentName);
+  TensorDict tree = is_step ? find({.path = path, .monitor = options.monitor}).state : open(path);
+  bool has_tensors = false;
+  tree.for_each([&](const std::string&, const TensorDict::Item& item) {
+    has_tensors = has_tensors || std::holds_alternative<Leaf>(item);
+  });
+  if (has_tensors && !is_step) {
+    NodeInfo dict;
+    dict.kind = NodeKind::dict;
+    TensorDict state(dict);
+    state.set("model", std::move(tree));
+    tree = std::move(state);
+  }
+  CheckpointSaveOptions quiet = options;
+  for (const std::string& name : tree.keys()) quiet.constant.insert(name);  // no training made it
+  return save(step, tree, quiet);
+}
+
+CheckpointEstimate CheckpointManager::estimate(const TensorDict& state) const {
+  const std::lock_guard lock(state_->mutex);
+  CheckpointEstimate estimate;
+  for (const checkpoint::PlannedEntry& planned :
+       checkpoint::plan_entries(state, state_->options.formats, state_->directory.string())) {
+    estimate.entries.emplace_back(planned.entry.name, planned.num_bytes);
+    estimate.num_bytes += planned.num_bytes;
+  }
+  Path existing = state_->directory;
+  while (!os::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+  estimate.free_bytes = os::free_space(os::Directory::open(existing).fd()).free_bytes;
+  estimate.prunable_bytes = state_->prunable_bytes();
+  return estimate;
+}
+
+void CheckpointManager::wait() {
+  const std::lock_guard lock(state_->mutex);
+  state_->trash.wait();
+}
+
+void CheckpointManager::close() {
+  const std::lock_guard lock(state_->mutex);
+  state_->trash.wait();
+  state_->release_writer();
+}
+
+}  // namespace tenfold

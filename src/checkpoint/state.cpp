@@ -1,0 +1,537 @@
+#include "checkpoint/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/version.hpp>
+
+#include "base/text.hpp"
+#include "checkpoint/document.hpp"
+#include "checkpoint/entries.hpp"
+#include "checkpoint/step.hpp"
+#include "core/notes/notes.hpp"
+#include "formats/shared/commit.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/free_space.hpp"
+
+namespace tenfold {
+
+using namespace detail;
+namespace {
+
+using checkpoint::Listing;
+using checkpoint::Step;
+
+constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
+constexpr std::string_view kHoldPrefix = ".hold-";
+constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
+constexpr int kMaxHolds = 1024;
+constexpr std::chrono::seconds kMetricsPatience{10};
+constexpr std::chrono::milliseconds kMetricsPoll{5};
+
+std::string hold_name(const std::string& folder_name, int number) {
+  return std::string(kHoldPrefix) + folder_name + "-" + std::to_string(number) +
+         std::string(kLeaseSuffix);
+}
+
+/// The folder that a hold is of.
+std::optional<std::string> held_folder(std::string_view name) {
+  if (!name.starts_with(kHoldPrefix) || !name.ends_with(kLeaseSuffix)) return std::nullopt;
+  name.remove_prefix(kHoldPrefix.size());
+  const std::size_t dash = name.rfind('-', name.size() - kLeaseSuffix.size());
+  if (dash == std::string_view::npos) return std::nullopt;
+  return std::string(name.substr(0, dash));
+}
+
+bool is_held(const os::Directory& folder, const std::string& folder_name) {
+  return std::ranges::any_of(folder.list(), [&](const std::string& name) {
+    return held_folder(name) == folder_name && os::is_leased(folder, name);
+  });
+}
+
+std::string new_run_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+/// UTC with milliseconds, as datetime.fromisoformat() of every Python reads it.
+std::string time_text() {
+  namespace chrono = std::chrono;
+  const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
+  const auto day = chrono::floor<chrono::days>(now);
+  const chrono::year_month_day date(day);
+  const chrono::hh_mm_ss time(now - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}+00:00",
+                     static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                     static_cast<unsigned>(date.day()), time.hours().count(),
+                     time.minutes().count(), time.seconds().count(), time.subseconds().count());
+}
+
+Value versions_of(const CheckpointSaveOptions& options) {
+  Value::Object versions;
+  versions.members.emplace_back("tenfold", std::string(version()));
+  if (const auto* more = options.versions.get_if<Value::Object>()) {
+    for (const auto& member : more->members) {
+      if (member.first != "tenfold") versions.members.push_back(member);
+    }
+  }
+  return {std::move(versions)};
+}
+
+void write_new_file(const os::Directory& folder, const std::string& name, std::string_view text,
+                    bool durable) {
+  os::File file = os::File::create_at(folder, name);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  if (durable) file.sync();
+  file.close_written();
+}
+
+std::uint64_t bytes_of(const CheckpointInfo& info) {
+  std::uint64_t total = 0;
+  for (const CheckpointEntry& entry : info.entries) total += entry.num_bytes;
+  return total;
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, base::is_digit);
+}
+
+}  // namespace
+
+CheckpointManager::State::State(Path path, CheckpointManagerOptions given)
+    : directory(std::move(path)), options(std::move(given)), reader(directory) {}
+
+os::Directory& CheckpointManager::State::require_writer() {
+  if (lease_) {
+    if (lease_->is_held()) return *writer_directory_;
+    throw Error::io(EBUSY, directory.string(),
+                    directory.string() +
+                        ": expected this manager to be the writer, found that it is not any more: "
+                        "the process forked, or was stopped for so long that another one took "
+                        "over; make a new manager");
+  }
+  os::Parent parent = os::open_parent(directory, true);
+  if (!parent.directory.entry_info(parent.name)) {
+    try {
+      parent.directory.create_directory(parent.name);
+    } catch (const Error& error) {
+      if (error.system_errno() != EEXIST) throw;  // Made by another process.
+    }
+    if (options.durable) parent.directory.sync();
+  }
+  os::Directory folder = os::Directory::open(directory);
+  const std::string name(kLeaseName);
+  std::optional<os::Lease> lease = os::Lease::try_acquire(folder, name);
+  if (!lease) {
+    const std::string holder = os::lease_holder(folder, name);
+    throw Error::io(EBUSY, directory.string(),
+                    directory.string() + ": expected no other writer, found " +
+                        (holder.empty() ? "one" : holder) +
+                        "; close() its manager, or use another directory");
+  }
+  writer_directory_ = std::move(folder);
+  lease_ = std::move(lease);
+  clean_leftovers(*writer_directory_);
+  return *writer_directory_;
+}
+
+void CheckpointManager::State::release_writer() {
+  lease_.reset();
+  writer_directory_.reset();
+}
+
+/// What dead writers left: saves that did not end, leases, steps that were being removed.
+void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
+  for (const std::string& name : folder.list()) {
+    try {
+      if (held_folder(name)) {
+        static_cast<void>(os::Lease::try_acquire(folder, name));  // removed if it is dead
+        continue;
+      }
+      const auto hidden = checkpoint::parse_hidden_name(name);
+      if (!hidden || !hidden->rest.starts_with("tenfold-")) continue;
+      std::string_view number = std::string_view(hidden->rest).substr(8);
+      if (number.ends_with(".lease")) number.remove_suffix(6);
+      if (!is_digits(number) || number.size() > 2) continue;
+      const auto lease =
+          formats::try_lease_slot(folder, hidden->folder_name, std::stoi(std::string(number)));
+      if (lease) folder.remove_tree(formats::hidden_name(hidden->folder_name, std::string(number)));
+    } catch (const Error&) {
+      continue;  // Nothing that the next save needs.
+    }
+  }
+  trash.empty(folder);
+}
+
+const Step& CheckpointManager::State::require_step(const Listing& listing,
+                                                   std::int64_t step) const {
+  const Step* found = listing.find(step);
+  if (found != nullptr) return *found;
+  throw Error(ErrorCode::key_not_found, directory.string() + ": step " + std::to_string(step) +
+                                            ": expected one of " + listing.numbers() +
+                                            ", found no such step");
+}
+
+std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t step,
+                                                                const Listing& listing) {
+  if (!has_continued_ && !listing.steps().empty()) {
+    warn(directory.string() +
+         ": it holds steps of a run that this one does not continue: expected restore() before "
+         "the first save, or an empty directory; the steps of the other run stay" +
+         (options.max_to_keep ? " only as far as a rule keeps them" : ""));
+  }
+  has_continued_ = true;
+  if (last_saved_ && step < *last_saved_) {
+    // What this run saved behind that step is not continued.
+    ancestors_.push_back({run_id_, *last_saved_});
+    run_id_.clear();
+  }
+  if (run_id_.empty()) run_id_ = new_run_id();
+  std::vector<CheckpointRun> lineage;
+  for (const CheckpointRun& run : ancestors_) {
+    const std::int64_t last = std::min(run.last_step, step - 1);
+    if (last >= 0) lineage.push_back({run.run_id, last});
+  }
+  lineage.push_back({run_id_, step});
+  return lineage;
+}
+
+void CheckpointManager::State::require_space(const os::Directory& folder, std::uint64_t num_bytes) {
+  try {
+    os::require_free_space(folder.fd(), directory.string(), num_bytes);
+  } catch (const Error& error) {
+    throw Error::io(
+        error.system_errno(), directory.string(),
+        std::string(error.what()) + "; pruning would free " + base::human_bytes(prunable_bytes()));
+  }
+}
+
+void CheckpointManager::State::warn_of_replaced(const Listing& listing, const Step& old) const {
+  const std::string text = (directory / old.folder_name).string() + ": step " +
+                           std::to_string(old.info.step) + " is replaced";
+  warn(listing.is_on_line(old) ? text : text + "; it belonged to a line that was left");
+}
+
+void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
+                                                 const std::set<std::string>& constant) {
+  for (const CheckpointEntry& entry : info.entries) {
+    if (constant.contains(entry.name)) continue;
+    const auto old = std::ranges::find(previous.info.entries, entry.name, &CheckpointEntry::name);
+    if (old == previous.info.entries.end() || old->format != entry.format ||
+        old->checksum != entry.checksum || old->num_bytes != entry.num_bytes ||
+        !warned_entries_.insert(entry.name).second) {
+      continue;
+    }
+    warn(directory.string() + ": entry " + base::quote(entry.name) + " of step " +
+         std::to_string(info.step) + " has the same bytes as that of step " +
+         std::to_string(previous.info.step) + ": expected a training to change it");
+  }
+}
+
+void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
+  if (options.best.empty() || has_warned_of_metric_) return;
+  const auto found = info.metrics.find(options.best);
+  if (found == info.metrics.end()) {
+    // It may still come: set_metrics() after a validation.
+    if (info.metrics.empty()) return;
+  } else if (std::isfinite(found->second)) {
+    return;
+  }
+  has_warned_of_metric_ = true;
+  warn(directory.string() + ": step " + std::to_string(info.step) + ": metric " +
+       base::quote(options.best) + ": expected a finite number, found " +
+       (found == info.metrics.end() ? "none" : fmt::format("{}", found->second)) +
+       "; such a step is never the best one");
+}
+
+Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state,
+                                    const CheckpointSaveOptions& save_options) {
+  if (number < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "step: expected 0 or more, found " + std::to_string(number));
+  }
+  if (!checkpoint::is_json(save_options.extra)) {
+    throw Error(ErrorCode::unsupported,
+                "extra: expected a value that JSON has (no tuples, integer keys or bytes), found "
+                "another");
+  }
+  os::Directory& folder = require_writer();
+  Listing listing = reader.list();
+  const Step* old = listing.find(number);
+  const std::string name = old == nullptr ? checkpoint::step_folder_name(number) : old->folder_name;
+  const Path path = directory / name;
+  const std::vector<checkpoint::PlannedEntry> plan =
+      checkpoint::plan_entries(state, options.formats, path.string());
+  std::uint64_t num_bytes = 0;
+  for (const checkpoint::PlannedEntry& planned : plan) num_bytes += planned.num_bytes;
+  require_space(folder, num_bytes);
+  if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
+
+  CheckpointInfo info;
+  info.step = number;
+  const Step* newest = listing.newest_save();
+  info.seq = newest == nullptr ? 1 : newest->info.seq + 1;
+  info.lineage = lineage_of(number, listing);
+  info.time = time_text();
+  info.metrics = save_options.metrics;
+  info.extra = save_options.extra;
+  info.versions = versions_of(save_options);
+  const Step* previous = newest == nullptr ? nullptr : listing.latest();
+  if (previous != nullptr && previous->info.step == number) previous = nullptr;
+  {
+    formats::FolderReplacement replacement(path, 0);
+    os::Directory& hidden = replacement.folder();
+    for (const checkpoint::PlannedEntry& planned : plan) {
+      info.entries.push_back(checkpoint::write_entry(planned, hidden, options.durable,
+                                                     options.num_threads, save_options.monitor));
+    }
+    if (options.share_unchanged && previous != nullptr) share(hidden, *previous, info);
+    write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
+                   options.durable);
+    replacement.publish(options.durable);
+  }
+  last_saved_ = number;
+  last_step = number;
+  last_save_time = std::chrono::steady_clock::now();
+  remember({info, name, {}}, true);
+  if (previous != nullptr) {
+    std::set<std::string> constant = save_options.constant;
+    for (const checkpoint::PlannedEntry& planned : plan) {
+      if (!planned.has_tensors) constant.insert(planned.entry.name);
+    }
+    warn_of_unchanged(*previous, info, constant);
+  }
+  warn_of_no_metric(info);
+  try {
+    prune();
+  } catch (const Error& error) {
+    warn(path.string() + ": saved; older steps cannot be pruned: " + error.what());
+  }
+  return path;
+}
+
+void CheckpointManager::State::share(os::Directory& hidden, const Step& previous,
+                                     const CheckpointInfo& info) {
+  const os::Directory old_folder =
+      os::Directory::try_open_at(*writer_directory_, previous.folder_name);
+  if (!old_folder.valid()) return;
+  for (const CheckpointEntry& entry : info.entries) {
+    const auto old = std::ranges::find(previous.info.entries, entry.name, &CheckpointEntry::name);
+    if (old == previous.info.entries.end()) continue;
+    try {
+      checkpoint::share_unchanged(hidden, entry, old_folder, *old);
+    } catch (const Error& error) {
+      // A damaged old step is no reason to fail; a change of the new one that failed is.
+      if (error.code() == ErrorCode::io) throw;
+    }
+  }
+}
+
+RestoredCheckpoint CheckpointManager::State::find(const CheckpointRestoreOptions& request) {
+  const Listing listing = reader.list();
+  if (listing.steps().empty() && !request.step) {
+    throw Error(ErrorCode::file_not_found,
+                directory.string() + ": expected a step to restore, found none");
+  }
+  std::vector<const Step*> candidates;
+  if (request.step) {
+    candidates.push_back(&require_step(listing, *request.step));
+  } else {
+    for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
+      if (listing.is_on_line(*step)) candidates.push_back(&*step);
+    }
+  }
+  RestoredCheckpoint restored;
+  for (const Step* step : candidates) {
+    const Path path = directory / step->folder_name;
+    std::string problem;
+    try {
+      if (request.check != CheckpointCheck::none) {
+        const VerifyReport report = checkpoint::verify_step(
+            path, step->info, request.check, {.num_threads = 0, .monitor = request.monitor});
+        if (!report.ok()) problem = checkpoint::first_problem(report);
+        if (!report.ok() || request.check == CheckpointCheck::full) remember(*step, report.ok());
+      }
+      if (problem.empty()) {
+        restored.state = checkpoint::open_state(path, step->info);
+        restored.info = step->info;
+        restored.path = path;
+        return restored;
+      }
+    } catch (const Error& error) {
+      const bool is_damage =
+          error.code() == ErrorCode::corrupt || error.code() == ErrorCode::file_not_found;
+      if (!is_damage) throw;
+      problem = error.what();
+    }
+    if (request.step) throw Error(ErrorCode::corrupt, problem);
+    restored.skipped.push_back({step->info.step, problem});
+    warn(directory.string() + ": step " + std::to_string(step->info.step) +
+         " is passed over, as it is damaged: " + problem);
+  }
+  throw Error(ErrorCode::corrupt,
+              directory.string() + ": expected a step that is whole, found " +
+                  std::to_string(restored.skipped.size()) +
+                  " that are damaged; the newest one: " + restored.skipped.front().problem);
+}
+
+void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,
+                                             bool is_other_run) {
+  // A restart is a run of its own, so that steps behind the restored one leave the line.
+  run_id_.clear();
+  last_saved_.reset();
+  ancestors_.clear();
+  if (!is_other_run) ancestors_ = restored.info.lineage;
+  has_continued_ = !is_other_run;
+  last_step = restored.info.step;
+  last_save_time = std::chrono::steady_clock::now();
+}
+
+void CheckpointManager::State::discard_after(std::int64_t step) {
+  os::Directory& folder = require_writer();
+  const Listing listing = reader.list();
+  for (const Step& later : listing.steps()) {
+    if (later.info.step <= step || remove(folder, later)) continue;
+    warn((directory / later.folder_name).string() + ": step " + std::to_string(later.info.step) +
+         " is not discarded, as it is held");
+  }
+  trash.empty(folder);
+}
+
+void CheckpointManager::State::set_metrics(std::int64_t number,
+                                           const std::map<std::string, double>& metrics) {
+  const Listing listing = reader.list();
+  const std::string& name = require_step(listing, number).folder_name;
+  // By its descriptor: if the step is pruned now, nothing is made in its old place.
+  os::Directory folder = os::Directory::open_at(os::Directory::open(directory), name);
+  const std::string document(checkpoint::kDocumentName);
+  const auto give_up = std::chrono::steady_clock::now() + kMetricsPatience;
+  std::optional<os::Lease> lease;
+  while (!(lease = formats::try_lease_slot(folder, document, 0))) {
+    if (std::chrono::steady_clock::now() > give_up) {
+      throw Error::io(EBUSY, folder.display_of(document),
+                      folder.display_of(document) +
+                          ": expected no other process to set metrics for so long, found one");
+    }
+    std::this_thread::sleep_for(kMetricsPoll);
+  }
+  CheckpointInfo info =
+      checkpoint::parse_document(checkpoint::read_document(folder), folder.display_of(document));
+  for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
+  const std::string hidden = formats::hidden_name(document, "0");
+  folder.remove_tree(hidden);
+  try {
+    write_new_file(folder, hidden, checkpoint::write_document(info), options.durable);
+    folder.rename(hidden, document);
+  } catch (...) {
+    folder.remove_tree(hidden);
+    throw;
+  }
+  if (options.durable) folder.sync();
+}
+
+checkpoint::Knowledge CheckpointManager::State::knowledge(const Listing& listing) {
+  checkpoint::Knowledge known;
+  std::set<std::string> held;
+  if (os::exists(directory)) {
+    const os::Directory folder = os::Directory::open(directory);
+    for (const std::string& name : folder.list()) {
+      const auto of = held_folder(name);
+      if (of && os::is_leased(folder, name)) held.insert(*of);
+    }
+  }
+  const std::lock_guard lock(checked_mutex_);
+  for (const Step& step : listing.steps()) {
+    if (held.contains(step.folder_name)) known.held.insert(step.info.step);
+    const auto checked = checked_.find(step.info.seq);
+    if (checked == checked_.end()) continue;
+    (checked->second ? known.verified : known.damaged).insert(step.info.step);
+  }
+  return known;
+}
+
+std::vector<CheckpointStatus> CheckpointManager::State::status() {
+  const Listing listing = reader.list();
+  const checkpoint::Knowledge known = knowledge(listing);
+  const auto rules = checkpoint::kept_by(listing, options, known);
+  std::vector<CheckpointStatus> all;
+  for (std::size_t i = 0; i < listing.steps().size(); ++i) {
+    const Step& step = listing.steps()[i];
+    all.push_back({step.info, directory / step.folder_name, listing.is_on_line(step),
+                   known.held.contains(step.info.step), rules[i]});
+  }
+  return all;
+}
+
+std::uint64_t CheckpointManager::State::prunable_bytes() {
+  std::uint64_t total = 0;
+  for (const CheckpointStatus& step : status()) {
+    if (step.kept_by.empty()) total += bytes_of(step.info);
+  }
+  return total;
+}
+
+std::vector<std::int64_t> CheckpointManager::State::prune() {
+  std::vector<std::int64_t> removed;
+  os::Directory& folder = *writer_directory_;
+  if (options.max_to_keep) {
+    const Listing listing = reader.list();
+    const auto rules = checkpoint::kept_by(listing, options, knowledge(listing));
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const Step& step = listing.steps()[i];
+      if (rules[i].empty() && remove(folder, step)) removed.push_back(step.info.step);
+    }
+  }
+  trash.empty(folder);
+  return removed;
+}
+
+bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
+  if (is_held(folder, step.folder_name)) return false;
+  const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
+  // Whoever took a hold since then has looked whether the step is there after it: either it was
+  // gone, or the hold is seen here.
+  if (!is_held(folder, step.folder_name)) return true;
+  folder.rename(trashed, step.folder_name);
+  return false;
+}
+
+void CheckpointManager::State::remember(const Step& step, bool is_whole) {
+  const std::lock_guard lock(checked_mutex_);
+  checked_[step.info.seq] = is_whole;
+}
+
+struct CheckpointHold::State {
+  os::Directory folder;
+  os::Lease lease;
+};
+
+void CheckpointHold::release() { state_.reset(); }
+
+CheckpointHold CheckpointManager::hold(std::int64_t step) {
+  const Listing listing = state_->reader.list();
+  const std::string name = state_->require_step(listing, step).folder_name;
+  auto held = std::make_shared<CheckpointHold::State>();
+  held->folder = os::Directory::open(state_->directory);
+  for (int number = 0; number < kMaxHolds; ++number) {
+    auto lease = os::Lease::try_acquire(held->folder, hold_name(name, number));
+    if (!lease) continue;
+    held->lease = std::move(*lease);
+    // After the hold: see remove().
+    state_->require_step(state_->reader.list(), step);
+    return CheckpointHold(std::move(held));
+  }
+  throw Error::io(EBUSY, (state_->directory / name).string(),
+                  (state_->directory / name).string() + ": expected at most " +
+                      std::to_string(kMaxHolds) + " holds, found more");
+}
+
+}  // namespace tenfold

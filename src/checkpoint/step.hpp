@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/checkpoint_manager.hpp>
+
+namespace tenfold::checkpoint {
+
+/// Checks the document and all entries of the step at `path`.
+VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
+                         const VerifyOptions& options);
+
+/// The tree of a step: a dict whose top-level keys are the entries, opened lazily.
+/// Throws Error(unsupported) for a step of more than one process.
+TensorDict open_state(const Path& path, const CheckpointInfo& info);
+
+/// The first problem of a report that has one, and how many more there are.
+std::string first_problem(const VerifyReport& report);
+
+}  // namespace tenfold::checkpoint

@@ -1,0 +1,67 @@
+#include "checkpoint/trash.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "core/notes/notes.hpp"
+#include "os/process.hpp"
+#include "os/thread/no_signals.hpp"
+
+namespace tenfold::checkpoint {
+namespace {
+
+constexpr std::string_view kTrashPrefix = ".trash-";
+
+void remove_all(os::Directory& directory, const std::vector<std::string>& names) noexcept {
+  for (const std::string& name : names) {
+    try {
+      directory.remove_tree(name);
+    } catch (const Error& error) {
+      warn(directory.display_of(name) + ": a removed step cannot be deleted yet: " + error.what() +
+           "; the next save tries again");
+    } catch (...) {
+      return;  // Out of memory: the next one tries again.
+    }
+  }
+}
+
+}  // namespace
+
+std::string Trash::put(os::Directory& directory, const std::string& name) {
+  for (std::uint64_t number = 0;; ++number) {
+    std::string trash = std::string(kTrashPrefix) + std::to_string(number);
+    if (directory.entry_info(trash)) continue;
+    if (directory.rename_if_absent(name, trash)) return trash;
+  }
+}
+
+void Trash::empty(const os::Directory& directory) {
+  wait();
+  std::vector<std::string> names;
+  for (std::string& name : directory.list()) {
+    if (name.starts_with(kTrashPrefix)) names.push_back(std::move(name));
+  }
+  if (names.empty()) return;
+  auto work = [folder = std::make_shared<os::Directory>(directory.duplicate()),
+               names = std::move(names)] { remove_all(*folder, names); };
+  const os::NoSignals no_signals;
+  process_ = os::process_id();
+  thread_ = std::make_unique<std::thread>(std::move(work));
+}
+
+void Trash::wait() {
+  if (!thread_) return;
+  if (process_ == os::process_id()) {
+    thread_->join();
+    thread_.reset();
+  } else {
+    // A forked child has the object, and not the thread.
+    static_cast<void>(thread_.release());
+  }
+}
+
+}  // namespace tenfold::checkpoint

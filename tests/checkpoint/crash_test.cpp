@@ -1,0 +1,87 @@
+// A training's saves, killed at every call, refused every call, and robbed of their power at every
+// moment: there is always a step that is whole, and it is the right one.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+#include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/error.hpp>
+
+#include "checkpoint/sample_states.hpp"
+#include "support/crash_harness.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Step 2 with one older step, which a third one prunes.
+void save_old(const fs::path& path) {
+  CheckpointManager manager(path, {.max_to_keep = 2, .durable = false, .num_threads = 1});
+  manager.save(1, state_at(1));
+  manager.save(2, state_at(2));
+  manager.close();
+}
+
+void save_new(const fs::path& path, bool durable) {
+  CheckpointManager manager(path, {.max_to_keep = 2, .durable = durable, .num_threads = 1});
+  if (manager.latest_step()) manager.restore();
+  manager.save(3, state_at(3), {.force = true});
+  manager.close();
+}
+
+/// What a restart finds.
+Found which(const fs::path& path) {
+  CheckpointManager manager(path);
+  if (!manager.latest_step()) return Found::absent;
+  for (const std::int64_t step : manager.all_steps()) {
+    if (!manager.verify(step).ok()) return Found::neither;
+  }
+  const RestoredCheckpoint restored = manager.find();
+  if (!is_state_of(restored.state, restored.info.step)) return Found::neither;
+  return restored.info.step == 3   ? Found::new_version
+         : restored.info.step == 2 ? Found::old_version
+                                   : Found::neither;
+}
+
+std::string litter_in(const fs::path& path) {
+  std::string names;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step_")) names += name + " ";
+  }
+  return names;
+}
+
+CrashCase crash_case() {
+  CrashCase crash;
+  crash.name = "CheckpointManager";
+  crash.file_name = "run";
+  crash.make_old = save_old;
+  crash.make_new = save_new;
+  crash.which = which;
+  crash.litter_in = litter_in;
+  return crash;
+}
+
+TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {
+  expect_survives_kill_at_every_change(crash_case(), false, true);
+  expect_survives_kill_at_every_change(crash_case(), true, true);
+}
+
+TEST(CheckpointCrash, AKillOfTheFirstSaveLeavesNothingOrIt) {
+  expect_survives_kill_at_every_change(crash_case(), false, false);
+}
+
+TEST(CheckpointCrash, AFullDiskAtEveryChangeLeavesAWholeStep) {
+  expect_survives_failure_of_every_change(crash_case(), true, true, ENOSPC);
+}
+
+TEST(CheckpointCrash, APowerLossAtEveryMomentLeavesAWholeStep) {
+  expect_survives_power_loss(crash_case(), true, 4, 20261);
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,107 @@
+#include "checkpoint/document.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "support/files.hpp"
+
+namespace tenfold::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+CheckpointInfo sample() {
+  CheckpointInfo info;
+  info.step = 500;
+  info.seq = 7;
+  info.lineage = {{"aa", 300}, {"bb", 500}};
+  info.time = "2026-01-02T03:04:05.678+00:00";
+  info.metrics = {{"loss", 0.25}, {"bad", -std::numeric_limits<double>::infinity()}};
+  info.extra = Value("note");
+  info.versions = Value::Object{{{"tenfold", Value("0.1.0")}}};
+  CheckpointEntry model;
+  model.name = "model";
+  model.path = "model.safetensors";
+  model.format = "safetensors";
+  model.num_bytes = 123;
+  model.checksum = "0123456789abcdef";
+  CheckpointEntry bare = model;
+  bare.name = "scale";
+  bare.path = "scale.safetensors";
+  bare.is_bare = true;
+  info.entries = {model, bare};
+  return info;
+}
+
+TEST(CheckpointDocument, GivesBackWhatWasWritten) {
+  const std::string text = write_document(sample());
+  const CheckpointInfo found = parse_document(text, "c");
+  EXPECT_EQ(write_document(found), text);
+  EXPECT_EQ(found.lineage, sample().lineage);
+  EXPECT_EQ(found.metrics, sample().metrics);
+  EXPECT_TRUE(found.entries[1].is_bare);
+  EXPECT_EQ(checksum_problem(text), "");
+}
+
+TEST(CheckpointDocument, IgnoresMembersThatItDoesNotKnow) {
+  std::string text = write_document(sample());
+  text.insert(2, "\"later\": [1, {}],\n");
+  EXPECT_EQ(parse_document(text, "c").step, 500);
+  EXPECT_THAT(checksum_problem(text), HasSubstr("edited by hand"));
+}
+
+TEST(CheckpointDocument, ADocumentWithoutAChecksumIsRead) {
+  std::string text = write_document(sample());
+  text.erase(text.rfind(",\n\"checksum\""));
+  text += "\n}\n";
+  EXPECT_EQ(parse_document(text, "c").seq, 7);
+  EXPECT_EQ(checksum_problem(text), "");
+}
+
+TEST(CheckpointDocument, RefusesANewerVersionByName) {
+  std::string text = write_document(sample());
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
+  try {
+    parse_document(text, "run/step_1/checkpoint.json");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("expected 1 at most, found 9"));
+  }
+}
+
+TEST(CheckpointDocument, HostileDocumentsAreErrorsThatNameThem) {
+  const std::filesystem::path folder = std::string(TENFOLD_TEST_DATA) + "/checkpoint/hostile";
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().filename().string());
+    ++count;
+    try {
+      parse_document(test::read_bytes(entry.path()), entry.path().string());
+      ADD_FAILURE() << "was read";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
+      EXPECT_THAT(error.what(), HasSubstr(entry.path().string() + ": "));
+    }
+  }
+  EXPECT_GE(count, 20U);
+}
+
+TEST(CheckpointDocument, EntriesLieInTheStepsFolder) {
+  for (const std::string path :
+       {"", ".", "..", "a/b", "/etc/passwd", ".hidden", "checkpoint.json"}) {
+    EXPECT_FALSE(is_entry_path(path)) << path;
+  }
+  EXPECT_FALSE(is_entry_path(std::string("a\0b", 3)));
+  EXPECT_FALSE(is_entry_path(std::string(256, 'a')));
+  EXPECT_TRUE(is_entry_path("model.safetensors"));
+}
+
+}  // namespace
+}  // namespace tenfold::checkpoint

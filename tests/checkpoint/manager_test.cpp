@@ -1,0 +1,529 @@
+#include <tenfold/checkpoint_manager.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "checkpoint/sample_states.hpp"
+#include "support/files.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using Steps = std::vector<std::int64_t>;
+
+template <class Work>
+Error error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an error";
+  return {ErrorCode::io, ""};
+}
+
+void save_steps(CheckpointManager& manager, const Steps& steps) {
+  for (const std::int64_t step : steps) manager.save(step, state_at(step));
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+/// Changes one byte at the end of a file, where tensors lie.
+void damage(const fs::path& file) {
+  std::string bytes = read_bytes(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_bytes(file, bytes);
+}
+
+TEST(CheckpointManager, AStepHoldsAFileForEachEntry) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  EXPECT_EQ(manager.save(500, state_at(500)), folder / "run/step_00000500");
+  EXPECT_THAT(names_in(folder / "run/step_00000500"),
+              UnorderedElementsAre("checkpoint.json", "model.safetensors", "optimizer.safetensors",
+                                   "epoch.json"));
+  EXPECT_EQ(read_bytes(folder / "run/step_00000500/epoch.json"), "500\n");
+  EXPECT_EQ(values<float>(open(folder / "run/step_00000500/model.safetensors").at("weight"))[0],
+            500);
+}
+
+TEST(CheckpointManager, RestoreGivesBackTheNewestStep) {
+  const TemporaryFolder folder;
+  CheckpointManager(folder.path()).save(1, state_at(1));
+  CheckpointManager manager(folder.path());
+  EXPECT_TRUE(is_state_of(manager.restore().state, 1));
+  save_steps(manager, {2, 3});
+  EXPECT_EQ(manager.restore().info.step, 3);
+  EXPECT_TRUE(is_state_of(manager.restore().state, 3));
+  EXPECT_TRUE(is_state_of(manager.restore({.step = 2}).state, 2));
+}
+
+TEST(CheckpointManager, ValuesThatJsonLacksKeepTheirTypes) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  TensorDict state = state_at(1);
+  const Value tuple = Value::Tuple{{Value(1), Value("a")}};
+  const std::vector<float> one = {7};
+  state.set("betas", tuple);
+  state.set("scale", Tensor::from(std::span<const float>(one)));
+  manager.save(1, state);
+  const TensorDict found = manager.restore().state;
+  EXPECT_EQ(found.value("betas"), tuple);
+  EXPECT_EQ(values<float>(found.at("scale")), one);
+}
+
+TEST(CheckpointManager, EntriesGetTheFormatOfTheirRule) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}, {"model", "pt"}}});
+  manager.save(1, state_at(1));
+  EXPECT_THAT(names_in(folder / "step_00000001"),
+              UnorderedElementsAre("checkpoint.json", "model.pt", "optimizer", "epoch.json"));
+  EXPECT_TRUE(manager.verify(1).ok());
+  EXPECT_TRUE(is_state_of(manager.restore().state, 1));
+  EXPECT_EQ(error_of([&] { CheckpointManager(folder.path(), {.formats = {{"*", "zip"}}}); }).code(),
+            ErrorCode::invalid_argument);
+}
+
+TEST(CheckpointManager, NamesThatFilesCannotHaveAreStored) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  TensorDict state;
+  const std::vector<std::string> names = {
+      "a/b", "..", ".hidden", "checkpoint", "x.json",
+      "x",   "",   "50%",     "a\nb",       std::string(400, 'n')};
+  for (const std::string& name : names) state.set(name, Value(name));
+  manager.save(1, state);
+  const TensorDict found = manager.restore().state;
+  EXPECT_EQ(found.keys(), names);
+  for (const std::string& name : names) EXPECT_EQ(found.value(name), Value(name));
+}
+
+TEST(CheckpointManager, WhatCannotBeStoredIsRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.formats = {{"*", "npz"}}});
+  const Error error = error_of([&] { manager.save(1, state_at(1)); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_THAT(error.what(), HasSubstr("lr"));
+  EXPECT_THAT(manager.all_steps(), IsEmpty());
+  manager.close();
+  EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
+TEST(CheckpointManager, ADamagedStepIsPassedOver) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2, 3});
+  damage(folder / "step_00000003/model.safetensors");
+  fs::remove(folder / "step_00000002/epoch.json");
+  const Warnings warnings;
+  const RestoredCheckpoint restored = manager.restore();
+  EXPECT_TRUE(is_state_of(restored.state, 1));
+  ASSERT_EQ(restored.skipped.size(), 2U);
+  EXPECT_EQ(restored.skipped[0].step, 3);
+  EXPECT_THAT(restored.skipped[1].problem, HasSubstr("epoch.json: is missing"));
+  EXPECT_EQ(warnings.all().size(), 2U);
+  EXPECT_EQ(error_of([&] { manager.restore({.step = 3}); }).code(), ErrorCode::corrupt);
+  fs::remove(folder / "step_00000001/model.safetensors");
+  EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::corrupt);
+}
+
+TEST(CheckpointManager, VerifyFindsAnyChangeOfAStep) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(),
+                            {.formats = {{"*", "safetensors"}, {"optimizer", "memmap"}}});
+  save_steps(manager, {1, 2});
+  EXPECT_TRUE(manager.verify(1).ok());
+  const auto expect_found = [&](const std::function<void()>& change) {
+    const std::string before = folder / "copy";
+    fs::copy(folder / "step_00000001", before, fs::copy_options::recursive);
+    change();
+    EXPECT_FALSE(manager.verify(1).ok());
+    fs::remove_all(folder / "step_00000001");
+    fs::rename(before, folder / "step_00000001");
+    EXPECT_TRUE(manager.verify(1).ok());
+  };
+  // A file that is whole, and of another step.
+  expect_found([&] {
+    fs::copy_file(folder / "step_00000002/model.safetensors",
+                  folder / "step_00000001/model.safetensors", fs::copy_options::overwrite_existing);
+  });
+  expect_found([&] { damage(folder / "step_00000001/model.safetensors"); });
+  expect_found([&] { damage(folder / "step_00000001/optimizer/momentum.memmap"); });
+  expect_found([&] { fs::remove(folder / "step_00000001/optimizer/%checksums"); });
+  expect_found([&] { write_bytes(folder / "step_00000001/epoch.json", "2\n"); });
+  expect_found([&] {
+    std::string text = read_bytes(folder / "step_00000001/checkpoint.json");
+    text.replace(text.find("\"world_size\""), 0, "\"extra\": 2,\n");
+    text.erase(text.find("\"extra\": null,\n"), 15);
+    write_bytes(folder / "step_00000001/checkpoint.json", text);
+  });
+}
+
+TEST(CheckpointManager, AStepThatIsSavedAgainIsReplacedWithAWarning) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2});
+  const Warnings warnings;
+  TensorDict other = state_at(2);
+  other.set("epoch", Value(7));
+  manager.save(2, other);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("step 2 is replaced")));
+  manager.save(2, other, {.force = true});
+  EXPECT_EQ(warnings.all().size(), 1U);
+  EXPECT_EQ(manager.restore().state.value("epoch"), Value(7));
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 2));
+}
+
+TEST(CheckpointManager, AReturnToAnEarlierStepLeavesTheLaterOnesOffTheLine) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {100, 200, 300});
+  manager.restore({.step = 100});
+  EXPECT_EQ(manager.latest_step(), 300);  // nothing is saved yet
+  manager.save(150, state_at(150));
+  EXPECT_EQ(manager.latest_step(), 150);
+  EXPECT_THAT(manager.all_steps(), ElementsAre(100, 150, 200, 300));
+  manager.save(250, state_at(250));
+  EXPECT_EQ(manager.restore().info.step, 250);
+  std::vector<std::int64_t> line;
+  for (const CheckpointStatus& step : manager.status()) {
+    if (step.is_on_line) line.push_back(step.info.step);
+  }
+  EXPECT_THAT(line, ElementsAre(100, 150, 250));
+  // Another process sees the same.
+  EXPECT_EQ(CheckpointManager(folder.path()).latest_step(), 250);
+}
+
+TEST(CheckpointManager, AStepBelowTheLastOneIsSavedAndBecomesTheLatest) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {10, 20, 5});
+  EXPECT_EQ(manager.latest_step(), 5);
+  save_steps(manager, {15});
+  EXPECT_EQ(manager.latest_step(), 15);
+  EXPECT_THAT(manager.all_steps(), ElementsAre(5, 10, 15, 20));
+}
+
+TEST(CheckpointManager, DiscardLaterRemovesTheStepsBehind) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2, 3});
+  manager.restore({.step = 1, .discard_later = true});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  manager.wait();
+  EXPECT_THAT(names_in(folder.path()),
+              UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
+}
+
+TEST(CheckpointManager, OfTheLineTheNewestAreKept) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 2, .keep_every = 4});
+  save_steps(manager, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(4, 8, 9));
+  manager.wait();
+  EXPECT_THAT(names_in(folder.path()),
+              UnorderedElementsAre("step_00000004", "step_00000008", "step_00000009",
+                                   ".writer.tenfold-lease"));
+}
+
+TEST(CheckpointManager, ARestartGoesOnKeepingWhatTheRunBeforeKept) {
+  const TemporaryFolder folder;
+  const CheckpointManagerOptions options = {.max_to_keep = 2, .best = "loss"};
+  {
+    CheckpointManager manager(folder.path(), options);
+    manager.save(1, state_at(1), {.metrics = {{"loss", 0.1}}});
+    manager.save(2, state_at(2), {.metrics = {{"loss", 0.5}}});
+    manager.save(3, state_at(3), {.metrics = {{"loss", 0.4}}});
+  }
+  CheckpointManager manager(folder.path(), options);
+  manager.restore();
+  manager.save(4, state_at(4), {.metrics = {{"loss", 0.3}}});
+  EXPECT_EQ(manager.best_step(), 1);
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3, 4));
+}
+
+TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.best = "acc", .best_mode = BestMode::max});
+  const Warnings warnings;
+  manager.save(1, state_at(1), {.metrics = {{"acc", 0.5}}});
+  manager.save(2, state_at(2), {.metrics = {{"acc", std::nan("")}}});
+  manager.save(3, state_at(3), {.metrics = {{"acc", std::numeric_limits<double>::infinity()}}});
+  manager.save(4, state_at(4));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("never the best")));
+  EXPECT_EQ(manager.best_step(), 1);
+  EXPECT_TRUE(std::isnan(manager.metadata(2).metrics.at("acc")));
+  manager.set_metrics(4, {{"acc", 0.5}});
+  EXPECT_EQ(manager.best_step(), 4);  // of equal ones the newer
+  EXPECT_TRUE(manager.verify(4).ok());
+}
+
+TEST(CheckpointManager, AHeldStepIsNotPruned) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+  save_steps(manager, {1});
+  CheckpointManager evaluation(folder.path());
+  CheckpointHold hold = evaluation.hold(1);
+  CheckpointHold second = evaluation.hold(1);
+  save_steps(manager, {2, 3});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
+  EXPECT_EQ(error_of([&] { manager.remove(1); }).system_errno(), EBUSY);
+  hold.release();
+  EXPECT_THAT(manager.prune(), IsEmpty());
+  second.release();
+  EXPECT_THAT(manager.prune(), ElementsAre(1));
+  EXPECT_EQ(error_of([&] { evaluation.hold(1); }).code(), ErrorCode::key_not_found);
+}
+
+TEST(CheckpointManager, AHoldEndsWithItsProcess) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+  save_steps(manager, {1});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    CheckpointHold hold = CheckpointManager(folder.path()).hold(1);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  save_steps(manager, {2});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(2));
+}
+
+TEST(CheckpointManager, OneManagerWrites) {
+  const TemporaryFolder folder;
+  CheckpointManager first(folder.path());
+  first.save(1, state_at(1));
+  CheckpointManager second(folder.path());
+  const Error error = error_of([&] { second.save(2, state_at(2)); });
+  EXPECT_EQ(error.system_errno(), EBUSY);
+  EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(::getpid()) + " on "));
+  EXPECT_EQ(second.latest_step(), 1);
+  second.set_metrics(1, {{"loss", 1}});
+  first.close();
+  second.restore();
+  second.save(2, state_at(2));
+  EXPECT_THAT(first.all_steps(), ElementsAre(1, 2));
+}
+
+TEST(CheckpointManager, AForkedChildDoesNotWrite) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(1, state_at(1));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      manager.save(2, state_at(2));
+    } catch (const Error& error) {
+      ::_exit(error.system_errno() == EBUSY ? 0 : 2);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  manager.save(3, state_at(3));
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
+}
+
+TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+  manager.save(1, state_at(1));
+  fs::create_directory(folder / "step_00000009");
+  fs::create_directory(folder / "step_7");
+  std::string text = read_bytes(folder / "step_00000001/checkpoint.json");
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
+  write_bytes(folder / "step_7/checkpoint.json", text);
+  const Warnings warnings;
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is no step"),
+                                                   HasSubstr("version: expected 1 at most")));
+  save_steps(manager, {2, 3});
+  EXPECT_TRUE(fs::exists(folder / "step_7"));
+  EXPECT_TRUE(fs::exists(folder / "step_00000009"));
+}
+
+TEST(CheckpointManager, CopiesAndNamesOfAnyWidthAreSteps) {
+  const TemporaryFolder folder;
+  CheckpointManager(folder / "a").save(5, state_at(5));
+  fs::create_directory(folder / "b");
+  fs::copy(folder / "a/step_00000005", folder / "b/step_5", fs::copy_options::recursive);
+  CheckpointManager copy(folder / "b");
+  EXPECT_TRUE(is_state_of(copy.restore().state, 5));
+  copy.save(5, state_at(6));
+  EXPECT_EQ(copy.path(5), folder / "b/step_5");
+  // Two folders for one number: the later save counts.
+  fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
+  const Warnings warnings;
+  EXPECT_EQ(copy.path(5), folder / "b/step_5");
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is there twice")));
+}
+
+TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
+  const TemporaryFolder folder;
+  CheckpointManager pretraining(folder / "a");
+  save_steps(pretraining, {1, 2});
+  CheckpointManager manager(folder / "b");
+  EXPECT_TRUE(is_state_of(manager.restore({.path = folder / "a"}).state, 2));
+  EXPECT_TRUE(is_state_of(manager.restore({.path = folder / "a/step_00000001"}).state, 1));
+  EXPECT_THAT(manager.all_steps(), IsEmpty());
+  manager.save(1, state_at(1));
+  EXPECT_EQ(manager.metadata(1).lineage.size(), 1U);
+}
+
+TEST(CheckpointManager, ARunThatContinuesNothingIsWarnedOnce) {
+  const TemporaryFolder folder;
+  CheckpointManager(folder.path()).save(1, state_at(1));
+  CheckpointManager manager(folder.path());
+  const Warnings warnings;
+  save_steps(manager, {2, 3});
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("does not continue")));
+  EXPECT_THAT(manager.status()[0].is_on_line, false);
+}
+
+TEST(CheckpointManager, AnEntryThatNeverChangesIsOneWarning) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  const Warnings warnings;
+  TensorDict state = state_at(1);
+  manager.save(1, state, {.constant = {"optimizer"}});
+  manager.save(2, state, {.constant = {"optimizer"}});
+  manager.save(3, state, {.constant = {"optimizer"}});
+  EXPECT_THAT(warnings.all(),
+              ElementsAre(::testing::AllOf(HasSubstr("\"model\" of step 2"), HasSubstr("step 1"))));
+}
+
+TEST(CheckpointManager, ExportOfOneEntryHasItsOwnNames) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  manager.save(1, state_at(1));
+  ConvertOptions options;
+  options.keys = {{"model"}};
+  options.dtype = DType::bfloat16;
+  manager.export_step(1, folder / "model.safetensors", options);
+  const TensorDict model = open(folder / "model.safetensors");
+  EXPECT_EQ(model.keys(), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(model.at("weight").dtype(), DType::bfloat16);
+  manager.export_step(1, folder / "all");
+  EXPECT_TRUE(is_state_of(open(folder / "all"), 1));
+}
+
+TEST(CheckpointManager, ImportMakesAStepOfAnyFile) {
+  const TemporaryFolder folder;
+  save(state_at(4), folder / "old.pt");
+  const TensorDict old = open(folder / "old.pt");
+  save(old["model"], folder / "model.safetensors");
+  CheckpointManager manager(folder / "run");
+  manager.import_step(folder / "old.pt", 4);
+  EXPECT_TRUE(is_state_of(manager.restore().state, 4));
+  manager.import_step(folder / "model.safetensors", 5);
+  EXPECT_EQ(manager.restore().state.keys(), std::vector<std::string>{"model"});
+  manager.import_step(manager.path(4), 6);
+  EXPECT_TRUE(is_state_of(manager.restore().state, 4));
+}
+
+TEST(CheckpointManager, UnchangedFilesAreLinked) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(
+      folder.path(),
+      {.formats = {{"optimizer", "memmap"}, {"*", "safetensors"}}, .share_unchanged = true});
+  TensorDict state = state_at(1);
+  manager.save(1, state, {.constant = {"model", "optimizer"}});
+  state.set("epoch", Value(2));
+  manager.save(2, state, {.constant = {"model", "optimizer"}});
+  const auto links = [&](const std::string& name) { return fs::hard_link_count(folder / name); };
+  EXPECT_EQ(links("step_00000002/model.safetensors"), 2U);
+  EXPECT_EQ(links("step_00000002/optimizer/momentum.memmap"), 2U);
+  EXPECT_EQ(links("step_00000002/epoch.json"), 1U);
+  EXPECT_TRUE(manager.verify(2).ok());
+  manager.save(3, state_at(3));
+  EXPECT_EQ(links("step_00000003/model.safetensors"), 1U);
+  manager.remove(1);
+  manager.wait();
+  EXPECT_TRUE(manager.verify(2).ok());
+}
+
+TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.every_steps = 10});
+  EXPECT_FALSE(manager.should_save(0));
+  EXPECT_FALSE(manager.should_save(9));
+  EXPECT_TRUE(manager.should_save(12));  // a loop that skips numbers
+  manager.save(12, state_at(12));
+  EXPECT_FALSE(manager.should_save(19));
+  EXPECT_TRUE(manager.should_save(20));
+  EXPECT_TRUE(CheckpointManager(folder.path()).should_save(0));
+  CheckpointManager timed(folder.path(), {.every_seconds = 1e-9});
+  EXPECT_TRUE(timed.should_save(0));
+  CheckpointManager patient(folder.path(), {.every_seconds = 1e9});
+  EXPECT_FALSE(patient.should_save(1000));
+}
+
+TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {
+  const TemporaryFolder folder;
+  const CheckpointManager manager(folder / "none/yet");
+  TensorDict state = state_at(1);
+  TensorDict model = state["model"];
+  model.set("tied", model.at("weight"));
+  const CheckpointEstimate estimate = manager.estimate(state);
+  ASSERT_EQ(estimate.entries.size(), 3U);
+  EXPECT_EQ(estimate.entries[0].second, 24U);
+  EXPECT_EQ(estimate.num_bytes, 24U + 12U + 2U);
+  EXPECT_FALSE(fs::exists(folder / "none"));
+}
+
+TEST(CheckpointManager, StepsThatAreNotThereAreKeyErrorsThatListTheOthers) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::file_not_found);
+  save_steps(manager, {1, 2});
+  const Error error = error_of([&] { manager.restore({.step = 3}); });
+  EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+  EXPECT_THAT(error.what(), HasSubstr("expected one of 1, 2"));
+  EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
+}
+
+TEST(CheckpointManager, LeftoversOfAKilledRunAreRemovedByTheNextOne) {
+  const TemporaryFolder folder;
+  {
+    CheckpointManager(folder.path()).save(1, state_at(1));
+  }
+  fs::create_directory(folder / ".step_00000437.tenfold-0");
+  write_bytes(folder / ".step_00000437.tenfold-0/model.safetensors", "half");
+  fs::create_directory(folder / ".trash-3");
+  write_bytes(folder / ".trash-3/epoch.json", "1\n");
+  CheckpointManager manager(folder.path());
+  manager.restore();
+  manager.save(2, state_at(2));
+  manager.close();
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step_00000001", "step_00000002"));
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,70 @@
+"""A training that is killed and started again by test_resume.py; run as a program."""
+
+import json
+import os
+import sys
+
+import torch
+
+import tenfold
+
+NUM_STEPS = 24
+
+
+def main(folder: str, mode: str) -> None:
+    """Trains to the end, one line of `losses.jsonl` a step.
+
+    Args:
+        folder: Holds the data set "data", and the checkpoints "run".
+        mode: ``"sync"``, ``"async"`` or ``"overlap"``.
+    """
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 16),
+        torch.nn.BatchNorm1d(16),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.3),
+        torch.nn.Linear(16, 1),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=NUM_STEPS)
+    loader = tenfold.BatchLoader(
+        tenfold.Dataset(os.path.join(folder, "data")), 8, shuffle=True, seed=3
+    )
+    state = {
+        "model": model,
+        "optimizer": optimizer,
+        "scheduler": scheduler,
+        "loader": loader,
+        "rng": tenfold.RngState(),
+        "epoch": 0,
+    }
+    manager = tenfold.CheckpointManager(
+        os.path.join(folder, "run"),
+        max_to_keep=2,
+        best="loss",
+        async_save={"sync": False, "async": True, "overlap": "overlap"}[mode],
+    )
+    step = manager.restore(state, missing_ok=True).step or 0
+    with open(os.path.join(folder, "losses.jsonl"), "a") as losses:
+        while step < NUM_STEPS:
+            for batch in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(model(batch["x"])[:, 0], batch["y"])
+                loss.backward()
+                with manager.lock():
+                    optimizer.step()
+                scheduler.step()
+                step += 1
+                losses.write(json.dumps([step, loss.item().hex()]) + "\n")
+                losses.flush()
+                state["epoch"] = loader.epoch
+                manager.save(step, state, metrics={"loss": loss.item()})
+                if step == NUM_STEPS:
+                    break
+    manager.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

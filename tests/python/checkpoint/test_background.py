@@ -1,0 +1,306 @@
+"""Saves in the background, signals, and jobs that follow."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+import torch
+
+import tenfold
+from tenfold.checkpoint import _manager
+
+
+class Gate:
+    """Stands for the native manager: its saves wait for the test."""
+
+    def __init__(self, native):
+        self._native = native
+        self.may_go_on = threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._native, name)
+
+    def save(self, *arguments):
+        assert self.may_go_on.wait(60)
+        return self._native.save(*arguments)
+
+
+def value_of(manager, step=None):
+    state = {"w": None}
+    manager.restore(state, step=step)
+    return state["w"]
+
+
+def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    gate = Gate(manager._native)
+    monkeypatch.setattr(manager, "_native", gate)
+    w = torch.zeros(1000)
+    handle = manager.save(1, {"w": w})
+    assert handle.staged.done()
+    assert not handle.done()
+    w += 1
+    assert manager.all_steps() == []
+    gate.may_go_on.set()
+    assert handle.result(60) == manager.path(1)
+    assert torch.equal(value_of(manager), torch.zeros(1000))
+    assert repr(handle) == "<SaveHandle step=1 done>"
+
+
+def test_the_next_save_waits_for_the_one_in_flight(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    w = torch.zeros(10)
+    for step in range(1, 6):
+        w.fill_(step)
+        manager.save(step, {"w": w, "tied": w})
+    manager.wait()
+    for step in range(1, 6):
+        assert manager.restore(step=step).state["w"].tolist() == [step] * 10
+
+
+def test_memory_for_copies_is_used_again(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    w = torch.zeros(1 << 18)
+    addresses = set()
+    original = manager._pool
+
+    class Watching:
+        def copy(self, tree):
+            copied = original.copy(tree)
+            pointer = copied.describe("w")
+            assert pointer[0] == "tensor"
+            addresses.add(copied.get("w", "r", _manager._core.Tied())[0].data_ptr())
+            return copied
+
+    manager._pool = Watching()
+    for step in range(1, 5):
+        w.fill_(step)
+        manager.save(step, {"w": w}).result(60)
+        manager.wait()
+        gc.collect()
+    assert len(addresses) == 1
+
+
+def test_without_memory_a_save_blocks_with_one_warning(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+
+    class Full:
+        def copy(self, tree):
+            raise MemoryError
+
+    manager._pool = Full()
+    with pytest.warns(UserWarning, match="not enough memory"):
+        assert manager.save(1, {"w": torch.ones(3)}).done()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert manager.save(2, {"w": torch.zeros(3)}).done()
+    assert manager.all_steps() == [1, 2]
+
+
+def fail_saves(manager, monkeypatch, error, times=1 << 30):
+    native = manager._native
+    calls = []
+
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(native, name)
+
+        def save(self, *arguments):
+            calls.append(arguments[0])
+            if len(calls) <= times:
+                raise error
+            return native.save(*arguments)
+
+    monkeypatch.setattr(manager, "_native", Failing())
+    monkeypatch.setattr("tenfold.checkpoint._writing.time.sleep", lambda seconds: None)
+    return calls
+
+
+def test_a_failure_in_the_background_is_raised_once_by_the_next_call(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    manager.save(1, {"w": torch.ones(3)}).result(60)
+    with monkeypatch.context() as patch:
+        fail_saves(manager, patch, OSError("full"))
+        handle = manager.save(2, {"w": torch.zeros(3)})
+        with pytest.raises(OSError, match="full"):
+            handle.result(60)
+    with pytest.raises(OSError, match="full"):
+        manager.save(3, {"w": torch.ones(3)})
+    manager.save(4, {"w": torch.zeros(3)}).result(60)
+    manager.close()
+    assert manager.all_steps() == [1, 4]
+
+
+def test_a_failure_may_be_a_warning(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, on_error="warn")
+    fail_saves(manager, monkeypatch, OSError("full"))
+    with pytest.warns(UserWarning, match=r"step 1 was not saved: full"):
+        handle = manager.save(1, {"w": torch.ones(3)})
+    assert isinstance(handle.exception(), OSError)
+    assert repr(handle) == "<SaveHandle step=1 failed>"
+
+
+def test_failed_saves_are_tried_again(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, retries=2)
+    calls = fail_saves(manager, monkeypatch, OSError("server"), times=2)
+    manager.save(1, {"w": torch.ones(3)})
+    assert calls == [1, 1, 1]
+    assert manager.all_steps() == [1]
+
+
+def overlapping(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    manager = tenfold.CheckpointManager(tmp_path, async_save="overlap")
+    state = {"model": model, "optimizer": optimizer, "ema": torch.zeros(3)}
+    model(torch.randn(5, 4)).sum().backward()
+    optimizer.step()
+    return manager, state
+
+
+def test_overlapped_copies_hold_what_was_there_at_the_call(tmp_path):
+    manager, state = overlapping(tmp_path)
+    for step in range(1, 6):
+        expected = {key: value.clone() for key, value in state["model"].state_dict().items()}
+        moment = state["optimizer"].state_dict()["state"][0]["exp_avg"].clone()
+        manager.save(step, state)
+        state["ema"] += 1  # copied before save returned
+        state["model"](torch.randn(5, 4)).sum().backward()  # buffers change
+        with manager.lock():
+            state["optimizer"].step()
+        manager.wait()
+        found = manager.restore(step=step).state
+        for key, value in expected.items():
+            assert torch.equal(found["model"][key], value), key
+        assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], moment)
+        assert found["ema"].tolist() == [step - 1] * 3
+
+
+def test_a_tensor_that_changed_before_its_overlapped_copy_fails_the_save(tmp_path, monkeypatch):
+    manager, state = overlapping(tmp_path)
+    start = manager._writer.start
+
+    def start_late(handle, work):
+        with torch.no_grad():
+            state["model"][0].weight.add_(1)
+        start(handle, work)
+
+    monkeypatch.setattr(manager._writer, "start", start_late)
+    handle = manager.save(1, state)
+    with pytest.raises(RuntimeError, match=r'"model\.0\.weight" changed before it was copied'):
+        handle.result(60)
+    with pytest.raises(RuntimeError, match=r"manager\.lock"):
+        manager.wait()
+    assert manager.all_steps() == []
+    assert manager.lock().acquire(timeout=60)
+
+
+def test_the_interpreter_finishes_the_save(tmp_path):
+    program = (
+        "import torch, tenfold\n"
+        f"manager = tenfold.CheckpointManager({str(tmp_path)!r}, async_save=True)\n"
+        "manager.save(1, {'w': torch.ones(1 << 20)})\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert tenfold.CheckpointManager(tmp_path).verify(1).ok
+
+
+def test_ctrl_c_leaves_no_half_written_step(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
+    state = {"w": torch.ones(1 << 24)}
+    timer.start()
+    try:
+        for step in range(1, 200):
+            manager.save(step, state, force=True)
+            if step > 2:
+                manager.delete(step - 2)
+        pytest.fail("was not interrupted")
+    except KeyboardInterrupt:
+        pass
+    assert all(manager.verify(step).ok for step in manager.all_steps())
+    manager.save(1000, {"w": torch.zeros(3)})
+    manager.close()
+    names = [name for name in os.listdir(tmp_path) if not name.startswith("step_")]
+    assert names == []
+
+
+def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    calls = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: calls.append("own"))
+    try:
+        own = signal.getsignal(signal.SIGUSR1)
+        with manager.preemption() as stop:
+            assert not stop
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop
+            assert stop.signal == signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGUSR1)  # a second one goes to the program's handler
+            assert calls == ["own"]
+        assert signal.getsignal(signal.SIGUSR1) is own
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_preemption_is_for_the_main_thread(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    found = []
+
+    def enter():
+        try:
+            with manager.preemption():
+                pass
+        except ValueError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert "main thread" in found[0]
+
+
+def test_a_second_signal_ends_the_process(tmp_path):
+    program = (
+        "import os, signal, tenfold\n"
+        f"manager = tenfold.CheckpointManager({str(tmp_path)!r})\n"
+        "with manager.preemption():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('alive')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == -signal.SIGTERM
+    assert run.stdout == ""
+
+
+def test_follow_gives_the_newest_step_and_then_each_new_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(_manager, "_POLL_SECONDS", 0.01)
+    writer = tenfold.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        writer.save(step, {"epoch": step})
+    reader = tenfold.CheckpointManager(tmp_path)
+    steps = reader.follow(timeout=0.2)
+    assert next(steps) == 2
+    writer.save(3, {"epoch": 3})
+    writer.save(4, {"epoch": 4})
+    assert list(steps) == [3, 4]
+    assert list(reader.follow(after=1, timeout=0)) == [2, 3, 4]
+    assert list(reader.follow(after=4, timeout=0)) == []
+    # A step that is saved again is new.
+    writer.save(4, {"epoch": 5}, force=True)
+    assert list(reader.follow(after=3, timeout=0)) == [4]
+
+
+def test_follow_begins_with_the_first_step_of_an_empty_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(_manager, "_POLL_SECONDS", 0.01)
+    reader = tenfold.CheckpointManager(tmp_path / "run").follow(timeout=60)
+    threading.Timer(0.05, lambda: writer.save(1, {"epoch": 1})).start()
+    writer = tenfold.CheckpointManager(tmp_path / "run")
+    assert next(reader) == 1

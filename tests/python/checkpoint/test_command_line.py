@@ -1,0 +1,111 @@
+"""`tenfold checkpoints`: what is there, what stays, what a restart takes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import tenfold
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "tenfold", "checkpoints", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    with tenfold.CheckpointManager(tmp_path / "run") as manager:
+        for step, loss in [(1, 0.5), (2, 0.25), (3, 0.75), (4, float("nan"))]:
+            state = {"w": torch.full((100,), float(step)), "epoch": step}
+            manager.save(step, state, metrics={"loss": loss})
+    return tmp_path / "run"
+
+
+def damage(directory, step):
+    file = directory / f"step_{step:08}/w.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+
+
+def test_lists_steps_as_json(directory):
+    found = run(directory, "--json")
+    assert found.returncode == 0
+    steps = json.loads(found.stdout)
+    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    assert steps[1]["metrics"] == {"loss": 0.25}
+    assert steps[3]["metrics"] == {"loss": None}
+    assert steps[0]["path"] == str(directory / "step_00000001")
+    assert steps[0]["ok"] is None
+    assert all(step["on_line"] for step in steps)
+
+
+def test_shows_what_rules_keep_and_removes_the_rest(directory):
+    rules = ("--keep", 1, "--best", "loss", "--keep-every", 3)
+    steps = json.loads(run(directory, *rules, "--json").stdout)
+    assert {step["step"]: step["kept_by"] for step in steps} == {
+        1: [],
+        2: ["best loss"],
+        3: ["every 3"],
+        4: ["newest"],
+    }
+    assert "goes next" in run(directory, *rules).stdout
+    found = run(directory, *rules, "--prune")
+    assert found.returncode == 0
+    assert "removed 1 step" in found.stdout
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "step_00000002",
+        "step_00000003",
+        "step_00000004",
+    ]
+    assert run(directory, "--prune").returncode == 2  # no rule was given
+
+
+def test_verify_names_damage(directory):
+    assert run(directory, "--verify").returncode == 0
+    damage(directory, 4)
+    found = run(directory, "--verify")
+    assert found.returncode == 1
+    assert "damaged" in found.stdout
+    assert "step_00000004/w.safetensors: " in found.stdout
+    steps = json.loads(run(directory, "--verify", "--json").stdout)
+    assert [step["ok"] for step in steps] == [True, True, True, False]
+    # A damaged step does not take the place of a whole one.
+    run(directory, "--verify", "--keep", 1, "--prune")
+    assert tenfold.CheckpointManager(directory).all_steps() == [3]
+
+
+def test_restore_check_says_which_step_a_restart_takes(directory):
+    found = run(directory, "--restore-check")
+    assert found.returncode == 0
+    assert "takes step 4" in found.stdout
+    damage(directory, 4)
+    found = run(directory, "--restore-check", "--json")
+    assert found.returncode == 1
+    answer = json.loads(found.stdout)
+    assert answer["step"] == 3
+    assert answer["skipped"][0]["step"] == 4
+    for step in (1, 2, 3):
+        damage(directory, step)
+    assert run(directory, "--restore-check").returncode == 1
+
+
+def test_pruning_waits_for_no_writer(directory):
+    manager = tenfold.CheckpointManager(directory)
+    manager.restore()
+    manager.save(5, {"w": torch.zeros(3), "epoch": 5})
+    found = run(directory, "--keep", 1, "--prune")
+    assert found.returncode == 2
+    assert "expected no other writer" in found.stderr
+    assert run(directory, "--keep", 1).returncode == 0
+    assert manager.all_steps() == [1, 2, 3, 4, 5]
+
+
+def test_a_path_that_is_no_directory_is_an_error(tmp_path):
+    assert run(tmp_path / "none").returncode == 2
+    empty = run(tmp_path, "--json")
+    assert empty.returncode == 0
+    assert json.loads(empty.stdout) == []

@@ -1,0 +1,484 @@
+"""CheckpointManager: what is saved, found again, and kept."""
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+
+
+def training(seed=0):
+    """A model that has learned for a few steps, with all that a resume needs."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3])
+    return {"model": model, "optimizer": optimizer, "scheduler": scheduler, "epoch": 0}
+
+
+def learn(state, steps=1):
+    for _ in range(steps):
+        state["optimizer"].zero_grad()
+        state["model"](torch.randn(5, 3)).square().sum().backward()
+        state["optimizer"].step()
+        state["scheduler"].step()
+        state["epoch"] += 1
+
+
+def weights(state):
+    return {key: value.clone() for key, value in state["model"].state_dict().items()}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for key in a:
+        torch.testing.assert_close(a[key], b[key], rtol=0, atol=0)
+
+
+def test_restore_gives_every_object_its_state_back(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    learn(state, 2)
+    handle = manager.save(2, state)
+    assert handle.result() == tmp_path / "run/step_00000002" == handle.path == manager.path(2)
+    expected = weights(state)
+    learn(state)
+
+    fresh = training(seed=1)
+    result = tenfold.CheckpointManager(tmp_path / "run").restore(fresh)
+    assert int(result) == result.step == 2
+    assert result.path == tmp_path / "run/step_00000002"
+    assert result.report.ok
+    assert "model.0.weight" in result.report.loaded
+    assert_same(weights(fresh), expected)
+    assert fresh["epoch"] == 2
+    assert type(fresh["scheduler"].milestones).__name__ == "Counter"
+    assert fresh["scheduler"].last_epoch == 2
+    moments = fresh["optimizer"].state_dict()["state"][0]
+    assert moments["step"] == 2
+    assert not torch.equal(moments["exp_avg"], torch.zeros_like(moments["exp_avg"]))
+
+
+def test_random_numbers_go_on_where_they_were(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    np.random.rand(3)
+    random.gauss(0, 1)
+    manager.save(1, {"rng": tenfold.RngState()})
+
+    def draw():
+        return random.random(), random.gauss(0, 1), np.random.rand(), torch.rand(3).tolist()
+
+    expected = draw()
+    draw()
+    manager.restore({"rng": tenfold.RngState()})
+    assert draw() == expected
+
+
+def test_random_numbers_are_those_of_before_the_save(tmp_path):
+    class Draws:
+        def state_dict(self):
+            return {"drawn": torch.rand(1).item()}
+
+        def load_state_dict(self, state):
+            torch.rand(4)
+
+    manager = tenfold.CheckpointManager(tmp_path)
+    torch.manual_seed(3)
+    manager.save(1, {"draws": Draws(), "rng": tenfold.RngState(), "more": Draws()})
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(2), expected)
+    manager.restore({"rng": tenfold.RngState(), "draws": Draws(), "more": Draws()})
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_plain_values_and_tensors_keep_their_types(tmp_path):
+    values = {
+        "epoch": 3,
+        "loss": float("inf"),
+        "names": ["a", None, True],
+        "betas": (0.9, 0.999),
+        "by_number": {0: "a", 1: "b"},
+        "raw": b"\x00\x01",
+        "ema": {"weight": torch.arange(3.0), "decay": 0.99},
+        "scalar": torch.tensor(7),
+        "array": np.arange(4, dtype=np.int16),
+    }
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, dict(values))
+    restored = dict.fromkeys(values)
+    manager.restore(restored)
+    for name in ("epoch", "loss", "names", "betas", "by_number", "raw"):
+        assert restored[name] == values[name]
+        assert type(restored[name]) is type(values[name])
+    assert torch.equal(restored["ema"]["weight"], values["ema"]["weight"])
+    assert restored["ema"]["decay"] == 0.99
+    assert restored["scalar"] == 7
+    assert restored["array"].tolist() == [0, 1, 2, 3]
+    assert json.loads((manager.path(1) / "names.json").read_text()) == ["a", None, True]
+
+
+def test_restored_tensors_are_not_mapped_from_the_step(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"ema": torch.zeros(5)})
+    restored = {"ema": None}
+    manager.restore(restored)
+    before = (manager.path(1) / "ema.safetensors").read_bytes()
+    restored["ema"] += 1
+    assert (manager.path(1) / "ema.safetensors").read_bytes() == before
+    assert str(manager.path(1)) not in Path("/proc/self/maps").read_text()
+
+
+def test_weights_are_a_file_that_safetensors_reads(tmp_path):
+    from safetensors.torch import load_file
+
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    assert_same(load_file(manager.path(1) / "model.safetensors"), weights(state))
+
+
+def test_missing_and_unexpected_entries_are_key_errors(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    fresh = training(seed=1)
+    before = weights(fresh)
+    with pytest.raises(KeyError, match="the entries differ"):
+        manager.restore({"model": fresh["model"]})
+    with pytest.raises(KeyError, match="the entries differ"):
+        manager.restore({**fresh, "scaler": {}})
+    assert_same(weights(fresh), before)
+    report = manager.restore({"model": fresh["model"], "x": 1}, strict=False).report
+    assert report.missing == ["x"]
+    assert set(report.unexpected) == {"optimizer", "scheduler", "epoch"}
+    assert_same(weights(fresh), weights(state))
+
+
+def test_nothing_changes_if_a_tensor_does_not_fit(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    other = training(seed=1)
+    other["second"] = other.pop("model")
+    wider = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(4))
+    with pytest.raises(ValueError, match=r"0\.weight.*\[5, 3\].*\[4, 3\]"):
+        manager.restore({**training(), "model": wider})
+    half = training(seed=1)
+    half["model"].bfloat16()
+    with pytest.raises(ValueError, match="bfloat16"):
+        manager.restore(half)
+    narrow = training(seed=1)
+    narrow["optimizer"] = torch.optim.AdamW(list(narrow["model"].parameters())[:2])
+    before = weights(narrow)
+    with pytest.raises(ValueError, match=r"groups of \[2\] parameters, found \[4\]"):
+        manager.restore(narrow)
+    assert_same(weights(narrow), before)
+
+
+def test_an_object_that_refuses_its_state_names_what_changed(tmp_path):
+    class Refuses:
+        def state_dict(self):
+            return {"a": 1}
+
+        def load_state_dict(self, state):
+            raise ValueError("no")
+
+    manager = tenfold.CheckpointManager(tmp_path)
+    state = {"epoch": 1, "refuses": Refuses()}
+    manager.save(1, state)
+    with pytest.raises(RuntimeError, match=r'"refuses".*loaded before it: \[\'epoch\'\]'):
+        manager.restore(state)
+
+
+def test_keys_exclude_and_rename_restore_parts(tmp_path):
+    state = training()
+    learn(state)
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    fresh = training(seed=1)
+    manager.restore(fresh, keys="model")
+    assert_same(weights(fresh), weights(state))
+    assert fresh["epoch"] == 0
+    fresh = training(seed=1)
+    manager.restore(fresh, keys=["model.0.*"])
+    assert torch.equal(fresh["model"][0].weight, state["model"][0].weight)
+    assert not torch.equal(fresh["model"][1].running_mean, state["model"][1].running_mean)
+    fresh = training(seed=1)
+    manager.restore(fresh, exclude="optimizer")
+    assert fresh["epoch"] == 1
+    assert fresh["optimizer"].state_dict()["state"] == {}
+    wrapped = torch.nn.Module()
+    wrapped.module = training(seed=1)["model"]
+    manager.restore({"model": wrapped}, keys="model", rename=lambda name: "module." + name)
+    assert torch.equal(wrapped.module[0].weight, state["model"][0].weight)
+    with pytest.raises(KeyError):
+        manager.restore(fresh, keys="modle")
+
+
+def test_without_objects_the_state_is_given(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    found = manager.restore().state
+    assert list(found) == list(state)
+    assert torch.equal(found["model"]["0.weight"], state["model"][0].weight)
+    assert list(manager.restore(keys=["epoch"]).state) == ["epoch"]
+
+
+def test_a_damaged_step_is_passed_over_with_a_warning(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, {"w": torch.full((100,), float(step)), "epoch": step})
+    file = manager.path(2) / "w.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    state = {"w": None, "epoch": None}
+    with pytest.warns(UserWarning, match="step 2 is passed over, as it is damaged"):
+        result = manager.restore(state)
+    assert result.step == state["epoch"] == 1
+    assert [step for step, _ in result.skipped] == [2]
+    assert not manager.verify(2).ok
+    with pytest.raises(tenfold.CorruptFileError):
+        manager.restore(step=2)
+    assert manager.restore(step=2, verify=False).step == 2
+    # The restart goes on from step 1, and its step 2 takes the place of the damaged one.
+    with pytest.warns(UserWarning, match="passed over"):
+        manager.restore(state)
+    manager.save(2, {"w": torch.zeros(100), "epoch": 2}, force=True)
+    assert manager.restore().step == 2
+
+
+def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    with pytest.raises(FileNotFoundError):
+        manager.restore({})
+    result = manager.restore({}, missing_ok=True)
+    assert result.step is None
+    with pytest.raises(ValueError):
+        int(result)
+    assert manager.all_steps() == []
+    assert manager.latest_step() is None
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(KeyError, match="expected one of none"):
+        manager.metadata(3)
+
+
+def test_retention_is_a_union(tmp_path):
+    manager = tenfold.CheckpointManager(
+        tmp_path, max_to_keep=2, keep_every=4, best="acc", best_mode="max"
+    )
+    for step in range(1, 10):
+        manager.save(step, {"epoch": step}, metrics={"acc": 1.0 if step == 3 else 0.1 * step})
+    assert manager.all_steps() == [3, 4, 8, 9]
+    assert manager.best_step() == 3
+    kept = {status.step: status.kept_by for status in manager.status()}
+    assert kept[3] == ("best acc",)
+    assert kept[4] == ("every 4",)
+    assert "newest" in kept[8]
+    assert "newest" in kept[9]
+
+
+def test_a_held_step_stays(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, max_to_keep=1)
+    manager.save(1, {"epoch": 1})
+    with tenfold.CheckpointManager(tmp_path).hold(1) as path:
+        manager.save(2, {"epoch": 2})
+        assert path.exists()
+        with pytest.raises(OSError):
+            manager.delete(1)
+    manager.save(3, {"epoch": 3})
+    assert manager.all_steps() == [3]
+    manager.delete(3)
+    assert manager.all_steps() == []
+
+
+def test_metrics_are_numbers_and_may_come_later(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, best="loss")
+    with pytest.raises(TypeError, match='"loss": expected a number, found str'):
+        manager.save(1, {"epoch": 1}, metrics={"loss": "low"})
+    for wrong in ({"loss": True}, {"loss": None}, {"loss": torch.ones(2)}):
+        with pytest.raises(TypeError):
+            manager.save(1, {"epoch": 1}, metrics=wrong)
+    assert not any(tmp_path.iterdir())
+    manager.save(1, {"epoch": 1}, metrics={"loss": np.float32(0.5), "t": torch.tensor(2.0)})
+    manager.save(2, {"epoch": 2})
+    assert manager.metadata(1)["metrics"] == {"loss": 0.5, "t": 2.0}
+    tenfold.CheckpointManager(tmp_path).set_metrics(2, {"loss": 0.25, "bad": float("nan")})
+    assert manager.best_step() == 2
+    assert math.isnan(manager.metadata(2)["metrics"]["bad"])
+    json.loads((manager.path(2) / "checkpoint.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_extra_comes_back_and_is_json(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"epoch": 1}, extra={"tokens": 10, "note": ["a"]})
+    metadata = manager.metadata(1)
+    assert metadata["extra"] == {"tokens": 10, "note": ["a"]}
+    assert metadata["versions"]["tenfold"] == tenfold.__version__
+    assert metadata["step"] == 1
+    for wrong in ((1, 2), {1: 2}, {"t": torch.ones(1)}, float("nan")):
+        with pytest.raises(tenfold.UnsupportedError):
+            manager.save(2, {"epoch": 1}, extra=wrong)
+    assert manager.all_steps() == [1]
+
+
+def test_what_cannot_be_stored_is_refused_by_key(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    with pytest.raises(tenfold.UnsupportedError, match=r"scheduler\.fn"):
+        manager.save(1, {"model": torch.nn.Linear(1, 1), "scheduler": {"fn": object()}})
+    with pytest.raises(TypeError, match="names that are str"):
+        manager.save(1, {1: 2})
+    with pytest.raises(RuntimeError, match="one RngState"):
+        manager.save(1, {"a": tenfold.RngState(), "b": tenfold.RngState()})
+    assert not any(tmp_path.iterdir()) or manager.all_steps() == []
+
+
+@pytest.mark.parametrize("format", ["safetensors", "memmap", "tdz", "pt"])
+def test_every_format_resumes(tmp_path, format):
+    state = training()
+    learn(state)
+    manager = tenfold.CheckpointManager(tmp_path, format={"*": format})
+    manager.save(1, {**state, "rng": tenfold.RngState()})
+    fresh = {**training(seed=1), "rng": tenfold.RngState()}
+    manager.restore(fresh)
+    assert_same(weights(fresh), weights(state))
+    learn(state, 0)
+    a, b = fresh["optimizer"].state_dict(), state["optimizer"].state_dict()
+    assert a["param_groups"] == b["param_groups"]
+    assert_same(a["state"][0], b["state"][0])
+
+
+def test_wrong_options_are_named(tmp_path):
+    for options, named in [
+        ({"max_to_keep": 0}, "max_to_keep"),
+        ({"best_mode": "low"}, "best_mode"),
+        ({"format": "zip"}, "zip"),
+        ({"async_save": "yes"}, "async_save"),
+        ({"verify": "no"}, "verify"),
+        ({"on_error": "x"}, "on_error"),
+        ({"every_seconds": 0}, "every_seconds"),
+        ({"share_unchanged": True, "format": "npz"}, "share_unchanged"),
+    ]:
+        with pytest.raises(ValueError, match=named):
+            tenfold.CheckpointManager(tmp_path, **options)
+
+
+def test_another_process_is_told_who_writes(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"epoch": 1})
+    program = (
+        "import tenfold, sys\n"
+        f"manager = tenfold.CheckpointManager({str(tmp_path)!r})\n"
+        "assert manager.restore().step == 1\n"
+        "try: manager.save(2, {'epoch': 2})\n"
+        "except OSError as error: print(error)\n"
+    )
+    run = [sys.executable, "-c", program]
+    found = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert f"process {os.getpid()} on " in found
+    manager.close()
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == ""
+    assert manager.all_steps() == [1, 2]
+
+
+def test_export_and_import(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    manager.save(1, state)
+    path = manager.export(1, tmp_path / "m.safetensors", keys="model", dtype=torch.bfloat16)
+    assert tenfold.load(path)["0.weight"].dtype == torch.bfloat16
+    torch.save(
+        {
+            "model": state["model"].state_dict(),
+            "optimizer": state["optimizer"].state_dict(),
+            "scheduler": state["scheduler"].state_dict(),
+            "epoch": 7,
+        },
+        tmp_path / "old.pt",
+    )
+    manager.import_step(tmp_path / "old.pt", 7)
+    fresh = training(seed=1)
+    assert manager.restore(fresh).step == 7
+    assert fresh["epoch"] == 7
+    assert_same(weights(fresh), weights(state))
+
+
+def test_other_runs_are_restored_by_path(tmp_path):
+    state = training()
+    tenfold.CheckpointManager(tmp_path / "pretrained").save(9, state)
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    fresh = training(seed=1)
+    manager.restore(fresh, path=tmp_path / "pretrained", keys="model")
+    assert_same(weights(fresh), weights(state))
+    manager.save(1, fresh)
+    assert manager.all_steps() == [1]
+
+
+def test_entries_that_do_not_change_are_one_warning(tmp_path):
+    state = training()
+    frozen = torch.nn.Linear(2, 2).requires_grad_(False)
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {**state, "teacher": frozen})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        manager.save(2, {**state, "teacher": frozen})
+        manager.save(3, {**state, "teacher": frozen})
+    messages = [str(w.message) for w in caught]
+    assert sum('"model" of step 2' in message for message in messages) == 1
+    assert not any("teacher" in message for message in messages)
+
+
+def test_estimate_counts_tied_tensors_once(tmp_path):
+    layer = torch.nn.Linear(4, 4, bias=False)
+    tied = torch.nn.Sequential(layer, layer)
+    estimate = tenfold.CheckpointManager(tmp_path / "run").estimate({"model": tied})
+    assert estimate.entries == {"model": 64}
+    assert estimate.num_bytes == 64
+
+
+def test_batch_loader_resumes_in_mid_epoch(tmp_path):
+    ds = tenfold.ingest({"x": torch.arange(40)}, tmp_path / "data")
+    loader = tenfold.BatchLoader(ds, 4, shuffle=True, seed=5)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    manager.save(3, {"loader": loader})
+    expected = [batch["x"].tolist() for batch in batches]
+    fresh = tenfold.BatchLoader(ds, 4, shuffle=True, seed=5)
+    manager.restore({"loader": fresh})
+    assert [batch["x"].tolist() for batch in fresh] == expected
+
+
+def _hold_and_stop(path, ready, stop):
+    with tenfold.CheckpointManager(path).hold(1):
+        ready.set()
+        stop.wait(30)
+
+
+def test_a_hold_of_another_process_counts(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, max_to_keep=1)
+    manager.save(1, {"epoch": 1})
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    process = context.Process(target=_hold_and_stop, args=(tmp_path, ready, stop))
+    process.start()
+    assert ready.wait(60)
+    manager.save(2, {"epoch": 2})
+    assert manager.all_steps() == [1, 2]
+    stop.set()
+    process.join()
+    manager.save(3, {"epoch": 3})
+    assert manager.all_steps() == [3]
