@@ -15,6 +15,9 @@
 #include "formats/shared/commit.hpp"
 
 namespace tenfold::checkpoint {
+
+using namespace detail;
+
 namespace {
 
 constexpr std::string_view kStepPrefix = "step_";

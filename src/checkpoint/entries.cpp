@@ -26,6 +26,9 @@
 #include "os/fs/file.hpp"
 
 namespace tenfold::checkpoint {
+
+using namespace detail;
+
 namespace {
 
 constexpr std::string_view kBareKey = "value";
