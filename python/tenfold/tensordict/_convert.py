@@ -136,6 +136,7 @@ def to_dict(
         return td.tolist(convert_tensors=convert_tensors, tolist_first=True)
     entries: dict[Any, Any] = {}
     for key, entry in td._entries().items():
+        value: Any
         if node_of(entry) is not None:
             value = entry.to_dict(
                 retain_none=retain_none,
@@ -144,10 +145,10 @@ def to_dict(
             )
         else:
             value = unwrapped(entry)
-            if value is None and not retain_none:
-                continue
             if convert_tensors and class_kind(type(entry)) == LEAF:
                 value = value.tolist()
+            elif value is None and not retain_none:
+                continue
         entries[key] = value
     return td._as_container(entries)
 

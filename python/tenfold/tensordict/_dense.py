@@ -45,7 +45,9 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
     """
     if type(node) is not TensorDict or node._kind.name != "sparse":
         return False
-    return opened is None or not opened.keeps_parts or node._kind.more[0] == "jagged"
+    more = node._kind.more
+    assert more is not None
+    return opened is None or not opened.keeps_parts or more[0] == "jagged"
 
 
 @set_module("tenfold")
@@ -283,14 +285,14 @@ class TensorDict(TensorDictBase):
                 value = self._fetch(key)
             return value._unwrapped() if type(value) in WRAPPED else value
         if type(key) is tuple and key:
-            value = self
+            found: Any = self
             for part in key:
-                if type(part) is not str or type(value) is not TensorDict:
+                if type(part) is not str or type(found) is not TensorDict:
                     break
-                value = value._items.get(part, ON_DISK)
+                found = found._items.get(part, ON_DISK)
             else:
-                if value is not ON_DISK:
-                    return value._unwrapped() if type(value) in WRAPPED else value
+                if found is not ON_DISK:
+                    return found._unwrapped() if type(found) in WRAPPED else found
         return super().__getitem__(key)
 
     def set(
@@ -427,6 +429,7 @@ class TensorDict(TensorDictBase):
 
             if kind.name == "opaque":
                 return objects.opaque(kind.class_name, entries)
+            assert kind.more is not None
             layout, shape, is_coalesced = kind.more[:3]
             return objects.sparse(layout, shape, is_coalesced, entries)
         if kind.int_keys:

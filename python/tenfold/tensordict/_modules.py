@@ -98,6 +98,7 @@ def _swapped_into(
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
     """Puts a tensor into a module, and returns the one that was there."""
     torch = need_torch("to_module")
+    there: Any
     for registry in (module._parameters, module._buffers):
         if key in registry:
             there = registry[key]
@@ -107,7 +108,7 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
             raise KeyError(f'to_module: no parameter or buffer "{key}" in {type(module).__name__}')
         there = module.__dict__[key]
         registry = None
-    if inplace and there is not None:
+    if inplace and isinstance(there, torch.Tensor):
         before = there.detach().clone()
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+from typing import NamedTuple
 
 from tenfold import _core
 
@@ -12,18 +12,41 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: A node as the engine's binding tells and takes it (python/src/tree_in.hpp), field by field.
-NodeInfo = namedtuple(
-    "NodeInfo",
-    "kind int_keys batch_size names class_name stack_dim stack_dim_name device schema metadata "
-    "more",
-)
+class NodeInfo(NamedTuple):
+    """A node as the engine's binding returns and takes it (python/src/node.cpp), field by field."""
 
-#: What only some nodes are: which container it was saved from, whether its keys were integers (or a
-#: dict of those that were no text, by the texts that stand for them), the name of its tensorclass;
-#: of a root, its schema (JSON text) and its metadata (str to str); and `more`, None or layout,
-#: shape and is_coalesced of a sparse tensor and a module's versions (JSON).
-NodeKind = namedtuple("NodeKind", "name int_keys class_name schema metadata more")
+    kind: str
+    int_keys: bool | dict[str, Any]
+    batch_size: tuple[int, ...]
+    names: list[str | None]
+    class_name: str
+    stack_dim: int
+    stack_dim_name: str | None
+    device: str
+    schema: str | None
+    metadata: dict[str, str]
+    more: tuple[Any, ...] | None
+
+
+class NodeKind(NamedTuple):
+    """What only some nodes are.
+
+    Attributes:
+        name: Which container it was saved from.
+        int_keys: Whether its keys were integers, or a dict of those that were no str, by the
+            strings that stand for them.
+        class_name: The name of its tensorclass.
+        schema: Of a root: its schema, JSON.
+        metadata: Of a root: the user's metadata.
+        more: Layout, shape and is_coalesced of a sparse tensor, and a module's versions (JSON).
+    """
+
+    name: str
+    int_keys: bool | dict[str, Any]
+    class_name: str
+    schema: str | None
+    metadata: dict[str, str]
+    more: tuple[Any, ...] | None
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:

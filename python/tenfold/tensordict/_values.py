@@ -596,8 +596,8 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     from tenfold.tensordict._ops import join
 
     if func is torch.stack:
-        dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        return NonTensorStack(*args[0], stack_dim=dim)
+        values, *dims = args
+        return NonTensorStack(*values, stack_dim=dims[0] if dims else kwargs.get("dim", 0))
     if func is torch.cat:
         return join._joined_values(torch, list(args[0]), *(args[1:] or [kwargs.get("dim", 0)]))
     if func in (torch.unbind, torch.unsqueeze, torch.clone):

@@ -77,12 +77,13 @@ def shape_from(size: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if not size:
         if "shape" not in options:
             raise TypeError("shape: expected lengths, found none")
-        shape = options.pop("shape")
+        shape: Any = options.pop("shape")
     else:
         shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         return shape
-    return torch.Size([shape] if isinstance(shape, int) else shape)
+    lengths: Any = [shape] if isinstance(shape, int) else shape
+    return torch.Size(lengths)
 
 
 def nested_numel(sizes: torch.Tensor) -> int:
@@ -229,7 +230,8 @@ class MemoryMappedTensor(torch.Tensor):
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
-            made._copy(input.full_tensor() if hasattr(input, "full_tensor") else input)
+            whole = getattr(input, "full_tensor", None)  # of a DTensor
+            made._copy(input if whole is None else whole())
         return made
 
     def _copy(self, source: torch.Tensor) -> None:
@@ -245,7 +247,7 @@ class MemoryMappedTensor(torch.Tensor):
     ) -> MemoryMappedTensor:
         """A new tensor of zeros, or of what a file that exists holds."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
         if filename is None:
             handler: Any = anonymous_file.AnonymousFile(size_bytes)
@@ -297,7 +299,7 @@ class MemoryMappedTensor(torch.Tensor):
         if mode is None:
             mode = "r" if os.path.exists(filename) and not os.access(filename, os.W_OK) else "r+"
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
         made = cls._wrapped(as_nested(plain, sizes), file)
         return made if index is None else made._part(index)
@@ -345,7 +347,8 @@ class MemoryMappedTensor(torch.Tensor):
         count = storage.nbytes() // dtype.itemsize
         flat = torch.empty(0, dtype=dtype).set_(storage, 0, (count,), (1,))
         if shape is not None:
-            flat = flat.view(torch.Size(shape)) if sizes is None else as_nested(flat, sizes)
+            is_nested = isinstance(shape, torch.Tensor)
+            flat = as_nested(flat, sizes) if is_nested else flat.view(torch.Size(shape))
         path = known if filename is None else filename
         file = None
         if path is not None:

@@ -125,5 +125,5 @@ class Plan:
     def _call(self, path: tuple[str, ...], *values: Any) -> Any:
         if not self.named:
             return self.fn(*values)
-        key = path if self.nested_keys and len(path) > 1 else path[-1]
+        key = path if self.nested_keys and len(path) != 1 else path[-1]
         return self.fn(key, *values)

@@ -103,13 +103,14 @@ class StateMethods:
         """What `objects.simplify` answers for it: a node with the name of its class."""
         cls = type(self)
         node = self._tensordict
-        disk = node._disk
+        disk: Any = node._disk
         members = getattr(node, "tensordicts", None)
         if members is not None:
             wrapped = [cls._over(node_of(member)) for member in members]
             return ("node", node._info(), [str(i) for i in range(len(wrapped))], wrapped)
         info = node._info()._replace(kind="tensorclass", class_name=str(cls))
-        if disk is None or disk.changed or node._kind.class_name != str(cls):
+        was_changed = getattr(disk, "changed", True)  # in memory there is no disk
+        if was_changed or node._kind.class_name != str(cls):
             keys = node._key_list()
             held = node._items
             values = [
