@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._public import set_module
-from tenfold.tensordict import _registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     KINDS,
@@ -23,7 +22,16 @@ from tenfold.tensordict._entries import (
     rewrapped,
 )
 from tenfold.tensordict._files.memmap import is_written
-from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, Opened, own_key
+from tenfold.tensordict._node import (
+    ON_DISK,
+    PLAIN,
+    Disk,
+    NodeInfo,
+    NodeKind,
+    Opened,
+    own_key,
+    with_class,
+)
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
 
@@ -151,7 +159,7 @@ class TensorDict(TensorDictBase):
         self._disk = Disk(native, opened, keys_above)
         self._items = {}
         self._locked = False
-        return _registry.opened(self) if info.kind == "tensorclass" else self
+        return with_class(self) if info.kind == "tensorclass" else self
 
     def _use_info(self, info: Any) -> None:
         self._batch_size = tuple(info.batch_size)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._values import UnbatchedTensor
 

@@ -6,8 +6,7 @@ import sys
 
 from tenfold._interop.arrays import numpy_module
 from tenfold._public import set_module
-from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, node_of
-from tenfold.tensordict._keys import is_path, path_of
+from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, is_path, node_of, path_of
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._ops.mapping import walk
 from tenfold.tensordict._values import NonTensorData

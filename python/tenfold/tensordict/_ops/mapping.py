@@ -8,14 +8,17 @@ from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     LEAF,
     NODE,
+    NOTHING,
     TENSORCLASS,
+    Keys,
     as_entry,
     class_kind,
+    is_path,
     node_of,
+    path_of,
     rewrapped,
     unwrapped,
 )
-from tenfold.tensordict._keys import NOTHING, Keys, is_path, path_of
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._protocol import Primitives, dense
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
