@@ -11,7 +11,6 @@ import torch
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
 from tenfold._public import set_module
-from tenfold.tensordict._files import mapped_tensor as anonymous_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -313,7 +312,7 @@ class MemoryMappedTensor(torch.Tensor):
         lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
         if filename is None:
-            handler: Any = anonymous_file.AnonymousFile(size_bytes)
+            handler: Any = AnonymousFile(size_bytes)
             plain, file = map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
         else:
             reserve(filename, size_bytes, existsok)
