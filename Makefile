@@ -238,6 +238,7 @@ layers: | build/.apt
 types: .venv/.package
 	.venv/bin/mypy
 	.venv/bin/mypy --strict tests/python/types/typed_uses.py
+	.venv/bin/basedpyright --pythonpath .venv/bin/python --level error
 
 ## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests
 asan: build/asan/build.ninja

@@ -30,22 +30,18 @@ LAYERS = [
     ["tensordict._protocol"],
     [
         "tensordict._entries",
-        "tensordict._keys",
-        "tensordict._lazy_index",
         "tensordict._node",
-        "tensordict._registry",
         "tensordict._repr",
         "tensordict._values",
     ],
     ["tensordict._ops"],
-    ["tensordict._convert", "tensordict._files", "tensordict._modules"],
+    ["tensordict._convert", "tensordict._files"],
     ["tensordict._base", "tensordict._tensor_like"],
     [
         "tensordict",
         "tensordict._dense",
         "tensordict._lazy",
         "tensordict._lazy_rows",
-        "tensordict._saving",
     ],
     ["tensordict._tensorclass"],
     ["_io", "safetensors"],
@@ -66,7 +62,7 @@ TIES = {
     },
     "_interop.objects": {
         "tensordict._node": "the description of a node of a sparse tensor",
-        "tensordict._saving": "an object may be a tree, and trees are told apart by their package",
+        "tensordict._functions": "an object may be a tree",
     },
     "_interop.tensordict_package": {
         "tensordict._dense": "makes our tree of one of that package",
@@ -100,7 +96,7 @@ TIES = {
         "mappers._mapper": "the base of all mappers loads and saves each of them",
     },
     "tensordict._convert": {
-        "tensordict._tensorclass.state": "the state of a tree may hold tensorclasses",
+        "tensordict._tensorclass.making": "the state of a tree may hold tensorclasses",
     },
     "tensordict._files.archive": {
         "_io.files": "archives are read as every format is",
@@ -110,7 +106,7 @@ TIES = {
     },
     "tensordict._files.write": {
         "_io.files": "a folder that is not written in place is saved as every format is",
-        "tensordict._files.anonymous_file": "imports multiprocessing",
+        "tensordict._files.mapped_tensor": "imports torch and multiprocessing",
     },
     "tensordict._ops.casts": {
         "tensordict._files.consolidated": "a consolidated tree moves as one block",

@@ -185,13 +185,15 @@ void bind_node(nb::module_& module) {
            [](const NodeHandle& self, nb::str key) { return self.node.contains(utf8(key)); })
       .def(
           "info", [](const NodeHandle& self) { return to_python(self.node.info()); },
-          nb::sig("def info(self) -> tuple[str, bool, tuple[int, ...], list[str | None], str, "
-                  "int, str | None, str, str | None]"))
+          nb::sig("def info(self) -> tuple[str, bool | dict[str, typing.Any], tuple[int, ...], "
+                  "list[str | None], str, int, str | None, str, str | None, dict[str, str], "
+                  "tuple[typing.Any, ...] | None]"),
+          "What a node is beside its entries: the fields of tensordict/_node.py's NodeInfo.")
       .def("where", [](const NodeHandle& self) { return text(self.node.where()); })
       .def("describe", &describe_key, "key"_a,
-           nb::sig("def describe(self, key: str) -> tuple[object, ...]"))
+           nb::sig("def describe(self, key: str) -> tuple[typing.Any, ...]"))
       .def("describe_all", &describe_all,
-           nb::sig("def describe_all(self) -> list[tuple[str, tuple[object, ...]]]"))
+           nb::sig("def describe_all(self) -> list[tuple[str, tuple[typing.Any, ...]]]"))
       .def("leaves", &leaves,
            nb::sig("def leaves(self) -> list[tuple[tuple[str, ...], str, tuple[int, ...]]]"))
       .def(
@@ -201,15 +203,18 @@ void bind_node(nb::module_& module) {
           },
           "key"_a)
       .def("get", &get_entry, "key"_a, "mode"_a, "tied"_a,
-           nb::sig("def get(self, key: str, mode: str, tied: Tied) -> tuple[object, object]"),
+           nb::sig("def get(self, key: str, mode: str, tied: Tied) -> "
+                   "tuple[typing.Any, str | int | None]"),
            "The entry as Python has it, and its mark: None, \"unbatched\" or a stack dimension.")
       .def("fill", &fill, "mode"_a, "tied"_a,
-           nb::sig("def fill(self, mode: str, tied: Tied) -> tuple[dict[str, object], "
-                   "dict[str, object]]"),
+           nb::sig("def fill(self, mode: str, tied: Tied) -> "
+                   "tuple[dict[str, typing.Any], dict[str, str | int]]"),
            "All entries as Python has them, and the marks of those that have one.")
       .def("to_containers", &to_containers, "mode"_a, "tied"_a, "place"_a.none(), "wrap"_a,
-           nb::sig("def to_containers(self, mode: str, tied: Tied, place: object, "
-                   "wrap: object) -> object"),
+           nb::sig("def to_containers(self, mode: str, tied: Tied, "
+                   "place: collections.abc.Callable[[typing.Any], typing.Any] | None, "
+                   "wrap: collections.abc.Callable[[Node, tuple[str, ...]], typing.Any]) -> "
+                   "typing.Any"),
            "Nested dicts, lists and tuples; `wrap(node, keys)` makes what stands for other nodes.")
       .def("flush", [](const NodeHandle& self) {
         monitored(nb::none(), [&](Monitor* monitor) { self.node.flush(monitor); });

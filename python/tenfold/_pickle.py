@@ -119,7 +119,7 @@ def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides:
 
 def anonymous_file(descriptor: Any) -> Any:
     """Shared memory without a name; `descriptor` is what multiprocessing has sent."""
-    from tenfold.tensordict._files.anonymous_file import received
+    from tenfold.tensordict._files.mapped_tensor import received
 
     return received(descriptor)
 

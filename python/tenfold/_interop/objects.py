@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     """The answer for one object, a tuple as TreeBuilder's comment lists them."""
-    from tenfold.tensordict import _saving
+    from tenfold.tensordict._functions import simplify as simplify_tree
 
     cls = type(obj)
-    if (answer := _saving.simplify(obj)) is not None:
+    if (answer := simplify_tree(obj)) is not None:
         return answer
     if cls.__module__ == "tenfold" and cls.__qualname__ == "SparseMatrix":
         return ("native", obj._native.tree(), {})  # as the sparse tensor that it is

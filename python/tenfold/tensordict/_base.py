@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tenfold._public import set_module
-from tenfold.tensordict import _convert, _modules, _repr
-from tenfold.tensordict._files import consolidated, grow, memmap
-from tenfold.tensordict._files import load as loading
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict import _convert, _repr
+from tenfold.tensordict._entries import NOTHING
+from tenfold.tensordict._files import consolidated, folder, grow, memmap
 from tenfold.tensordict._ops import apply, indexing, join, torch_functions
 from tenfold.tensordict._ops import locking as _locking
 from tenfold.tensordict._ops import mapping as _mapping
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tenfold.tensordict._dense import TensorDict
-    from tenfold.tensordict._keys import Keys
+    from tenfold.tensordict._entries import Keys
     from tenfold.tensordict._lazy import LazyStackedTensorDict
     from tenfold.tensordict._protocol import BatchSize, Device, Index, Key
 
@@ -1207,7 +1206,7 @@ class TensorDictBase(TensorLike):
             >>> TensorDict.from_module(torch.nn.Linear(2, 3))["weight"].shape
             torch.Size([3, 2])
         """
-        return _modules.from_module(module, as_module, lock, use_state_dict, filter_empty)
+        return _convert.from_module(module, as_module, lock, use_state_dict, filter_empty)
 
     @classmethod
     def from_modules(
@@ -1233,7 +1232,7 @@ class TensorDictBase(TensorLike):
             NotImplementedError: If `as_module`.
             RuntimeError: If the architectures differ.
         """
-        made: Self = _modules.from_modules(
+        made: Self = _convert.from_modules(
             *modules,
             as_module=as_module,
             lock=lock,
@@ -1277,7 +1276,7 @@ class TensorDictBase(TensorLike):
             >>> with params.to_module(module):
             ...     module(x)
         """
-        return _modules.to_module(
+        return _convert.to_module(
             self,
             module,
             inplace=inplace,
@@ -1608,8 +1607,8 @@ class TensorDictBase(TensorLike):
             >>> TensorDict.load_memmap("saved", mode="r")["b", "c"]
             MemoryMappedTensor([1., 1., 1.])
         """
-        loading.check_pickle(allow_pickle)
-        made: Self = loading.load(prefix, device, non_blocking, out, subpath, mode)
+        folder.check_pickle(allow_pickle)
+        made: Self = memmap.load(prefix, device, non_blocking, out, subpath, mode)
         return made
 
     @classmethod
@@ -1640,8 +1639,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If it is locked, and not because it is mapped.
             FileNotFoundError, CorruptFileError: As `load_memmap`.
         """
-        loading.check_pickle(allow_pickle)
-        made: Self = loading.load_into(self, prefix, mode)
+        folder.check_pickle(allow_pickle)
+        made: Self = memmap.load_into(self, prefix, mode)
         return made
 
     def memmap_refresh_(self, *, allow_pickle: bool | None = None) -> Self:

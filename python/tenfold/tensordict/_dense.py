@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._public import set_module
-from tenfold.tensordict import _registry
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     KINDS,
@@ -23,7 +22,16 @@ from tenfold.tensordict._entries import (
     rewrapped,
 )
 from tenfold.tensordict._files.memmap import is_written
-from tenfold.tensordict._node import ON_DISK, PLAIN, Disk, NodeInfo, NodeKind, Opened, own_key
+from tenfold.tensordict._node import (
+    ON_DISK,
+    PLAIN,
+    Disk,
+    NodeInfo,
+    NodeKind,
+    Opened,
+    own_key,
+    with_class,
+)
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
 
@@ -45,7 +53,9 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
     """
     if type(node) is not TensorDict or node._kind.name != "sparse":
         return False
-    return opened is None or not opened.keeps_parts or node._kind.more[0] == "jagged"
+    more = node._kind.more
+    assert more is not None
+    return opened is None or not opened.keeps_parts or more[0] == "jagged"
 
 
 @set_module("tenfold")
@@ -149,7 +159,7 @@ class TensorDict(TensorDictBase):
         self._disk = Disk(native, opened, keys_above)
         self._items = {}
         self._locked = False
-        return _registry.opened(self) if info.kind == "tensorclass" else self
+        return with_class(self) if info.kind == "tensorclass" else self
 
     def _use_info(self, info: Any) -> None:
         self._batch_size = tuple(info.batch_size)
@@ -283,14 +293,14 @@ class TensorDict(TensorDictBase):
                 value = self._fetch(key)
             return value._unwrapped() if type(value) in WRAPPED else value
         if type(key) is tuple and key:
-            value = self
+            found: Any = self
             for part in key:
-                if type(part) is not str or type(value) is not TensorDict:
+                if type(part) is not str or type(found) is not TensorDict:
                     break
-                value = value._items.get(part, ON_DISK)
+                found = found._items.get(part, ON_DISK)
             else:
-                if value is not ON_DISK:
-                    return value._unwrapped() if type(value) in WRAPPED else value
+                if found is not ON_DISK:
+                    return found._unwrapped() if type(found) in WRAPPED else found
         return super().__getitem__(key)
 
     def set(
@@ -427,6 +437,7 @@ class TensorDict(TensorDictBase):
 
             if kind.name == "opaque":
                 return objects.opaque(kind.class_name, entries)
+            assert kind.more is not None
             layout, shape, is_coalesced = kind.more[:3]
             return objects.sparse(layout, shape, is_coalesced, entries)
         if kind.int_keys:

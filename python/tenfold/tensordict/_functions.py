@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tenfold._public import set_module
+from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._dense import TensorDict
 from tenfold.tensordict._entries import NODE, TENSORCLASS, class_kind
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,3 +83,14 @@ def is_leaf_nontensor(cls: type) -> bool:
 def default_is_leaf(cls: type) -> bool:
     """For ``keys(is_leaf=...)``: tensors are leaves."""
     return class_kind(cls) not in (NODE, TENSORCLASS) and not getattr(cls, "_is_non_tensor", False)
+
+
+def simplify(obj: Any) -> tuple[Any, ...] | None:
+    """What `tenfold._interop.objects.simplify` answers for a TensorDict or one of its entries."""
+    if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
+        return obj._simplified()
+    if class_kind(type(obj)) == TENSORCLASS:
+        return tuple(obj._simplified())
+    if type(obj).__module__ == "tenfold._core" and type(obj).__name__ == "Item":
+        return ("item", obj)
+    return None

@@ -6,11 +6,12 @@ from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.tensordict import _lazy_rows, _registry
+from tenfold.tensordict import _lazy_rows
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     LEAF,
     NODE,
+    NOTHING,
     TENSORCLASS,
     VALUE,
     class_kind,
@@ -18,8 +19,7 @@ from tenfold.tensordict._entries import (
     rewrapped,
     written,
 )
-from tenfold.tensordict._keys import NOTHING
-from tenfold.tensordict._node import PLAIN, Disk, NodeInfo
+from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
 from tenfold.tensordict._ops import shape
 from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
 from tenfold.tensordict._protocol import dense, register_classes
@@ -109,7 +109,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self._use(None, info.stack_dim, info.stack_dim_name)
         self._disk = Disk(native, opened, keys_above)
         self._kind = PLAIN._replace(schema=info.schema, metadata=info.metadata)
-        return _registry.opened_stack(self)
+        return opened_stack(self)
 
     # --- members ---------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class LazyStackedTensorDict(TensorDictBase):
             sizes = {tuple(node_of(entry)._batch_size) for entry in entries}
             if len(sizes) == 1:
                 made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
-                return _registry.stacked(made)
+                return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
         if kind == VALUE and len(kinds) == 1:

@@ -1,9 +1,10 @@
-"""What a node is beside its entries, and the engine's node behind one that was opened."""
+"""What a node is beside its entries, the engine's node behind it, and classes by name."""
 
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+import warnings
+from typing import NamedTuple
 
 from tenfold import _core
 
@@ -12,18 +13,41 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: A node as the engine's binding tells and takes it (python/src/tree_in.hpp), field by field.
-NodeInfo = namedtuple(
-    "NodeInfo",
-    "kind int_keys batch_size names class_name stack_dim stack_dim_name device schema metadata "
-    "more",
-)
+class NodeInfo(NamedTuple):
+    """A node as the engine's binding returns and takes it (python/src/node.cpp), field by field."""
 
-#: What only some nodes are: which container it was saved from, whether its keys were integers (or a
-#: dict of those that were no text, by the texts that stand for them), the name of its tensorclass;
-#: of a root, its schema (JSON text) and its metadata (str to str); and `more`, None or layout,
-#: shape and is_coalesced of a sparse tensor and a module's versions (JSON).
-NodeKind = namedtuple("NodeKind", "name int_keys class_name schema metadata more")
+    kind: str
+    int_keys: bool | dict[str, Any]
+    batch_size: tuple[int, ...]
+    names: list[str | None]
+    class_name: str
+    stack_dim: int
+    stack_dim_name: str | None
+    device: str
+    schema: str | None
+    metadata: dict[str, str]
+    more: tuple[Any, ...] | None
+
+
+class NodeKind(NamedTuple):
+    """What only some nodes are.
+
+    Attributes:
+        name: Which container it was saved from.
+        int_keys: Whether its keys were integers, or a dict of those that were no str, by the
+            strings that stand for them.
+        class_name: The name of its tensorclass.
+        schema: Of a root: its schema, JSON.
+        metadata: Of a root: the user's metadata.
+        more: Layout, shape and is_coalesced of a sparse tensor, and a module's versions (JSON).
+    """
+
+    name: str
+    int_keys: bool | dict[str, Any]
+    class_name: str
+    schema: str | None
+    metadata: dict[str, str]
+    more: tuple[Any, ...] | None
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
@@ -114,3 +138,69 @@ def identity_of(path: str) -> tuple[int, int] | None:
             continue
         return (found.st_dev, found.st_ino)
     return None
+
+
+_classes: dict[str, type] = {}
+_missed: set[str] = set()
+
+
+def register_class(cls: type, name: str = "") -> None:
+    """Makes `cls` the class of what is saved as `name`, by default its own ``str(cls)``.
+
+    Of several classes of one name the last counts.
+    """
+    _classes[name or str(cls)] = cls
+
+
+def registered_class(name: str) -> type | None:
+    """The tensorclass that files call `name`, as ``<class 'module.Name'>``."""
+    return _classes.get(name)
+
+
+def with_class(node: Any) -> Any:
+    """What stands for a node that was read: an object of its tensorclass, or the node itself.
+
+    Nothing is ever imported for the sake of a file: a class that the program has not defined is
+    named in a warning, once, and its fields come as a TensorDict.
+
+    Raises:
+        ValueError: If the node has entries that are no fields of the class.
+    """
+    kind = node._kind
+    if kind.name != "tensorclass":
+        return node
+    cls: Any = _classes.get(kind.class_name)
+    if cls is not None:
+        return cls._from_tensordict(node, rebuild=False)
+    if kind.class_name not in _missed:
+        _missed.add(kind.class_name)
+        warnings.warn(
+            f"tensorclass {kind.class_name}: it is not defined here: expected a class of that "
+            "name, found none; its fields come as a TensorDict",
+            UserWarning,
+            stacklevel=2,
+        )
+    return node
+
+
+def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
+    """A lazy stack; where its members are of one tensorclass, an object of that class over it.
+
+    `rebuild`: it is a new object, whose ``__post_init__`` runs, and not one that was there.
+    """
+    classes = {type(member) for member in stack.tensordicts}
+    cls: Any = classes.pop() if len(classes) == 1 else None
+    if not getattr(cls, "_is_tensorclass", False):
+        return stack
+    stack._read = [member._tensordict for member in stack.tensordicts]
+    return cls._from_tensordict(stack) if rebuild else cls._over(stack)
+
+
+def opened_stack(stack: Any) -> Any:
+    """As `stacked`, of a stack on disk, whose members are read only if the first tells a class."""
+    node = stack._disk.node
+    keys = node.keys()
+    first: Any = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else ("tensordict",)
+    if first[0] != "tensorclass" or first[4] not in _classes:
+        return stack
+    return stack_with_class(stack)

@@ -91,33 +91,43 @@ class Primitives:
 
         def _entry(self, key: str) -> Any:
             """The entry of one key. Raises KeyError if there is none."""
+            ...
 
         def _entries(self) -> dict[str, Any]:
             """All entries in order, tensors fetched or stacked; not to be changed."""
+            ...
 
         def _key_list(self) -> list[str]:
             """The keys in order, reading nothing."""
+            ...
 
         def _has(self, key: str) -> bool:
             """True if there is an entry of that one key."""
+            ...
 
         def _kinds(self) -> Iterator[tuple[str, str, Any]]:
             """(key, "tensor" | "value" | "node", node or description), reading no tensor."""
+            ...
 
         def _put(self, key: str, entry: Any) -> None:
             """Sets one entry that fits. Raises RuntimeError if the node is locked."""
+            ...
 
         def _put_anyway(self, key: str, entry: Any) -> None:
             """Sets one entry that fits, even if the node is locked."""
+            ...
 
         def _held(self) -> Iterable[Any]:
             """The entries that are in Python's memory."""
+            ...
 
         def _own(self) -> Any:
             """Tells the node that it is about to be changed. Raises RuntimeError if locked."""
+            ...
 
         def _remove(self, key: str) -> None:
             """Deletes one entry that is there. Raises RuntimeError if the node is locked."""
+            ...
 
         def _each(
             self,
@@ -126,27 +136,35 @@ class Primitives:
             names: tuple[str | None, ...] | None = None,
         ) -> Self:
             """A node of `batch_size` with `change(entry)` for each tensor and node."""
+            ...
 
         def _valued(self, change: Callable[[Any], Any]) -> Self:
             """The same tree with `change(tensor)` for each tensor here and below."""
+            ...
 
         def _in_place(self, change: Callable[[Any], Any]) -> Self:
             """Calls `change(tensor)` for each tensor here and below; returns the node."""
+            ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
             """Puts `replace(tensor)` in the place of every tensor."""
+            ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
             """A TensorDict of other entries that is otherwise as this node."""
+            ...
 
         def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:
             """A TensorDict of other entries and batch size on the same device."""
+            ...
 
         def _info(self) -> Any:
             """The NodeInfo that the engine takes."""
+            ...
 
         def _simplified(self) -> tuple[Any, ...]:
             """What `tenfold._interop.objects.simplify` answers for it."""
+            ...
 
         # Methods of TensorDictBase that those of TensorLike call.
         def update(self, input_dict_or_td: Any = None) -> Self: ...

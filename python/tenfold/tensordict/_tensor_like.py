@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from tenfold._interop import arrays
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._entries import NOTHING
 from tenfold.tensordict._ops import casts, pointwise, reductions
 from tenfold.tensordict._ops import shape as _shape
 from tenfold.tensordict._protocol import Primitives

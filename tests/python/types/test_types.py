@@ -42,3 +42,19 @@ def test_each_mistake_is_an_error_and_nothing_else_is():
     done = mypy("mistyped_uses.py")
     found = re.findall(r"mistyped_uses\.py:(\d+): error: ", done.stdout)
     assert [int(number) for number in found] == mistakes, done.stdout + done.stderr
+
+
+def test_the_stub_of_the_engine_says_what_a_node_tells(tmp_path):
+    from tenfold.tensordict._node import NodeInfo
+
+    stub = Path(tenfold.__file__).with_name("_core.pyi")
+    if not stub.exists():
+        pytest.skip("the extension was copied without its stub")
+    found = re.search(r"def info\(\s*self,?\s*\) -> tuple\[(.*?)\]: \.\.\.", stub.read_text(), re.S)
+    depth, fields = 0, 1
+    for letter in found[1].strip().rstrip(","):
+        depth += (letter == "[") - (letter == "]")
+        fields += letter == "," and depth == 0
+    tenfold.save({"a": {"b": 1}}, tmp_path / "tree")
+    info = tenfold.open(tmp_path / "tree")._disk.node.info()
+    assert fields == len(info) == len(NodeInfo._fields)

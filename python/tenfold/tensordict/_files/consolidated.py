@@ -330,14 +330,15 @@ def _consolidate(tree: Any, options: Options) -> Any:
 
 def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
     tensors, places, size = planned(tree)
-    in_file = options.filename is not None and not options.use_buffer
-    if options.filename is not None:
-        native = _core.tree(tree, options.filename)
-        _core.consolidate(native, options.filename, options.num_threads, bool(tree._locked))
-    if in_file:
-        storage = mapped(torch, options.filename, size)
-    else:
+    filename = options.filename
+    if filename is not None:
+        native = _core.tree(tree, filename)
+        _core.consolidate(native, filename, options.num_threads, bool(tree._locked))
+    mapped_path = None if options.use_buffer else filename
+    if mapped_path is None:
         storage = _filled(torch, tree, tensors, places, size, device, options)
+    else:
+        storage = mapped(torch, mapped_path, size)
     views = iter([view_of(torch, storage, place) for place in places])
     if options.inplace:
         tree._replace_arrays(lambda _: next(views))
@@ -348,8 +349,8 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
     made.lock_()
     made._undo = None
     file = None
-    if in_file:
-        path = os.path.realpath(options.filename)
+    if mapped_path is not None:
+        path = os.path.realpath(mapped_path)
         file = (path, file_id(path))
     made._consolidated = Block(storage, made, file)
     return made

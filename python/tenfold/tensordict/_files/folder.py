@@ -205,3 +205,14 @@ def reopened(
     if marked:
         lock(made)
     return node_of(made)  # a tensorclass is made by what it was pickled as
+
+
+def check_pickle(allow_pickle: Any) -> None:
+    """Refuses what would unpickle."""
+    if allow_pickle is None or allow_pickle is False:
+        return
+    if allow_pickle is True:
+        raise UnsupportedError(
+            "allow_pickle: expected None or False, found True: nothing is ever unpickled"
+        )
+    raise TypeError(f"allow_pickle: expected a bool or None, found {type(allow_pickle).__name__}")

@@ -8,7 +8,7 @@ from tenfold import _core
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._files import folder as folders
-from tenfold.tensordict._files.load import check_pickle
+from tenfold.tensordict._files.folder import check_pickle
 from tenfold.tensordict._node import ON_DISK, identity_of
 from tenfold.tensordict._protocol import dense
 

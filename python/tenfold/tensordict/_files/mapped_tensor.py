@@ -3,19 +3,81 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from multiprocessing import reduction
 
 import torch
 
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
 from tenfold._public import set_module
-from tenfold.tensordict._files import anonymous_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     PathLike = str | os.PathLike[str]
+
+
+_SHARED_MEMORY = "/dev/shm"
+
+
+class AnonymousFile:
+    """A temporary file that has no name, and goes with the last process that has it.
+
+    It is in memory where there is room for it, else in the folder for temporary files. It is as
+    long as who writes it makes it, and takes no room before.
+
+    Args:
+        size_bytes: How much is going to be written.
+
+    Attributes:
+        path: A path that opens the file in this process.
+    """
+
+    __slots__ = ("_file", "path")
+
+    def __init__(self, size_bytes: int) -> None:
+        # Open as long as this object lives.
+        file = tempfile.TemporaryFile(  # noqa: SIM115
+            prefix="tenfold-", dir=_folder_for(size_bytes)
+        )
+        self._hold(file)
+        if size_bytes:
+            os.ftruncate(self._file.fileno(), size_bytes)
+
+    def _hold(self, file: Any) -> None:
+        self._file = file
+        self.path = f"/dev/fd/{file.fileno()}"
+
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError(
+            "memory that processes share cannot be pickled: expected a process started or fed by "
+            "multiprocessing, or a tensor of a file; pass filename= or prefix="
+        )
+
+
+def _folder_for(size_bytes: int) -> str | None:
+    try:
+        found = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return None
+    return _SHARED_MEMORY if found.f_bavail * found.f_frsize >= size_bytes else None
+
+
+def _reduced(file: AnonymousFile) -> tuple[Any, tuple[Any, ...]]:
+    return _pickle.anonymous_file, (reduction.DupFd(file._file.fileno()),)
+
+
+def received(descriptor: Any) -> AnonymousFile:
+    """A file that another process has sent."""
+    made = AnonymousFile.__new__(AnonymousFile)
+    made._hold(os.fdopen(descriptor.detach(), "r+b", buffering=0))
+    return made
+
+
+# multiprocessing's own pickler, which can send a descriptor.
+reduction.register(AnonymousFile, _reduced)
 
 
 def map_file(
@@ -77,12 +139,13 @@ def shape_from(size: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if not size:
         if "shape" not in options:
             raise TypeError("shape: expected lengths, found none")
-        shape = options.pop("shape")
+        shape: Any = options.pop("shape")
     else:
         shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         return shape
-    return torch.Size([shape] if isinstance(shape, int) else shape)
+    lengths: Any = [shape] if isinstance(shape, int) else shape
+    return torch.Size(lengths)
 
 
 def nested_numel(sizes: torch.Tensor) -> int:
@@ -229,7 +292,8 @@ class MemoryMappedTensor(torch.Tensor):
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
-            made._copy(input.full_tensor() if hasattr(input, "full_tensor") else input)
+            whole = getattr(input, "full_tensor", None)  # of a DTensor
+            made._copy(input if whole is None else whole())
         return made
 
     def _copy(self, source: torch.Tensor) -> None:
@@ -245,10 +309,10 @@ class MemoryMappedTensor(torch.Tensor):
     ) -> MemoryMappedTensor:
         """A new tensor of zeros, or of what a file that exists holds."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
         if filename is None:
-            handler: Any = anonymous_file.AnonymousFile(size_bytes)
+            handler: Any = AnonymousFile(size_bytes)
             plain, file = map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
         else:
             reserve(filename, size_bytes, existsok)
@@ -297,7 +361,7 @@ class MemoryMappedTensor(torch.Tensor):
         if mode is None:
             mode = "r" if os.path.exists(filename) and not os.access(filename, os.W_OK) else "r+"
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = torch.Size(shape) if sizes is None else (nested_numel(sizes),)
+        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
         made = cls._wrapped(as_nested(plain, sizes), file)
         return made if index is None else made._part(index)
@@ -345,7 +409,8 @@ class MemoryMappedTensor(torch.Tensor):
         count = storage.nbytes() // dtype.itemsize
         flat = torch.empty(0, dtype=dtype).set_(storage, 0, (count,), (1,))
         if shape is not None:
-            flat = flat.view(torch.Size(shape)) if sizes is None else as_nested(flat, sizes)
+            is_nested = isinstance(shape, torch.Tensor)
+            flat = as_nested(flat, sizes) if is_nested else flat.view(torch.Size(shape))
         path = known if filename is None else filename
         file = None
         if path is not None:

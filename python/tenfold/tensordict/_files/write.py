@@ -285,7 +285,7 @@ def _is_anonymous(tensor: Any) -> bool:
 
 
 def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any]:
-    from tenfold.tensordict._files.anonymous_file import AnonymousFile
+    from tenfold.tensordict._files.mapped_tensor import AnonymousFile
 
     if not tensors:
         return {}

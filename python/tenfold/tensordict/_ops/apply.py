@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._values import UnbatchedTensor
 
@@ -125,5 +124,5 @@ class Plan:
     def _call(self, path: tuple[str, ...], *values: Any) -> Any:
         if not self.named:
             return self.fn(*values)
-        key = path if self.nested_keys and len(path) > 1 else path[-1]
+        key = path if self.nested_keys and len(path) != 1 else path[-1]
         return self.fn(key, *values)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import need_torch
-from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of, rewrapped
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import UnbatchedTensor

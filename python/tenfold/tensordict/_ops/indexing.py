@@ -6,8 +6,7 @@ import sys
 
 from tenfold._interop.arrays import numpy_module
 from tenfold._public import set_module
-from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, node_of
-from tenfold.tensordict._keys import is_path, path_of
+from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, is_path, node_of, path_of
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._ops.mapping import walk
 from tenfold.tensordict._values import NonTensorData
@@ -162,7 +161,7 @@ def _remedy(index: Any) -> str:
     if not all(type(part) in (int, str) for part in path):
         return ""
     names = tuple(str(part) for part in path)
-    key = names if len(names) > 1 else names[0]
+    key = names[0] if len(names) == 1 else names
     return f"; the keys of lists, and of dicts with int keys, are str: {key!r}"
 
 
@@ -276,7 +275,7 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
             left.append(names[dim])
             dim += 1
         elif isinstance(part, int) or getattr(part, "ndim", None) == 0:
-            if getattr(part, "dtype", None) is not None and "bool" in str(part.dtype):
+            if "bool" in str(getattr(part, "dtype", "")):
                 left.append(None)
                 continue
             dim += 1

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.tensordict import _registry
 from tenfold.tensordict._entries import (
     LEAF,
     NODE,
@@ -18,6 +17,7 @@ from tenfold.tensordict._entries import (
     rewrapped,
     written,
 )
+from tenfold.tensordict._node import stack_with_class
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import (
     NonTensorData,
@@ -213,7 +213,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     if kind == VALUE:
         return NonTensorStack(*members, stack_dim=dim)
     made = stacked()(*members, stack_dim=dim, **kwargs)
-    return _registry.stacked(made, rebuild=True) if out is None else out.update_(made)
+    return stack_with_class(made, rebuild=True) if out is None else out.update_(made)
 
 
 @set_module("tenfold")

@@ -8,14 +8,17 @@ from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     LEAF,
     NODE,
+    NOTHING,
     TENSORCLASS,
+    Keys,
     as_entry,
     class_kind,
+    is_path,
     node_of,
+    path_of,
     rewrapped,
     unwrapped,
 )
-from tenfold.tensordict._keys import NOTHING, Keys, is_path, path_of
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._protocol import Primitives, dense
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
@@ -42,6 +45,12 @@ def walk(td: Any, path: tuple[str, ...]) -> Any:
             )
         value = node._entry(key)
     return value
+
+
+def node_above(td: Any, path: tuple[str, ...]) -> Any:
+    """The node that the last key of a path belongs to. Raises KeyThroughLeafError at a tensor."""
+    node = node_of(walk(td, path[:-1]))
+    return walk(td, path) if node is None else node
 
 
 def get(td: Any, key: Key, default: Any = None) -> Any:
@@ -163,10 +172,7 @@ def popitem(td: Any) -> tuple[str, Any]:
 
 def del_(td: T, key: Key) -> T:
     path = path_of(key)
-    above = walk(td, path[:-1])
-    node = node_of(above)
-    if node is None:
-        walk(td, path)
+    node = node_above(td, path)
     check_unlocked(node)
     node._entry(path[-1])
     node._remove(path[-1])
@@ -277,10 +283,7 @@ def is_tensor_class(cls: type) -> bool:
 
 def set_(td: T, key: Key, item: Any, *, non_blocking: bool = False) -> T:
     path = path_of(key)
-    node = node_of(walk(td, path[:-1]))
-    if node is None:
-        walk(td, path)
-    node._overwrite(path[-1], item, non_blocking)
+    node_above(td, path)._overwrite(path[-1], item, non_blocking)
     return td
 
 
@@ -316,10 +319,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
 
 def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> T:
     path = path_of(key)
-    node = node_of(walk(td, path[:-1]))
-    if node is None:
-        walk(td, path)
-    node._overwrite_at(path[-1], value, index)
+    node_above(td, path)._overwrite_at(path[-1], value, index)
     return td
 
 
@@ -396,7 +396,7 @@ def _update_one(
     below: Any,
     is_leaf: Any,
 ) -> None:
-    if len(path) > 1:
+    if len(path) != 1:
         node = node_for(td, path)
         _update_one(node, path[-1:], value, clone, inplace, non_blocking, below, is_leaf)
         return
@@ -419,8 +419,9 @@ def _update_one(
                 is_leaf=is_leaf,
             )
             return
-    if clone and hasattr(value, "clone"):
-        value = value.clone()
+    cloned = getattr(value, "clone", None)
+    if clone and cloned is not None:
+        value = cloned()
     if inplace and td._has(key):
         td._overwrite(key, value, non_blocking)
     else:
@@ -474,10 +475,7 @@ def update_at_(
 
 def fill_(td: T, key: Key, value: Any) -> T:
     path = path_of(key)
-    node = node_of(walk(td, path[:-1]))
-    if node is None:
-        walk(td, path)
-    node._fill_entry(path[-1], value)
+    node_above(td, path)._fill_entry(path[-1], value)
     return td
 
 

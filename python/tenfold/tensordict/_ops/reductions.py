@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, need_torch
-from tenfold.tensordict._entries import LEAF, class_kind, node_of, rewrapped, written
-from tenfold.tensordict._keys import NOTHING
+from tenfold.tensordict._entries import LEAF, NOTHING, class_kind, node_of, rewrapped, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,19 +9,22 @@ from types import MappingProxyType
 
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.tensordict import _registry
+from tenfold.tensordict._node import register_class
 from tenfold.tensordict._tensorclass import fields
-from tenfold.tensordict._tensorclass.delegate import inherited
-from tenfold.tensordict._tensorclass.init import constructor
-from tenfold.tensordict._tensorclass.making import MakingMethods
-from tenfold.tensordict._tensorclass.methods import (
+from tenfold.tensordict._tensorclass.fields import constructor
+from tenfold.tensordict._tensorclass.making import (
+    FileMethods,
+    MakingMethods,
+    StateMethods,
+    inherited,
+)
+from tenfold.tensordict._tensorclass.members import (
     ComparisonMethods,
     FieldMethods,
     RowMethods,
     TextMethods,
+    TreeMethods,
 )
-from tenfold.tensordict._tensorclass.state import FileMethods, StateMethods
-from tenfold.tensordict._tensorclass.trees import TreeMethods
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +182,7 @@ def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
         _check_tensor_only(cls)
     cls.__init__ = constructor(cls, own_init)
     cls.__doc__ = doc or f"{cls.__name__}{inspect.signature(cls)}"
-    _registry.register(cls)
+    register_class(cls)
     return cls
 
 

@@ -1,21 +1,167 @@
-"""How objects of a tensorclass are made of TensorDicts, dicts and one another."""
+"""How objects of a tensorclass are made of TensorDicts, and stored as them."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import os
 
+from tenfold import _core
 from tenfold._errors import KeyNotFoundError
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._entries import FOREIGN, TENSORCLASS, batch_size_of, class_kind, node_of
-from tenfold.tensordict._tensorclass.delegate import delivered
-from tenfold.tensordict._tensorclass.fields import class_of, fits, hint_of
-from tenfold.tensordict._tensorclass.init import post_init_arguments
-from tenfold.tensordict._values import NonTensorData
+from tenfold.tensordict._entries import (
+    FOREIGN,
+    TENSORCLASS,
+    batch_size_of,
+    class_kind,
+    node_of,
+    unwrapped,
+)
+from tenfold.tensordict._node import ON_DISK, register_class, registered_class
+from tenfold.tensordict._ops.casts import CASTS
+from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._tensorclass.fields import (
+    class_of,
+    fits,
+    hint_of,
+    missing,
+    post_init_arguments,
+    remove,
+)
+from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
+
+    PathLike = str | os.PathLike[str]
+
+
+# Their results come as they are, even where they are TensorDicts.
+_AS_THEY_ARE = frozenset(
+    [
+        "batch_dims", "batch_size", "bytes", "cat_tensors", "depth", "dim", "dtype", "entry_class",
+        "flush", "get_item_shape", "get_non_tensor", "is_contiguous", "is_cpu", "is_cuda",
+        "is_consolidated", "is_empty", "is_floating_point", "is_locked",
+        "is_memmap", "is_meta", "is_non_tensor",
+        "items", "keys", "make_memmap", "make_memmap_from_storage", "make_memmap_from_tensor",
+        "metadata", "names", "ndim", "ndimension", "numel", "numpy", "param_count", "pop",
+        "requires_grad", "saved_path", "schema", "shape", "size", "sorted_keys", "tolist",
+        "values",
+    ]
+)  # fmt: skip
+
+# They see the object itself, not its TensorDict: a file tells the class.
+_OF_FILES = frozenset(
+    [
+        "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
+    ]
+)  # fmt: skip
+
+_OPERATORS = [
+    f"__{name}__"
+    for name in (
+        "abs", "add", "floordiv", "iadd", "imul", "invert", "ipow", "isub", "itruediv", "mod",
+        "mul", "neg", "pow", "radd", "rmul", "rpow", "rsub", "rtruediv", "sub", "truediv",
+        "lt", "le", "gt", "ge", "and", "rand", "ror", "rxor",
+    )
+]  # fmt: skip
+
+# Their results are made of objects of the class, not of new data.
+_OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
+
+
+def delivered(obj: Any, result: Any) -> Any:
+    """What a method of the TensorDict of `obj` gave, as a method of `obj` gives it."""
+    if result is obj._tensordict:
+        return obj
+    if isinstance(result, TensorDictBase):
+        return type(obj)._from_tensordict(result)
+    if isinstance(result, (tuple, list)) and any(isinstance(r, TensorDictBase) for r in result):
+        parts = [delivered(obj, part) for part in result]
+        if type(result).__module__ == "torch.return_types":  # of max, min, ...
+            return type(result)(parts)
+        return parts if isinstance(result, list) else tuple(parts)
+    return result
+
+
+def inherited() -> dict[str, Any]:
+    """All members of TensorDict that a tensorclass has, by name."""
+    made: dict[str, Any] = {}
+    names = [name for name in dir(TensorDictBase) if not name.startswith("_")]
+    for name in (*names, *_OPERATORS):
+        member = inspect.getattr_static(TensorDictBase, name, None)
+        if member is None:
+            continue
+        if name in _OF_FILES:
+            made[name] = member
+        elif isinstance(member, property):
+            made[name] = _property(name, member)
+        elif isinstance(member, classmethod):
+            made[name] = classmethod(_class_method(name, member))
+        elif name in ("to", "type") or name in CASTS:
+            made[name] = _cast_method(name, member)
+        elif not isinstance(member, staticmethod):
+            made[name] = _method(name, member)
+    return made
+
+
+def _method(name: str, member: Any) -> Callable[..., Any]:
+    as_it_is = name in _AS_THEY_ARE
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        result = getattr(self._tensordict, name)(*args, **kwargs)
+        if as_it_is or (result is not None and result is kwargs.get("out")):
+            return result
+        return delivered(self, result)
+
+    return _named(call, name, member)
+
+
+def _cast_method(name: str, member: Any) -> Callable[..., Any]:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        chosen = kwargs.pop("cast_filter", type(self)._cast_filter)
+        node = self._tensordict
+        made = getattr(node, name)(*args, **kwargs)
+        if chosen is not None and made is not node:
+            for key in node.keys(True, True):
+                path = (key,) if isinstance(key, str) else key
+                if not chosen(path, node.get(path)):
+                    made.set(path, node.get(path).to(made.get(path).device))
+        return delivered(self, made)
+
+    return _named(call, name, member)
+
+
+def _property(name: str, member: property) -> property:
+    as_it_is = name in _AS_THEY_ARE
+
+    def read(self: Any) -> Any:
+        found = getattr(self._tensordict, name)
+        return found if as_it_is else delivered(self, found)
+
+    def write(self: Any, value: Any) -> None:
+        setattr(self._tensordict, name, value)
+
+    return property(read, write if member.fset else None, doc=member.__doc__)
+
+
+def _class_method(name: str, member: Any) -> Callable[..., Any]:
+    def call(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+        result = getattr(dense(), name)(*args, **kwargs)
+        if isinstance(result, TensorDictBase):
+            return cls._from_tensordict(result, rebuild=name in _OF_OBJECTS)
+        return result
+
+    return _named(call, name, member.__func__)
+
+
+def _named(call: Any, name: str, member: Any) -> Callable[..., Any]:
+    call.__name__ = name
+    call.__qualname__ = f"TensorClass.{name}"
+    call.__doc__ = member.__doc__
+    return call  # type: ignore[no-any-return]
 
 
 class MakingMethods:
@@ -195,3 +341,177 @@ def with_classes(cls: Any, node: Any) -> Any:
     if made is not node and node.is_locked:
         made.lock_()
     return made
+
+
+class StateMethods:
+    """`state_dict`, `load_state_dict`; what a file is given."""
+
+    def state_dict(
+        self: Any,
+        destination: Any = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+        flatten: bool = True,
+    ) -> Any:
+        """The tensors by dotted names; the other fields, and the class, in ``_metadata``.
+
+        Args:
+            destination: An OrderedDict that the tensors are added to.
+            prefix: In front of every name.
+            keep_vars: Keep the tensors in the graph of gradients.
+            flatten: If false, nodes become OrderedDicts in it.
+        """
+        state = self._tensordict.empty().state_dict(destination, prefix, keep_vars, flatten)
+        StateMethods._add_state(self, state, state._metadata, prefix, keep_vars, flatten)
+        return state
+
+    def _add_state(
+        self: Any, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
+    ) -> None:
+        node = self._tensordict
+        node._add_state(state, metadata, prefix, keep_vars, flatten)
+        values: dict[str, Any] = dict.fromkeys(missing(self))
+        stacks = []
+        for key, entry in node._entries().items():
+            if getattr(entry, "_is_non_tensor", False):
+                values[key] = unwrapped(entry)
+                if type(entry) is NonTensorStack:
+                    stacks.append(key)
+                metadata.pop(prefix + key, None)
+        metadata[prefix[:-1]] = {
+            "batch_size": node.batch_size,
+            "device": node.device,
+            "_type": type(self).__qualname__,
+            "_non_tensor": values,
+            **({"_stacks": stacks} if stacks else {}),
+        }
+
+    def load_state_dict(
+        self: Any,
+        state_dict: Any,
+        strict: bool = True,
+        assign: bool = False,
+        from_flatten: bool | None = None,
+    ) -> Any:
+        """Takes over what `state_dict` gave. Returns this object.
+
+        Args:
+            state_dict: Tensors by dotted names, or nested.
+            strict: If false, keys may be missing on either side.
+            assign: Put the tensors in the place of those here rather than copying their values.
+            from_flatten: Whether the names are dotted; None: find out.
+
+        Raises:
+            KeyError: If a key is of no field, or `strict` and of one that is None.
+            RuntimeError: If `strict` and a tensor is missing.
+        """
+        node = self._tensordict
+        about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
+        values = about.get("_non_tensor", {})
+        here = set(node._key_list()) | set(values)
+        for name in (*state_dict, *values):
+            first = name.partition(".")[0]
+            known = here if strict and name not in values else type(self)._field_names
+            if first not in known:
+                raise KeyNotFoundError(
+                    f'load_state_dict: key "{name}": expected one of {sorted(known)}'
+                )
+        node.load_state_dict(state_dict, strict, assign, from_flatten)
+        for name, value in values.items():
+            if value is None:
+                remove(self, name)
+        return self
+
+    def _simplified(self: Any) -> tuple[Any, ...]:
+        """What `objects.simplify` answers for it: a node with the name of its class."""
+        cls = type(self)
+        node = self._tensordict
+        disk: Any = node._disk
+        members = getattr(node, "tensordicts", None)
+        if members is not None:
+            wrapped = [cls._over(node_of(member)) for member in members]
+            return ("node", node._info(), [str(i) for i in range(len(wrapped))], wrapped)
+        info = node._info()._replace(kind="tensorclass", class_name=str(cls))
+        was_changed = getattr(disk, "changed", True)  # in memory there is no disk
+        if was_changed or node._kind.class_name != str(cls):
+            keys = node._key_list()
+            held = node._items
+            values = [
+                disk.node.item(key) if held.get(key, ON_DISK) is ON_DISK else held[key]
+                for key in keys
+            ]
+            return ("node", info, keys, values)
+        return node._simplified()  # type: ignore[no-any-return]
+
+    def __getstate__(self: Any) -> Any:
+        return {"tensordict": self._tensordict}
+
+    def __setstate__(self: Any, state: Any) -> None:
+        self.__dict__["_tensordict"] = state["tensordict"]
+
+
+def plain_metadata(metadata: Any) -> dict[str, Any]:
+    """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
+
+    A tensorclass names its class and all its values in one place; None stands for no entry.
+    """
+    made: dict[str, Any] = {}
+    for name, about in metadata.items():
+        values = about.get("_non_tensor")
+        if values is None or about.get("_type") in ("NonTensorData", "NonTensorStack"):
+            made[name] = about
+            continue
+        made[name] = {key: about[key] for key in ("batch_size", "device") if key in about}
+        for key, value in values.items():
+            if value is not None:
+                kind = "NonTensorStack" if key in about.get("_stacks", ()) else "NonTensorData"
+                place = f"{name}.{key}" if name else key
+                made[place] = {**made[name], "_type": kind, "_non_tensor": {"data": value}}
+    return made
+
+
+class FileMethods:
+    """`load_memmap` and `load`; the methods that write are TensorDict's."""
+
+    @classmethod
+    def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
+        """What is saved in a folder: an object of this class, if it is one of a class of its name.
+
+        That class may have been in another module, or in the program that was run. What else is
+        saved in the folder comes as what it is.
+
+        Args:
+            prefix: The folder.
+            *args: As for `TensorDict.load_memmap`.
+            **options: As for `TensorDict.load_memmap`.
+
+        Raises:
+            FileNotFoundError: If there is nothing at `prefix`.
+            CorruptFileError: If a file is damaged or too short.
+            ValueError: If what is saved has other fields.
+
+        Example:
+            >>> Sample(torch.zeros(4), label="cat", batch_size=[4]).memmap("saved")
+            >>> Sample.load_memmap("saved").label
+            'cat'
+        """
+        _claim(cls, os.fsdecode(prefix))
+        return TensorDictBase.load_memmap(prefix, *args, **options)
+
+    @classmethod
+    def load(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
+        """`TensorDict.load` with this class in mind, as `load_memmap`."""
+        _claim(cls, os.fsdecode(prefix))
+        return TensorDictBase.load(prefix, *args, **options)
+
+
+def _claim(cls: Any, prefix: str) -> None:
+    """Makes `cls` the class of what is saved under its name by another module."""
+    if not os.path.isdir(prefix):
+        return  # the loader says what is wrong
+    name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])
+    if not name or registered_class(name) is not None:
+        return
+    module, _, found = name[len("<class '") : -len("'>")].rpartition("." + cls.__qualname__)
+    if module and not found and "<locals>" not in module:
+        register_class(cls, name)
