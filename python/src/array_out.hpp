@@ -9,6 +9,7 @@
 
 #include "common.hpp"
 #include "dataset/loader/buffer_pool.hpp"
+#include "torch_api.hpp"
 
 namespace tenfold::python {
 
@@ -21,10 +22,10 @@ class Tied {
   /// Torch tensors become `type` (MemoryMappedTensor); None: they stay plain. `file`: the
   /// MappedFile of all of them, or None: each has its own.
   Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
-  /// `use_numpy`: arrays are numpy's, and torch is not imported.
-  explicit Tied(bool use_numpy) : use_numpy_(use_numpy) {}
+  /// `framework`: of the arrays that are made, decided once.
+  explicit Tied(Framework framework) : framework_(framework) {}
 
-  bool use_numpy() const noexcept { return use_numpy_; }
+  Framework framework() const noexcept { return framework_; }
 
   bool makes_mapped() const { return type_.is_valid() && !type_.is_none(); }
   const nb::object& type() const noexcept { return type_; }
@@ -43,7 +44,7 @@ class Tied {
   std::size_t place_of(const std::byte* address) const;
   void grow();
 
-  bool use_numpy_ = false;
+  Framework framework_ = Framework::undecided;
   nb::object type_;
   nb::object file_;
   std::vector<Slot> slots_;

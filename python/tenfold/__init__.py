@@ -39,6 +39,7 @@ _EXPORTS = {
         "SnapshotMetadata",
         "StateDict",
     ],
+    "tenfold._interop.frameworks": ["set_framework"],
     "tenfold._interop.objects": ["Opaque"],
     "tenfold.sparse": ["SparseMatrix"],
     "tenfold.dataset": [
@@ -120,7 +121,15 @@ _ERRORS = {
     "TooManyIndicesError": "tenfold.tensordict._ops.indexing",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-__all__ = list(_MODULE_OF)
+# The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They
+# can be imported from here as well, but only the best known are listed.
+_ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
+_WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
+__all__ = [
+    name
+    for name, module in _MODULE_OF.items()
+    if not module.startswith(_ELSEWHERE) or name in _WELL_KNOWN
+]
 _MODULE_OF |= _ERRORS
 
 

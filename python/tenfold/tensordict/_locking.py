@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # which would keep the TensorDict, and so its memory, until Python looks for cycles.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
+_CLOSE: Any = ("_close_opened", (), {})
 
 
 class LockingMethods(Primitives):
@@ -127,12 +128,40 @@ class LockingMethods(Primitives):
 
     def __enter__(self) -> Any:
         undo = getattr(self, "_undo", None)
+        if undo is None and self._is_opened_root():
+            self._undo = _CLOSE
+            return self
         if undo is None:
             raise RuntimeError(
                 "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
                 "TensorDict that none of them was called on"
             )
         return self
+
+    def _is_opened_root(self) -> bool:
+        """True for what `tenfold.open` returned."""
+        disk = getattr(self, "_disk", None)
+        return disk is not None and disk.opened is not None and not disk.keys_above
+
+    def _close_opened(self) -> None:
+        """Flushes what was written through; entries not handed out yet are gone afterwards."""
+        disk = getattr(self, "_disk", None)
+        if disk is None or disk.opened is None or disk.opened.closed:
+            return
+        if disk.mode == "r+":
+            flush: Any = self
+            flush.flush()
+        disk.opened.closed = True
+        disk.opened.tied = None
+        self._drop_native()
+
+    def _drop_native(self) -> None:
+        """Lets the engine close the file: no node of it is held any more."""
+        disk = getattr(self, "_disk", None)
+        if disk is not None:
+            disk.node = None
+        for node in self._held_nodes():
+            node._drop_native()
 
     def __exit__(self, *error: object) -> None:
         (method, args, options), self._undo = self._undo, None
