@@ -58,8 +58,8 @@ struct LeafName {
   std::string text() const;
 };
 
-/// Makes torch tensors (numpy arrays where torch cannot be imported) of the engine's tensors,
-/// without a copy: each array keeps its own Buffer, and so its file mapped.
+/// Makes torch tensors or numpy arrays, as the Tied or else the thread's scope decides, of the
+/// engine's tensors without a copy: each array keeps its own Buffer, and so its file mapped.
 class ArrayMaker {
  public:
   /// `place`: called with each new array, returns the one to hand out; or None.
@@ -88,7 +88,7 @@ class ArrayMaker {
 /// A plain torch tensor over `tensor`, without a copy. Throws as ArrayMaker::make.
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A torch tensor, or a numpy array where torch cannot be imported, over `tensor`, without a copy
+/// A torch tensor or a numpy array, as the thread's scope decides, over `tensor`, without a copy
 /// and writable. Throws as ArrayMaker::make.
 nb::object array_of(const Tensor& tensor, const std::string& name);
 

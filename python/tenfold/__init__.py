@@ -6,7 +6,8 @@
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
 
 Importing this package imports neither torch nor numpy: the first tensor that is handed over does.
-Tensors are torch's if torch can be imported, else numpy arrays.
+Import torch before the first load, or call `set_framework`: tensors are torch's if it is imported,
+else numpy arrays if numpy is.
 """
 
 from __future__ import annotations
