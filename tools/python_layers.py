@@ -45,7 +45,7 @@ LAYERS = [
     ],
     ["tensordict._tensorclass"],
     ["_io", "safetensors"],
-    ["dataset"],
+    ["dataset", "snapshot"],
     ["mapped_dict", "sparse"],
     ["mappers"],
     ["checkpoint"],

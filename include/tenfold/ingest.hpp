@@ -56,6 +56,8 @@ struct IngestOptions {
   std::vector<std::string> columns{};
   /// Of all files, whatever their names; a last .gz, .zst or .zip is unpacked all the same.
   SourceFormat format = SourceFormat::by_name;
+  /// CSV and TSV: unquoted fields that say one of these are no value, as empty ones are.
+  std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;
   std::int64_t batch_rows = 0;  ///< rows that a thread has in memory at most; 0: some MiB
   int num_threads = 0;          ///< 0: min(8, cores)
@@ -71,9 +73,10 @@ struct IngestOptions {
 ///   tenfold::Dataset ds("flights");
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
-/// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them, whose matches are read
-/// in the order of their names. All are streamed: memory is bounded, whatever their size. Records
-/// without any key are no rows: if there are no others, that is an Error(invalid_argument).
+/// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them ("**": folders of any
+/// depth), whose matches are read in the order of their names. All are streamed: memory is bounded,
+/// whatever their size. Records without any key are no rows: if there are no others, that is an
+/// Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both

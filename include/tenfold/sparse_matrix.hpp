@@ -93,6 +93,10 @@ class TENFOLD_API SparseMatrix {
   /// fault is remembered. Throws Error(corrupt). Needed only before others are given the parts.
   void check() const;
 
+  /// Rows as columns: a csr matrix becomes csc and the other way round, over the same memory,
+  /// without a look at the indices. The entries of a coo matrix are sorted anew.
+  SparseMatrix transposed() const;
+
   /// The parts, by torch's names.
   TensorDict tree() const;
   /// Where it was opened, for messages; "sparse matrix" in memory.

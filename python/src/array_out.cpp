@@ -182,7 +182,9 @@ ArrayMaker::ArrayMaker(Mode mode, Tied& tied, nb::object place)
     : mode_(mode),
       tied_(tied),
       place_(std::move(place)),
-      use_torch_(!tied.use_numpy() && torch() != nullptr) {}
+      use_torch_(output_torch(tied.framework() == Framework::undecided
+                                  ? framework_scope()
+                                  : tied.framework()) != nullptr) {}
 
 nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafName& name) {
   const bool may_be_tied = tensor.numel() > 0 && !leaf.is_nested();
@@ -251,13 +253,13 @@ nb::object torch_tensor_of(const Tensor& tensor, const std::string& name) {
 }
 
 nb::object array_of(const Tensor& tensor, const std::string& name) {
-  if (torch() != nullptr) return make_torch(tensor, {name, ""});
+  if (output_torch() != nullptr) return make_torch(tensor, {name, ""});
   return make_numpy_array(tensor, tensor.buffer().writable(), {name, ""});
 }
 
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool) {
-  if (elements.empty() || elements.size() > kMostOwnBytes || torch() == nullptr) {
+  if (elements.empty() || elements.size() > kMostOwnBytes || output_torch() == nullptr) {
     Buffer buffer = pool.take(elements.size());
     std::ranges::copy(elements, buffer.data());
     return array_of(Tensor(dtype, shape, strides, std::move(buffer), 0), "value");
@@ -291,7 +293,10 @@ void bind_bytes(nb::module_& module) {
   nb::class_<Bytes>(module, "Bytes", nb::type_slots(slots));
   nb::class_<Tied>(module, "Tied")
       .def(nb::init<>())
-      .def(nb::init<bool>(), nb::arg("use_numpy"))
+      .def(
+          "__init__",
+          [](Tied* self, int framework) { new (self) Tied(static_cast<Framework>(framework)); },
+          nb::arg("framework"))
       .def(nb::init<nb::object, nb::object>(), nb::arg("type").none(), nb::arg("file").none());
 }
 

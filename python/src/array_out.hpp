@@ -9,6 +9,7 @@
 
 #include "common.hpp"
 #include "dataset/loader/buffer_pool.hpp"
+#include "torch_api.hpp"
 
 namespace tenfold::python {
 
@@ -21,10 +22,10 @@ class Tied {
   /// Torch tensors become `type` (MemoryMappedTensor); None: they stay plain. `file`: the
   /// MappedFile of all of them, or None: each has its own.
   Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
-  /// `use_numpy`: arrays are numpy's, and torch is not imported.
-  explicit Tied(bool use_numpy) : use_numpy_(use_numpy) {}
+  /// `framework`: of the arrays that are made, decided once.
+  explicit Tied(Framework framework) : framework_(framework) {}
 
-  bool use_numpy() const noexcept { return use_numpy_; }
+  Framework framework() const noexcept { return framework_; }
 
   bool makes_mapped() const { return type_.is_valid() && !type_.is_none(); }
   const nb::object& type() const noexcept { return type_; }
@@ -43,7 +44,7 @@ class Tied {
   std::size_t place_of(const std::byte* address) const;
   void grow();
 
-  bool use_numpy_ = false;
+  Framework framework_ = Framework::undecided;
   nb::object type_;
   nb::object file_;
   std::vector<Slot> slots_;
@@ -57,8 +58,8 @@ struct LeafName {
   std::string text() const;
 };
 
-/// Makes torch tensors (numpy arrays where torch cannot be imported) of the engine's tensors,
-/// without a copy: each array keeps its own Buffer, and so its file mapped.
+/// Makes torch tensors or numpy arrays, as the Tied or else the thread's scope decides, of the
+/// engine's tensors without a copy: each array keeps its own Buffer, and so its file mapped.
 class ArrayMaker {
  public:
   /// `place`: called with each new array, returns the one to hand out; or None.
@@ -87,7 +88,7 @@ class ArrayMaker {
 /// A plain torch tensor over `tensor`, without a copy. Throws as ArrayMaker::make.
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A torch tensor, or a numpy array where torch cannot be imported, over `tensor`, without a copy
+/// A torch tensor or a numpy array, as the thread's scope decides, over `tensor`, without a copy
 /// and writable. Throws as ArrayMaker::make.
 nb::object array_of(const Tensor& tensor, const std::string& name);
 

@@ -19,13 +19,14 @@ namespace {
 
 nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
                       const std::string& on_error, std::int64_t batch_rows, int num_threads,
-                      bool overwrite, bool durable, nb::object progress,
-                      const std::string& format) {
+                      bool overwrite, bool durable, nb::object progress, const std::string& format,
+                      nb::object na_values) {
   const std::vector<Path> files = paths_from(sources);
   const Path target = path_from(path);
   IngestOptions options;
   if (!schema.is_none()) options.schema = Schema::from_json(utf8(schema), "schema");
   for (const nb::handle column : columns) options.columns.push_back(utf8(column));
+  for (const nb::handle value : na_values) options.na_values.push_back(utf8(value));
   options.on_error = on_error_from(on_error);
   options.batch_rows = batch_rows;
   options.num_threads = num_threads;
@@ -74,7 +75,7 @@ nb::dict dict_of(const IngestReport& report) {
 void bind_ingest(nb::module_& module) {
   module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
              "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
-             "progress"_a.none(), "format"_a);
+             "progress"_a.none(), "format"_a, "na_values"_a);
   module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a);
   module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
 }

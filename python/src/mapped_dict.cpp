@@ -59,12 +59,13 @@ nb::object scalar_of(DType dtype, const std::byte* bytes) {
 
 class Dict {
  public:
-  Dict(nb::object path, const std::string& mode, nb::object ragged)
+  Dict(nb::object path, const std::string& mode, nb::object ragged, int framework)
       : dict_([&] {
           const Path source = path_from(path);
           const Mode how = mode_from(mode);
           return without_gil([&] { return MappedDict(source, how); });
         }()),
+        framework_(static_cast<Framework>(framework)),
         type_(dict_.key_type()),
         form_(dict_.value_form()),
         maker_(dict_.schema(), std::move(ragged)) {
@@ -119,6 +120,7 @@ class Dict {
     os::expect_short_work();
     const KeysIn wanted(keys, type_);
     const auto rows = without_gil([&] { return wanted.rows_of_all(find_some(wanted).rows); });
+    const FrameworkScope scope(framework_);
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
@@ -144,6 +146,7 @@ class Dict {
 
   nb::object ordered_rows() {
     const auto rows = without_gil([&] { return dict_.ordered_rows(); });
+    const FrameworkScope scope(framework_);
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
@@ -199,6 +202,7 @@ class Dict {
   FoundRows find_some(const KeysIn& keys) { return dict_.handle()->find_many(keys.some()); }
 
   nb::object value(const DictState& state, std::int64_t row) {
+    const FrameworkScope scope(framework_);
     const DatasetState& values = *state.values;
     if (is_plain_row_) {
       const StoredColumn& stored = *values.parts[0].columns[0];
@@ -216,13 +220,15 @@ class Dict {
   }
 
   nb::object values_of(const Batch& batch) {
+    const FrameworkScope scope(framework_);
     const nb::object made = maker_.batch(batch);
     return form_ == DictValueForm::columns ? made : plain(made);
   }
 
   static nb::object plain(const nb::object& dict) { return nb::object(dict[kValueName.c_str()]); }
 
-  static nb::object mask_of(const std::vector<std::int64_t>& rows) {
+  nb::object mask_of(const std::vector<std::int64_t>& rows) const {
+    const FrameworkScope scope(framework_);
     const Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
     std::ranges::transform(rows, found.raw_data(), [](std::int64_t row) {
       return static_cast<std::byte>(row >= 0 ? 1 : 0);
@@ -258,6 +264,7 @@ class Dict {
   inline static const std::string kValueName = "value";
 
   MappedDict dict_;
+  Framework framework_;
   DictKeyType type_;
   DictValueForm form_;
   BatchMaker maker_;
@@ -297,7 +304,8 @@ void bind_mapped_dict(nb::module_& module) {
   nb::class_<DictSpool>(module, "DictSpool");
   nb::class_<DictWalk>(module, "DictWalk");
   nb::class_<Dict>(module, "MappedDict")
-      .def(nb::init<nb::object, const std::string&, nb::object>(), "path"_a, "mode"_a, "ragged"_a)
+      .def(nb::init<nb::object, const std::string&, nb::object, int>(), "path"_a, "mode"_a,
+           "ragged"_a, "framework"_a)
       .def("__len__", [](Dict& self) { return self.dict().size(); })
       .def("__contains__", &Dict::contains, "key"_a.none())
       .def("__getitem__", &Dict::item, "key"_a.none())

@@ -6,6 +6,7 @@
 #include "common.hpp"
 #include "mapped_dict.hpp"
 #include "state_mapper.hpp"
+#include "torch_api.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -69,6 +70,7 @@ NB_MODULE(_core, module) {
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());
   bindings::collect_warnings();
+  bindings::bind_framework(module);
   bindings::bind_node(module);
   bindings::bind_tree(module);
   bindings::bind_io(module);

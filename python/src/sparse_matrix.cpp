@@ -150,6 +150,8 @@ void bind_sparse_matrix(nb::module_& module) {
       .def("rows", matrix_rows, "rows"_a, "layout"_a)
       .def("will_need", will_need, "rows"_a)
       .def("cols", cols_of, "columns"_a, "layout"_a)
+      .def("transposed",
+           [](const SparseMatrix& self) { return without_gil([&] { return self.transposed(); }); })
       .def("check", [](const SparseMatrix& self) { without_gil([&] { self.check(); }); })
       .def("part", part_of, "part"_a)
       .def("tree", [](const SparseMatrix& self) { return NodeHandle{self.tree()}; })

@@ -1,6 +1,7 @@
 #include "torch_api.hpp"
 
 #include <array>
+#include <utility>
 
 namespace tenfold::python {
 namespace {
@@ -53,11 +54,47 @@ std::optional<Torch>& record() {
   return torch_record;
 }
 
+thread_local Framework scope_of_thread = Framework::undecided;
+Framework default_of_process = Framework::undecided;  // guarded by the GIL
+
 }  // namespace
+
+Framework set_framework_scope(Framework framework) noexcept {
+  return std::exchange(scope_of_thread, framework);
+}
+
+Framework framework_scope() noexcept { return scope_of_thread; }
+
+void set_default_framework(Framework framework) noexcept { default_of_process = framework; }
+
+const Torch* output_torch() { return output_torch(scope_of_thread); }
+
+const Torch* output_torch(Framework decided) {
+  if (decided == Framework::undecided) decided = default_of_process;
+  if (decided == Framework::numpy) return nullptr;
+  if (decided == Framework::torch || record()) return torch();
+  // Not imported by us yet: numpy may be what the program uses.
+  const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
+  return module.is_none() ? nullptr : torch();
+}
+
+void bind_framework(nb::module_& module) {
+  module.def(
+      "set_framework_scope",
+      [](int framework) {
+        return static_cast<int>(set_framework_scope(static_cast<Framework>(framework)));
+      },
+      nb::arg("framework"));
+  module.def("framework_scope", [] { return static_cast<int>(framework_scope()); });
+  module.def(
+      "set_default_framework",
+      [](int framework) { set_default_framework(static_cast<Framework>(framework)); },
+      nb::arg("framework"));
+}
 
 const Torch* torch() {
   if (record()) return &*record();
-  const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
+  const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("import_torch")();
   if (module.is_none()) return nullptr;
   record() = look_up(module);
   return &*record();

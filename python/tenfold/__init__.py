@@ -6,7 +6,8 @@
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
 
 Importing this package imports neither torch nor numpy: the first tensor that is handed over does.
-Tensors are torch's if torch can be imported, else numpy arrays.
+Import torch before the first load, or call `set_framework`: tensors are torch's if it is imported,
+else numpy arrays if numpy is.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _EXPORTS = {
         "SaveHandle",
         "StepStatus",
     ],
+    "tenfold._interop.frameworks": ["set_framework"],
     "tenfold._interop.objects": ["Opaque"],
     "tenfold.sparse": ["SparseMatrix"],
     "tenfold.dataset": [
@@ -128,7 +130,15 @@ _ERRORS = {
     "TooManyIndicesError": "tenfold.tensordict._ops.indexing",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-__all__ = list(_MODULE_OF)
+# The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They
+# can be imported from here as well, but only the best known are listed.
+_ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
+_WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
+__all__ = [
+    name
+    for name, module in _MODULE_OF.items()
+    if not module.startswith(_ELSEWHERE) or name in _WELL_KNOWN
+]
 _MODULE_OF |= _ERRORS
 
 

@@ -3,6 +3,7 @@
 from tenfold._errors import CorruptFileError as CorruptFileError
 from tenfold._errors import Error as Error
 from tenfold._errors import UnsupportedError as UnsupportedError
+from tenfold._interop.frameworks import set_framework as set_framework
 from tenfold._interop.objects import Opaque as Opaque
 from tenfold._io.files import convert as convert
 from tenfold._io.files import diff as diff

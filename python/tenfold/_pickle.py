@@ -46,15 +46,16 @@ def opened_tree(
     keeps_parts: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
+    framework: Any = None,
 ) -> Any:
-    """The node at `keys` of an opened file.
+    """The node at `keys` of an opened file; `framework`: whose its tensors are.
 
     Raises:
         OSError: ESTALE, if the path holds another file than `identity` (device, inode).
     """
     from tenfold.tensordict._dense import reopen
 
-    return reopen(path, mode, format, keeps_parts, identity, keys)
+    return reopen(path, mode, format, keeps_parts, identity, keys, framework)
 
 
 def memmap_tree(
@@ -134,6 +135,7 @@ def dataset(
     rows: int | None,
     steps: Steps,
     maps: Maps,
+    framework: Any = None,
 ) -> Any:
     """A view of a data set.
 
@@ -144,13 +146,14 @@ def dataset(
         rows: That it had when the first view was made.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
+        framework: Whose its tensors are.
 
     Raises:
         OSError: ESTALE, if something else is at the path now.
     """
     from tenfold.dataset._dataset import reopened
 
-    return reopened(path, mode, identity, rows, steps, maps)
+    return reopened(path, mode, identity, rows, steps, maps, framework)
 
 
 def joined_dataset(
@@ -174,6 +177,16 @@ def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
     from tenfold.sparse._sparse_matrix import of_parts
 
     return of_parts(layout, parts, shape)
+
+
+def opened_dict(cls: type, path: str, mode: str, framework: Any) -> Any:
+    """The MappedDict at `path`; `framework`: whose its tensors are."""
+    return cls(path, mode, framework=framework)
+
+
+def opened_matrix(cls: type, path: str, framework: Any) -> Any:
+    """The SparseMatrix at `path`; `framework`: whose its tensors are."""
+    return cls(path, framework=framework)
 
 
 def opened_mapper(cls: type, path: str) -> Any:

@@ -1,6 +1,9 @@
 #include <tenfold/ingest.hpp>
 
 #include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -41,6 +44,7 @@ class Ingestion {
         num_bytes_(total_bytes_of(sources)),
         path_(path),
         options_(options) {
+    use_na_values();
     report_.num_files = files_.size();
     report_.num_bytes = num_bytes_;
   }
@@ -71,6 +75,20 @@ class Ingestion {
   }
 
  private:
+  void use_na_values() {
+    if (options_.na_values.empty()) return;
+    const auto is_csv = [](const SourceFile& file) {
+      return file.kind == SourceKind::csv || file.kind == SourceKind::tsv;
+    };
+    if (std::ranges::none_of(files_, is_csv)) {
+      throw Error(ErrorCode::invalid_argument,
+                  files_.front().display + ": na_values: expected CSV or TSV files, found others");
+    }
+    const auto values = std::make_shared<const std::set<std::string, std::less<>>>(
+        options_.na_values.begin(), options_.na_values.end());
+    for (SourceFile& file : files_) file.na_values = values;
+  }
+
   /// The types in the first block of the source.
   ValueTypes first_types() {
     ValueTypes types;

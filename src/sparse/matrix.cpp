@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/sparse_builder.hpp>
 
 #include "core/tree/sparse.hpp"
 #include "sparse/growth.hpp"
@@ -137,6 +138,30 @@ std::int64_t SparseMatrix::num_cols() const { return state()->num_cols; }
 std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
 DType SparseMatrix::dtype() const { return state()->values.dtype(); }
 DType SparseMatrix::index_dtype() const { return state()->places.dtype(); }
+SparseMatrix SparseMatrix::transposed() const {
+  const auto held = this->state();
+  const SparseState& state = *held;
+  if (state.layout == SparseLayout::coo) {
+    SparseBuilder builder(num_cols(), num_rows(), dtype(),
+                          {.layout = SparseLayout::coo, .index_dtype = index_dtype()});
+    const Tensor indices = state.tree.at("indices");
+    builder.add(indices.select(1), indices.select(0), state.tree.at("values"));
+    return builder.finish();
+  }
+  const bool by_row = state.layout == SparseLayout::csr;
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = by_row ? "sparse_csc" : "sparse_csr";
+  info.dense_shape = {num_cols(), num_rows()};
+  const auto before = sparse_parts(by_row ? "sparse_csr" : "sparse_csc");
+  const auto after = sparse_parts(info.layout);
+  TensorDict node(info);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    node.set(after[i], state.tree.get(std::string(before[i])));
+  }
+  return SparseMatrix(std::move(node));
+}
+
 TensorDict SparseMatrix::tree() const { return state()->tree; }
 std::string SparseMatrix::where() const { return state()->where; }
 

@@ -62,6 +62,29 @@ def test_every_public_name_is_there():
     for name in tenfold.__all__:
         assert getattr(tenfold, name) is not None
     assert set(tenfold.__all__) <= set(dir(tenfold))
+    for names in tenfold._EXPORTS.values():
+        for name in names:
+            assert getattr(tenfold, name) is not None
+
+
+def test_the_names_of_tensordict_and_torchsnapshot_have_modules_of_their_own():
+    import tenfold
+    import tenfold.snapshot
+    import tenfold.tensordict
+
+    for module, names in tenfold._EXPORTS.items():
+        home = None
+        if module.startswith("tenfold.tensordict"):
+            home = tenfold.tensordict
+        elif module == "tenfold._io.snapshot":
+            home = tenfold.snapshot
+        for name in names if home is not None else ():
+            assert getattr(home, name) is getattr(tenfold, name)
+            assert name in home.__all__
+    assert "dense_stack_tds" not in tenfold.__all__
+    assert {"TensorDict", "Snapshot", "save", "load"} <= set(tenfold.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        tenfold.tensordict.nothing  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         tenfold.nothing  # noqa: B018
 

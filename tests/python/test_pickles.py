@@ -215,7 +215,8 @@ def test_memory_without_a_name_names_no_private_module(protocol):
 
 
 def public_things():
-    for name in [*tenfold.__all__, *tenfold._ERRORS]:
+    exported = [name for names in tenfold._EXPORTS.values() for name in names]
+    for name in [*exported, *tenfold._ERRORS]:
         yield f"tenfold.{name}", getattr(tenfold, name)
     for name in tenfold.tensordict.__all__:
         yield f"tenfold.tensordict.{name}", getattr(tenfold.tensordict, name)

@@ -44,6 +44,24 @@ SparseMatrix example(SparseLayout layout) {
   return builder.finish();
 }
 
+TEST(SparseTransposed, RowsAreColumnsOverTheSameMemory) {
+  for (const SparseLayout layout : {SparseLayout::csr, SparseLayout::csc, SparseLayout::coo}) {
+    const SparseMatrix matrix = example(layout);
+    const SparseMatrix transposed = matrix.transposed();
+    EXPECT_EQ(transposed.num_rows(), 4);
+    EXPECT_EQ(transposed.num_cols(), 3);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      for (std::int64_t col = 0; col < 4; ++col) {
+        EXPECT_EQ(values_of<float>(matrix.at(row, col)), values_of<float>(transposed.at(col, row)));
+      }
+    }
+    if (layout == SparseLayout::coo) continue;
+    EXPECT_NE(transposed.layout(), layout);
+    EXPECT_EQ(transposed.transposed().layout(), layout);
+    EXPECT_EQ(transposed.tree().at("values").raw_data(), matrix.tree().at("values").raw_data());
+  }
+}
+
 /// A csr node that says what it likes.
 TensorDict csr_node(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
                     Shape shape = {3, 4}) {

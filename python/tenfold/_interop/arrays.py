@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from tenfold._errors import UnsupportedError
+from tenfold._interop.frameworks import decided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ _torch: ModuleType | bool | None = False  # False: not tried yet
 
 
 def torch_or_none() -> Any:
+    """The torch module if arrays are torch's, imported now if need be; None if they are numpy's.
+
+    `frameworks` decides; where it decides for torch and torch cannot be imported, None.
+    """
+    return import_torch() if decided() == "torch" else None
+
+
+def import_torch() -> Any:
     """The torch module, imported now if need be; None if it cannot be imported."""
     global _torch
     if _torch is False:
@@ -304,7 +313,7 @@ def need_torch(what: str) -> Any:
     Raises:
         ImportError: If it cannot be imported; the message names it and `what`.
     """
-    torch = torch_or_none()
+    torch = import_torch()
     if torch is None:
         raise ImportError(f"{what}: expected the package torch, which cannot be imported")
     return torch

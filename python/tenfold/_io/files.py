@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold import _core
+from tenfold._interop.frameworks import decided, using
 from tenfold._options import INT32_MAX, boolean, integer_or_zero, text, text_or_empty
 from tenfold._public import set_module
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Literal
 
+    from tenfold._interop.frameworks import Framework
     from tenfold._reports import ScanReport, VerifyReport
     from tenfold.tensordict import TensorDict
 
@@ -152,6 +154,8 @@ def load(
     aliases: bool = True,
     allow_opaque: bool = False,
     progress: Progress = None,
+    framework: Framework = None,
+    device: Any = None,
 ) -> Any:
     """Loads what was saved: the same nesting, key types and containers, over mapped files.
 
@@ -177,6 +181,10 @@ def load(
             `Opaque`, which says what they were made of. If false, they are an error that names
             them. Nothing is imported or called either way.
         progress: As for `save`.
+        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``): whose arrays. None:
+            `tenfold.set_framework`; ``TENFOLD_FRAMEWORK``; torch if it is imported or a device is
+            given; numpy if it is imported; torch if it is installed; numpy.
+        device: The same as `map_location`.
 
     Returns:
         The containers that were saved; a TensorDict for what was one.
@@ -195,8 +203,11 @@ def load(
     from tenfold.tensordict._dense import TensorDict
     from tenfold.tensordict._node import Opened
 
-    place = _place(map_location)
-    opened = Opened(os.fsdecode(path), mode, format or "")
+    if device is not None and map_location is not None:
+        raise ValueError("load: expected map_location or device, found both")
+    place = _place(map_location if device is None else device)
+    name = decided(framework, needs_torch=place is not None)
+    opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     # What was selected or copied cannot be had by opening the file again.
     opened.changed = paths is not None or place is not None or not aliases
@@ -218,11 +229,18 @@ def load(
             made._replace_arrays(place)
         return made
 
-    return node.to_containers(mode, opened.tied, place, wrap)
+    with using(name):
+        return node.to_containers(mode, opened.tied, place, wrap)
 
 
 @set_module("tenfold")
-def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> TensorDict:
+def open(
+    path: PathLike,
+    *,
+    mode: Mode = "r",
+    format: str | None = None,
+    framework: Framework = None,
+) -> TensorDict:
     """Opens a tree lazily: reads the metadata of its root and no tensor byte.
 
     A ring that somebody writes to it shows as `load` does: slots, not rows.
@@ -231,6 +249,7 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
         path: A file or folder in any format that `probe` knows.
         mode: As for `load`.
         format: The name of the format; None: by content.
+        framework: As for `load`. It is decided once, now, and pickled along.
 
     Returns:
         TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped when
@@ -247,7 +266,9 @@ def open(path: PathLike, *, mode: Mode = "r", format: str | None = None) -> Tens
     from tenfold.tensordict._dense import TensorDict
     from tenfold.tensordict._node import Opened
 
-    opened = Opened(os.fsdecode(path), mode, format or "", keeps_parts=True)
+    opened = Opened(
+        os.fsdecode(path), mode, format or "", keeps_parts=True, framework=decided(framework)
+    )
     native = _core.open(
         os.fspath(path), text("open: mode", mode), text_or_empty("open: format", format)
     )
@@ -445,12 +466,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _place(map_location: Any) -> Callable[[Any], Any] | None:
     if map_location is None:
         return None
-    from tenfold._interop.arrays import torch_or_none
+    from tenfold._interop.arrays import import_torch
 
-    torch = torch_or_none()
+    if str(map_location) == "cpu":
+        return None
+    torch = import_torch()
     if torch is None:
-        if str(map_location) == "cpu":
-            return None
         raise ImportError("map_location: moving tensors needs torch, which cannot be imported")
     try:
         device = torch.device(map_location)

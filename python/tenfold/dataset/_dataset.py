@@ -6,11 +6,12 @@ import array
 import errno
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
+from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
@@ -22,10 +23,11 @@ from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
+    from tenfold._interop.frameworks import Framework, Name
     from tenfold._io.files import Mode, PathLike, Progress
     from tenfold._reports import IngestReport
 
@@ -95,6 +97,8 @@ class Dataset(Growing):
         mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be added (`append`) and
             written in place (``ds[i] = row``); columns ``ds["x"]`` write through to the file.
         transform: The same as ``.map(transform)``.
+        framework: ``"torch"`` or ``"numpy"``: whose tensors rows and columns are, as of
+            `tenfold.load`. It is decided once, and views and pickles keep it.
 
     Raises:
         ValueError: If the tree is no table: its batch_size is ``[]``, or its tensors differ in
@@ -106,8 +110,14 @@ class Dataset(Growing):
     report: IngestReport | None = None
 
     def __init__(
-        self, source: PathLike | Any, mode: Mode = "r", *, transform: Transform | None = None
+        self,
+        source: PathLike | Any,
+        mode: Mode = "r",
+        *,
+        transform: Transform | None = None,
+        framework: Framework = None,
     ) -> None:
+        self._framework = decided(framework)
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
             self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
@@ -130,6 +140,7 @@ class Dataset(Growing):
         made._path, made._native, made._mode = path, native, mode
         made._joined = made._rows = None
         made._steps = made._maps = ()
+        made._framework = decided()
         return made
 
     # --- what it holds ---
@@ -199,7 +210,8 @@ class Dataset(Growing):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """Rows for a stock ``DataLoader``, gathered in one call; see `tenfold.collate`."""
-        batch = self._native.rows(list(indices), {}, jagged)
+        with using(self._framework):
+            batch = self._native.rows(list(indices), {}, jagged)
         if any(not step.batched for step in self._maps):
             return Samples(self._samples(batch, len(indices)), self._ragged)
         batch = self._mapped(batch, len(indices))
@@ -210,8 +222,7 @@ class Dataset(Growing):
     def __iter__(self) -> Iterator[Any]:
         for begin in range(0, len(self), 256):
             size = min(256, len(self) - begin)
-            batch = self._native.range_rows(begin, begin + size, {}, jagged)
-            yield from self._samples(batch, size)
+            yield from self._samples(self._range(begin, begin + size), size)
 
     def _samples(self, batch: Any, size: int) -> Iterator[Any]:
         """The rows of an unmapped batch, one by one, after all maps."""
@@ -226,24 +237,34 @@ class Dataset(Growing):
         return samples_of(batch, size) if rows is None else rows
 
     def _row(self, position: int, maps: tuple[_Map, ...] | None = None) -> Any:
-        row: Any = self._native.row(position)
+        with using(self._framework):
+            row: Any = self._native.row(position)
         for step in self._maps if maps is None else maps:
             row = step.function(row) if not step.batched else _single(step.function, row)
         return row
 
     def _batch(self, positions: Positions) -> Any:
         if isinstance(positions, slice):
-            batch: Any = self._native.range_rows(positions.start, positions.stop, {}, jagged)
+            batch: Any = self._range(positions.start, positions.stop)
             size = positions.stop - positions.start
         else:
-            batch = self._native.rows(positions.values, {}, jagged)
+            with using(self._framework):
+                batch = self._native.rows(positions.values, {}, jagged)
             size = len(positions.values)
             if positions.shape is not None:
                 batch = {key: _reshaped(value, positions.shape) for key, value in batch.items()}
                 size = positions.shape[0]
         return self._mapped(batch, size)
 
+    def _range(self, begin: int, end: int) -> Any:
+        with using(self._framework):
+            return self._native.range_rows(begin, end, {}, jagged)
+
     def _mapped(self, batch: Any, size: int) -> Any:
+        with using(self._framework):
+            return self._mapped_by_all(batch, size)
+
+    def _mapped_by_all(self, batch: Any, size: int) -> Any:
         for number, step in enumerate(self._maps):
             if step.batched:
                 batch = step.function(batch)
@@ -269,7 +290,8 @@ class Dataset(Growing):
         column = self.select([name])
         flat = dict(column.schema._leaves())
         if set(flat) == {name} and not flat[name].ragged and not _is_text(flat[name].dtype):
-            return self._native.column(name)
+            with using(self._framework):
+                return self._native.column(name)
         return _entry(column._batch(slice(0, len(self))), name)
 
     def _mapped_column(self, name: str) -> Any:
@@ -288,6 +310,15 @@ class Dataset(Growing):
             return ~(values != values).reshape(len(values), -1).all(-1)
 
     # --- views ---
+
+    def _with_framework(self, framework: Name) -> Dataset:
+        """The same rows as arrays of that framework."""
+        if framework == self._framework:
+            return self
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view._framework = framework
+        return view
 
     def _view(self, step: tuple[str, Any]) -> Dataset:
         view = object.__new__(type(self))
@@ -395,6 +426,8 @@ class Dataset(Growing):
         """
         if self._maps:
             raise ValueError("rename: the rows are mapped by functions; rename before map()")
+        if not isinstance(names, Mapping):
+            raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
         pairs = []
         for old, new in names.items():
             path = [new] if isinstance(new, str) else list(new)
@@ -576,7 +609,15 @@ class Dataset(Growing):
                 "from a path, found one over a tree in memory; save it first"
             )
         identity = self._native.identity()
-        return _pickle.dataset, (self._path, self._mode, identity, self._rows, self._steps, maps)
+        return _pickle.dataset, (
+            self._path,
+            self._mode,
+            identity,
+            self._rows,
+            self._steps,
+            maps,
+            self._framework,
+        )
 
 
 def reopened(
@@ -586,12 +627,13 @@ def reopened(
     rows: int | None,
     steps: _pickle.Steps,
     maps: _pickle.Maps,
+    framework: Name | None = None,
 ) -> Dataset:
     """Opens what was pickled, unless something else is there now.
 
     Rows that were appended since a view was made are none of its own.
     """
-    dataset = Dataset(path, mode)
+    dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
     # Device numbers and inodes mean nothing to another host.
     is_comparable = identity is not None and found is not None and identity[0] == found[0]
@@ -689,6 +731,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     joined._mode = "r"
     joined._steps = ()
     joined._rows = None
+    joined._framework = parts.datasets[0]._framework
     (joined._maps,) = maps
     # Rows that are appended to a part from now on are none of the joined data set's.
     fixed = {id(dataset): _fixed(dataset) for dataset in parts.datasets}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 import warnings
@@ -10,7 +11,8 @@ import weakref
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._interop.arrays import torch_or_none
+from tenfold._interop.arrays import import_torch, torch_or_none
+from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, boolean, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from tenfold._interop.frameworks import Framework, Name
     from tenfold.dataset._ragged import Pad
 
 
@@ -68,6 +71,8 @@ class BatchLoader:
             what is computed on the present one; for that the memory must be pinned.
         pin_memory: Batches are made in pinned memory, and what maps and `transform` made anew is
             copied there; a warning and nothing else without CUDA.
+        framework: ``"torch"`` or ``"numpy"``: whose tensors batches hold. None: that of `dataset`;
+            torch for a device or pinned memory.
 
     Raises:
         TypeError: For an argument of another type.
@@ -94,9 +99,13 @@ class BatchLoader:
         as_tensordict: bool = False,
         device: Any = None,
         pin_memory: bool = False,
+        framework: Framework = None,
     ) -> None:
+        needs_torch = device is not None or pin_memory is True
         if not isinstance(dataset, Dataset):
-            dataset = Dataset(dataset)
+            dataset = Dataset(dataset, framework=decided(framework, needs_torch))
+        elif needs_torch or framework is not None:
+            dataset = dataset._with_framework(decided(framework, needs_torch))
         if columns is not None:
             dataset = dataset.select(columns)
         self.dataset = dataset
@@ -143,6 +152,8 @@ class BatchLoader:
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         stream: Any = self._native.start()
+        if self.dataset._framework == "numpy" or "torch" not in sys.modules:
+            stream = _Scoped(stream, self.dataset._framework)
         is_changed = bool(self.dataset._maps or self._transform or self._as_tensordict)
         if not (is_changed or self._pin or self._padding.is_after or self._device is not None):
             return stream  # type: ignore[no-any-return]
@@ -247,6 +258,22 @@ class BatchLoader:
         return f"BatchLoader({len(self.dataset):,} rows, {options})"
 
 
+class _Scoped:
+    """A stream of the engine whose batches hold arrays of one framework."""
+
+    def __init__(self, stream: Any, framework: Name) -> None:
+        self._stream = stream
+        self._framework = framework
+        self.num_rows = stream.num_rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with using(self._framework):
+            return next(self._stream)
+
+
 class _OneByOne:
     """An iterator that threads may share: each item goes to one of them, and all find the end."""
 
@@ -283,7 +310,7 @@ def checked_device(device: Any) -> Any:
         UnsupportedError: If this torch cannot use it here, or there is no torch.
         ValueError: If it names none.
     """
-    torch = torch_or_none()
+    torch = import_torch()
     if torch is None:
         raise UnsupportedError(
             f"batch loader: device: expected torch to be installed, found none for {device!r}"
@@ -302,7 +329,7 @@ def checked_device(device: Any) -> Any:
 
 def may_pin() -> bool:
     """Whether memory can be pinned here; a warning if not, as torch's ``DataLoader`` gives it."""
-    torch = torch_or_none()
+    torch = import_torch()
     if torch is not None and torch.cuda.is_available():
         return True
     warnings.warn(
@@ -314,7 +341,7 @@ def may_pin() -> bool:
 
 def pinned_block(size_bytes: int) -> Any:
     """So much pinned memory, as a uint8 tensor."""
-    torch = torch_or_none()
+    torch = import_torch()
     return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
-from tenfold._interop.arrays import need_torch, torch_or_none
+from tenfold._interop.arrays import import_torch, need_torch
+from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, boolean, column_names, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from tenfold._interop.frameworks import Framework
     from tenfold.dataset._ingest.text import OnError
 
 
-if (_torch := torch_or_none()) is not None:
+# A DataLoader tells it by its class, so a NumPy program that uses it imports torch.
+if (_torch := import_torch()) is not None:
     _Base: Any = _torch.utils.data.IterableDataset
 else:
     _Base = object
@@ -86,6 +89,8 @@ class IterableDataset(_Base):  # type: ignore[misc]
         transform: Called with each row; what it gives is handed out.
         on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
             ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
+        framework: ``"torch"`` or ``"numpy"``: whose tensors rows hold. None: that of a data set,
+            else as of `tenfold.load`. It is decided once; workers and pickles keep it.
 
     Raises:
         FileNotFoundError: For a file that is not there, or a glob that matches nothing.
@@ -109,6 +114,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         format: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
+        framework: Framework = None,
     ) -> None:
         shuffle = boolean("iterable dataset: shuffle", shuffle)
         shuffle_buffer = integer("iterable dataset: shuffle_buffer", shuffle_buffer, 0)
@@ -141,7 +147,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
                 else as_schema(schema),
                 columns,
             )
-            self._source = TextStream(files, self._schema, on_error, format)
+            self._source = TextStream(files, self._schema, on_error, format, decided(framework))
             if shuffle and not shuffle_buffer:
                 self._buffer = _DEFAULT_BUFFER
         else:
@@ -151,7 +157,11 @@ class IterableDataset(_Base):  # type: ignore[misc]
                     "iterable dataset: schema: expected None for a data set, which has its own, "
                     "found another one; a schema says how text files are read"
                 )
-            dataset = source if isinstance(source, Dataset) else Dataset(source)
+            dataset = (
+                source if isinstance(source, Dataset) else Dataset(source, framework=framework)
+            )
+            if framework is not None:
+                dataset = dataset._with_framework(decided(framework))
             self._source = dataset if columns is None else dataset.select(columns)
             self._schema = self._source.schema
         self._seed = seed
@@ -183,7 +193,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
     # --- iteration ---
 
     def __iter__(self) -> Iterator[Any]:
-        torch = torch_or_none()
+        torch = import_torch()
         worker = None if torch is None else torch.utils.data.get_worker_info()
         rank, world_size = self._ranks()
         if worker is not None:
@@ -225,7 +235,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
     def _ranks(self) -> tuple[int, int]:
         if self._rank is not None and self._world_size is not None:
             return self._rank, self._world_size
-        torch = torch_or_none()
+        torch = import_torch()
         if torch is None or not torch.distributed.is_available():
             return 0, 1
         if not torch.distributed.is_initialized():
@@ -386,7 +396,9 @@ def _rows_of(
     mine = itertools.takewhile(lambda number: number < size, numbers)
     place = 0
     while chunk := [order(number) for number in itertools.islice(mine, _CHUNK_ROWS)]:
-        for row in dataset._samples(dataset._native.rows(chunk, {}, jagged), len(chunk)):
+        with using(dataset._framework):
+            batch = dataset._native.rows(chunk, {}, jagged)
+        for row in dataset._samples(batch, len(chunk)):
             place += 1
             yield place, row
 
@@ -619,7 +631,7 @@ class Workers:
     """
 
     def __init__(self) -> None:
-        torch = torch_or_none()
+        torch = import_torch()
         self._header: Any = None
         # Of each worker: the generation it has begun, whether at the epoch's first row, how many
         # rows it had when it came to its end, and how many records there were.

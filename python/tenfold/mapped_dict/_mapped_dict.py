@@ -6,10 +6,11 @@ import os
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
+from tenfold._interop.frameworks import code_of, decided
 from tenfold._options import text
 from tenfold._progress import Shown
 from tenfold._public import set_module
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._interop.frameworks import Framework
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
@@ -57,16 +59,21 @@ class MappedDict(_core.MappedDict):
         mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` for keys that
             are there, `extend` for others, while other processes read: they see the value before
             or the new one, whole. One process writes at a time.
+        framework: ``"torch"`` or ``"numpy"``: whose tensors values are, as of `tenfold.load`. It is
+            decided once, and pickles keep it.
 
     Raises:
         ValueError: If it is no dictionary.
         CorruptFileError: If its index cannot belong to it.
     """
 
-    def __init__(self, path: PathLike, mode: Mode = "r") -> None:
+    def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
         self._path = os.path.abspath(os.fspath(path))
         self._mode = mode
-        super().__init__(self._path, text("mapped dict: mode", mode), jagged)
+        self._framework = decided(framework)
+        super().__init__(
+            self._path, text("mapped dict: mode", mode), jagged, code_of(self._framework)
+        )
 
     @classmethod
     def build(
@@ -144,9 +151,10 @@ class MappedDict(_core.MappedDict):
         # Before the data set, which then has these rows and perhaps newer ones.
         rows = None if self._is_dense() else self._ordered_rows()
         if self._mode == "r+":  # whose columns would write through to the file
-            dataset = Dataset(self._path)
+            dataset = Dataset(self._path, framework=self._framework)
         else:
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
+            dataset = dataset._with_framework(self._framework)
         if rows is None and len(dataset) == num_keys:  # no rows that were added just now
             return dataset
         return dataset.take(self._ordered_rows() if rows is None else rows)
@@ -382,7 +390,7 @@ class MappedDict(_core.MappedDict):
     # --- pickling ---
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._path, self._mode)
+        return _pickle.opened_dict, (type(self), self._path, self._mode, self._framework)
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -7,6 +7,7 @@ import os
 from tenfold import _core
 from tenfold._errors import Error, UnsupportedError
 from tenfold._interop.arrays import need_torch
+from tenfold._interop.frameworks import code_of
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -83,7 +84,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         self._node: Any
         self._node, entries, self._metadata = _core.open_flat_safetensors(self._path)
         self._entries = {name: (dtype, shape) for name, dtype, shape in entries}
-        self._tied: Any = _core.Tied(self._use_numpy)
+        self._tied: Any = tied_of(self._use_numpy)
 
     def __enter__(self) -> Self:
         return self
@@ -176,6 +177,11 @@ class SafeSlice:
     def __getitem__(self, index: Any) -> Any:
         file = self._file
         return file._placed(file._mapped(self._name)[index])
+
+
+def tied_of(use_numpy: bool) -> Any:
+    """Where the engine's binding keeps the arrays of one file, of that framework."""
+    return _core.Tied(code_of("numpy" if use_numpy else "torch"))
 
 
 def _checked_device(device: Any, use_numpy: bool) -> Any:

@@ -6,7 +6,7 @@ from tenfold import _core
 from tenfold._interop import storages
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
-from tenfold.safetensors._open import metadata_of, safe_open
+from tenfold.safetensors._open import metadata_of, safe_open, tied_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
     if not isinstance(data, bytes):
         raise TypeError(f"load: expected bytes, got {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
-    tied = _core.Tied(use_numpy)
+    tied = tied_of(use_numpy)
     # "c": the arrays own their memory, so they may be written.
     return {name: node.get(name, "c", tied)[0] for name, _, _ in entries}
 

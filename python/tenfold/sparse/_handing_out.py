@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     Shape = tuple[int, int]
 
 
-@functools.cache
 def _torch() -> Any:
-    """torch, after it has said once and unheard that sparse_csr is in beta; None without it."""
+    """torch, after it has said once and unheard that sparse_csr is in beta; None for numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            zero = torch.zeros(1, dtype=torch.int64)
-            torch.sparse_csr_tensor(zero, zero[:0], torch.zeros(0), (0, 0))
+        _silence(torch)
     return torch
+
+
+@functools.cache
+def _silence(torch: Any) -> None:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zero = torch.zeros(1, dtype=torch.int64)
+        torch.sparse_csr_tensor(zero, zero[:0], torch.zeros(0), (0, 0))
 
 
 def batch(parts: tuple[Any, ...], layout: str) -> Any:
@@ -50,9 +54,10 @@ def batch(parts: tuple[Any, ...], layout: str) -> Any:
 
 def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool) -> Any:
     """The torch tensor over parts that were checked."""
-    torch = _torch()
+    torch = arrays.import_torch()
     if torch is None:
         raise ImportError("to_torch: expected torch, found none; pip install torch, or to_scipy()")
+    _silence(torch)
     if layout == "coo":
         indices, values = parts
         # torch has coordinates of int64 only.
@@ -92,11 +97,16 @@ def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool 
 
 
 def _numpy(part: Any) -> Any:
+    return numpy_of(part, "to_scipy")
+
+
+def numpy_of(part: Any, where: str) -> Any:
+    """A tensor as an array of numpy, over the same memory."""
     if not hasattr(part, "numpy"):
         return part
     try:
         return part.numpy()
     except TypeError:
         raise UnsupportedError(
-            f"to_scipy: expected a dtype that numpy has, found {arrays.dtype_name(part.dtype)}"
+            f"{where}: expected a dtype that numpy has, found {arrays.dtype_name(part.dtype)}"
         ) from None

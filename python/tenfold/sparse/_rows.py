@@ -6,6 +6,7 @@ import functools
 
 from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
+from tenfold._interop.frameworks import using
 from tenfold._options import text
 from tenfold.dataset._indexing import positions_of
 from tenfold.sparse import _handing_out
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Literal
 
+    from tenfold._interop.frameworks import Name
     from tenfold.dataset import BatchLoader
 
     RowsLayout = Literal["dense", "csr", "coo", "padded"]
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 class Rows:
     """The part of `SparseMatrix` that gives rows, columns and elements."""
 
+    _framework: Name
     _native: Any
     _shape: tuple[int, int]
 
@@ -43,12 +46,13 @@ class Rows:
             IndexError: For what is not there.
             TypeError: For an index of another type.
         """
-        if isinstance(index, tuple):
-            return self._element(index)
-        positions = positions_of(index, self._shape[0], what="sparse matrix")
-        if isinstance(positions, int):
-            return self._native.rows([positions], "dense")[0][0]
-        return self._dense(self._native.rows, positions)
+        with using(self._framework):
+            if isinstance(index, tuple):
+                return self._element(index)
+            positions = positions_of(index, self._shape[0], what="sparse matrix")
+            if isinstance(positions, int):
+                return self._native.rows([positions], "dense")[0][0]
+            return self._dense(self._native.rows, positions)
 
     def _element(self, index: tuple[Any, ...]) -> Any:
         if len(index) != 2:
@@ -127,8 +131,9 @@ class Rows:
 
     def _lines(self, take: Any, indices: Any, dim: int, layout: str) -> Any:
         indices = self._indices(indices, dim)
-        taken = take(indices, text("sparse matrix: layout", layout))
-        return _handing_out.batch(taken, layout)
+        with using(self._framework):
+            taken = take(indices, text("sparse matrix: layout", layout))
+            return _handing_out.batch(taken, layout)
 
     def batches(
         self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
@@ -152,7 +157,8 @@ class Rows:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Dense rows for a stock ``DataLoader``, gathered in one call."""
-        return list(self._native.rows(list(indices), "dense")[0])
+        with using(self._framework):
+            return list(self._native.rows(list(indices), "dense")[0])
 
     def __iter__(self) -> Iterator[Any]:
         # Rows of a few MiB at a time.
@@ -208,7 +214,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
         )
     ends, indices, values = matrix._arrays()
     # Where rows end is counted in int64 there; the first end is 0.
-    ends = ends.long()[1:]
+    ends = ends.long()[1:] if hasattr(ends, "long") else ends.astype("int64")[1:]
     rows = TensorDict({"indices.end": ends, "values.end": ends}, batch_size=[len(matrix)])
     rows["indices"], rows["values"] = UnbatchedTensor(indices), UnbatchedTensor(values)
     rows.schema = {
@@ -220,7 +226,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
     made = functools.partial(_made, layout, matrix.shape[1])
     then = options.pop("transform", None)
     return BatchLoader(
-        Dataset(rows),
+        Dataset(rows, framework=matrix._framework),
         batch_size,
         pad="offsets" if layout == "csr" else 0,
         transform=made if then is None else lambda batch: then(made(batch)),
@@ -231,7 +237,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
     """What `rows` gives of a batch of the data set; torch is to trust the columns."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
-    if indices.numel() and not 0 <= indices.min() <= indices.max() < num_cols:
+    if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(
             f"sparse matrix: index of an entry: expected 0 to {num_cols - 1}, found "
             f"{int(indices.min())} to {int(indices.max())}"
@@ -239,6 +245,9 @@ def _made(layout: str, num_cols: int, batch: Any) -> Any:
     if layout == "padded":
         length = batch["indices.length"]
         return {"indices": indices, "values": batch["values"], "length": length}
-    ends = batch["indices"]["offsets"].to(indices.dtype)
+    ends = batch["indices"]["offsets"]
+    is_torch = hasattr(ends, "untyped_storage")
+    ends = ends.to(indices.dtype) if is_torch else ends.astype(indices.dtype)
     shape = (len(ends) - 1, num_cols)
-    return _handing_out.batch((ends, indices, batch["values"]["values"], shape), "csr")
+    with using("torch" if is_torch else "numpy"):
+        return _handing_out.batch((ends, indices, batch["values"]["values"], shape), "csr")

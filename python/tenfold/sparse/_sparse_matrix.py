@@ -7,10 +7,11 @@ import os
 
 from tenfold import _core, _pickle
 from tenfold._html import table
+from tenfold._interop.frameworks import decided, using
 from tenfold._io.files import save_node
 from tenfold._options import integer, text
 from tenfold._public import set_module
-from tenfold.sparse import _handing_out, _taking_in
+from tenfold.sparse import _handing_out, _products, _taking_in
 from tenfold.sparse._rows import Rows
 from tenfold.sparse._taking_in import Growing
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Literal
 
+    from tenfold._interop.frameworks import Framework, Name
     from tenfold._io.files import Mode, PathLike, Progress
 
     Layout = Literal["csr", "csc", "coo"]
@@ -60,6 +62,8 @@ class SparseMatrix(Rows, Growing):
     Args:
         source: A path, in any format that holds sparse tensors, or an opened node of one.
         mode: ``"r"``: the file never changes. ``"r+"``: rows can be added (`append_rows`).
+        framework: ``"torch"`` or ``"numpy"``: whose tensors rows are, as of `tenfold.load`; sparse
+            ones of numpy are scipy's. It is decided once, and pickles keep it.
 
     Raises:
         FileNotFoundError: If there is nothing.
@@ -68,7 +72,10 @@ class SparseMatrix(Rows, Growing):
             looked at: each call checks what it uses.
     """
 
-    def __init__(self, source: PathLike | Any, mode: Mode = "r") -> None:
+    def __init__(
+        self, source: PathLike | Any, mode: Mode = "r", *, framework: Framework = None
+    ) -> None:
+        self._framework = decided(framework)
         self._path: str | None = None
         if isinstance(source, (str, os.PathLike)):
             self._path = os.path.abspath(os.fspath(source))
@@ -84,6 +91,7 @@ class SparseMatrix(Rows, Growing):
     def _of_native(cls, native: Any) -> SparseMatrix:
         made = object.__new__(cls)
         made._path, made._native, made._mode = None, native, "r"
+        made._framework = decided()
         made._read()
         return made
 
@@ -262,12 +270,12 @@ class SparseMatrix(Rows, Growing):
     @functools.cached_property
     def dtype(self) -> Any:
         """Of the elements: torch's dtype, or numpy's without torch."""
-        return _dtype(self._dtype_name)
+        return _dtype(self._dtype_name, self._framework)
 
     @functools.cached_property
     def index_dtype(self) -> Any:
         """Of the indices: int32 or int64."""
-        return _dtype(self._index_dtype_name)
+        return _dtype(self._index_dtype_name, self._framework)
 
     def __repr__(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
@@ -294,7 +302,8 @@ class SparseMatrix(Rows, Growing):
     # --- as others have it ---
 
     def _arrays(self) -> tuple[Any, ...]:
-        return tuple(self._native.part(part) for part in _PARTS[self._layout])
+        with using(self._framework):
+            return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
     def _parts(self) -> tuple[Any, ...]:
         self._native.check()
@@ -310,7 +319,10 @@ class SparseMatrix(Rows, Growing):
             CorruptFileError: If an index is not sound.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
-        return _handing_out.torch_of(self._layout, self._parts(), self._shape, coalesced)
+        self._native.check()
+        with using("torch"):
+            parts = tuple(self._native.part(part) for part in _PARTS[self._layout])
+        return _handing_out.torch_of(self._layout, parts, self._shape, coalesced)
 
     def to_scipy(self) -> Any:
         """The scipy matrix of the same layout, over the same memory.
@@ -323,6 +335,70 @@ class SparseMatrix(Rows, Growing):
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
         return _handing_out.scipy_of(self._layout, self._parts(), self._shape, coalesced)
+
+    def toarray(self) -> Any:
+        """Returns all elements as a dense numpy array ``[rows, columns]``, as scipy's matrices do.
+
+        ``m[:]`` is the same as a tensor.
+
+        Raises:
+            UnsupportedError: For a dtype that numpy does not have.
+            CorruptFileError: If the indices are damaged.
+
+        Example:
+            >>> m.toarray().shape
+            (200000, 100000)
+        """
+        return _handing_out.numpy_of(self[:], "toarray")
+
+    @property
+    def T(self) -> SparseMatrix:  # noqa: N802 - numpy's, scipy's and torch's name
+        """The transposed matrix.
+
+        A csr matrix becomes csc and the other way round, over the same memory; the entries of a coo
+        matrix are sorted anew.
+        """
+        made = self._of_native(self._native.transposed())
+        made._framework = self._framework
+        return made
+
+    def __matmul__(self, dense: Any) -> Any:
+        """Multiplies by a dense matrix or vector, some entries at a time.
+
+        Args:
+            dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
+
+        Returns:
+            ``[rows]`` or ``[rows, n]`` of the promoted dtype, of the library of `dense`. Memory
+            beyond that does not grow with the matrix.
+
+        Raises:
+            ValueError: If the shapes do not fit.
+            TypeError: If `dense` is no dense array.
+            CorruptFileError: If an index is outside the matrix.
+
+        Example:
+            >>> scores = m @ torch.rand(m.shape[1], 8)
+        """
+        return _products.product(self, dense)
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Adds elements up, some entries at a time.
+
+        Floats are added in float64; integers and bools give int64, as ``torch.sum`` does.
+
+        Args:
+            axis: 0: the sums of the columns, ``[columns]``. 1: those of the rows, ``[rows]``.
+                None: of all elements, 0-d.
+
+        Raises:
+            ValueError: For another axis.
+            CorruptFileError: If an index is outside the matrix.
+
+        Example:
+            >>> ratings_per_user = m.sum(axis=1)
+        """
+        return _products.total(self, axis)
 
     def _is_coalesced(self) -> bool:
         more = self._native.tree().info()[10]
@@ -372,7 +448,7 @@ class SparseMatrix(Rows, Growing):
         if path is None:
             return made
         made.save(path, progress=progress)
-        return type(self)(path)
+        return type(self)(path, framework=self._framework)
 
     def _is_sorted(self) -> bool:
         return self._layout != "coo" or self._is_coalesced()
@@ -381,7 +457,7 @@ class SparseMatrix(Rows, Growing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is not None:
-            return type(self), (self._path,)
+            return _pickle.opened_matrix, (type(self), self._path, self._framework)
         made = self if self._is_sorted() else self.to_layout("coo")
         return _pickle.sparse_matrix, (made._layout, made._arrays(), made._shape)
 
@@ -391,10 +467,11 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
     return SparseMatrix._of_native(_taking_in.of_parts(layout, parts, shape))
 
 
-def _dtype(name: str) -> Any:
+def _dtype(name: str, framework: Name) -> Any:
     from tenfold._interop import arrays
 
-    torch = arrays.torch_or_none()
+    with using(framework):
+        torch = arrays.torch_or_none()
     return arrays.numpy_dtype(name, "sparse matrix") if torch is None else getattr(torch, name)
 
 

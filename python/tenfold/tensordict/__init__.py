@@ -38,13 +38,52 @@ from tenfold.tensordict._ops.join import (
 )
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, is_non_tensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tenfold.tensordict._files.archive import (
+        is_memmap_archive,
+        pack_memmap,
+        refresh_archive_checksums,
+        unpack_memmap,
+    )
+    from tenfold.tensordict._files.grow import append_memmap
+    from tenfold.tensordict._files.mapped_tensor import MemmapTensor, MemoryMappedTensor
+    from tenfold.tensordict._tensorclass.decorator import TensorClass, tensorclass
+
+# Imported when they are asked for: a subclass of torch.Tensor imports torch, and the others are
+# built on this package.
+_LATE = {
+    "MemmapTensor": "tenfold.tensordict._files.mapped_tensor",
+    "MemoryMappedTensor": "tenfold.tensordict._files.mapped_tensor",
+    "TensorClass": "tenfold.tensordict._tensorclass.decorator",
+    "append_memmap": "tenfold.tensordict._files.grow",
+    "is_memmap_archive": "tenfold.tensordict._files.archive",
+    "pack_memmap": "tenfold.tensordict._files.archive",
+    "refresh_archive_checksums": "tenfold.tensordict._files.archive",
+    "tensorclass": "tenfold.tensordict._tensorclass.decorator",
+    "unpack_memmap": "tenfold.tensordict._files.archive",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATE[name]), name)
+
+
 __all__ = [
     "LazyStackedTensorDict",
+    "MemmapTensor",
+    "MemoryMappedTensor",
     "NonTensorData",
     "NonTensorStack",
+    "TensorClass",
     "TensorDict",
     "TensorDictBase",
     "UnbatchedTensor",
+    "append_memmap",
     "assert_close",
     "cat",
     "collate",
@@ -60,6 +99,7 @@ __all__ = [
     "from_tuple",
     "fromkeys",
     "is_leaf_nontensor",
+    "is_memmap_archive",
     "is_non_tensor",
     "is_tensor_collection",
     "is_tensorclass",
@@ -67,9 +107,13 @@ __all__ = [
     "load_memmap",
     "maybe_dense_stack",
     "merge_tensordicts",
+    "pack_memmap",
     "pad",
     "pad_sequence",
+    "refresh_archive_checksums",
     "stack",
+    "tensorclass",
+    "unpack_memmap",
     "unravel_key",
     "unravel_key_list",
     "unravel_key_to_tuple",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._interop.frameworks import Name
     from tenfold.tensordict._node import Opened
     from tenfold.tensordict._protocol import Index, Key
 
@@ -476,7 +477,7 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return _pickle.opened_tree, (*opened.place(), disk.keys_above)
+            return _pickle.opened_tree, (*opened.place(), disk.keys_above, opened.framework)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict._files import consolidated
 
@@ -515,9 +516,10 @@ def reopen(
     keeps_parts: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
+    framework: Name | None = None,
 ) -> Any:
     """Opens what was pickled, unless something else is there now."""
-    opened = Opened(path, mode, format, keeps_parts)
+    opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
     node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)

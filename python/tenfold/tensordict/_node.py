@@ -7,10 +7,13 @@ import warnings
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._interop.frameworks import code_of, decided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from tenfold._interop.frameworks import Name
 
 
 class NodeInfo(NamedTuple):
@@ -71,14 +74,25 @@ class Disk:
         changed: True once an entry was set or deleted: `node` no longer says which there are.
     """
 
-    __slots__ = ("changed", "keys_above", "node", "opened", "whole")
+    __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
 
     def __init__(self, node: Any, opened: Opened | None, keys_above: tuple[str, ...]) -> None:
-        self.node = node
+        self._node = node
         self.opened = opened
         self.keys_above = keys_above
         self.whole = False
         self.changed = False
+
+    @property
+    def node(self) -> Any:
+        opened = self.opened
+        if opened is not None and opened.closed:
+            raise ValueError(f"{opened.path}: closed: open it again")
+        return self._node
+
+    @node.setter
+    def node(self, node: Any) -> None:
+        self._node = node
 
     @property
     def mode(self) -> str:
@@ -109,20 +123,41 @@ class Opened:
         format: As it was asked for; empty: by content.
         identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
         tied: The tensors made so far, so that tied ones stay tied.
+        framework: Whose its tensors are: ``"torch"`` or ``"numpy"``.
         keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
         changed: True once an entry was set or deleted; the file then no longer says it all.
+        closed: True after the `with` block of its root.
     """
 
-    __slots__ = ("changed", "format", "identity", "keeps_parts", "mode", "path", "tied")
+    __slots__ = (
+        "changed",
+        "closed",
+        "format",
+        "framework",
+        "identity",
+        "keeps_parts",
+        "mode",
+        "path",
+        "tied",
+    )
 
-    def __init__(self, path: str, mode: str, format: str, keeps_parts: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        mode: str,
+        format: str,
+        keeps_parts: bool = False,
+        framework: Name | None = None,
+    ) -> None:
         self.path = os.path.abspath(path)
         self.mode = mode
         self.format = format
         self.identity = identity_of(self.path)
-        self.tied = _core.Tied()
+        self.framework = decided(framework)
+        self.tied = _core.Tied(code_of(self.framework))
         self.keeps_parts = keeps_parts
         self.changed = False
+        self.closed = False
 
     def place(self) -> tuple[str, str, str, bool, tuple[int, int] | None]:
         """What `reopen` takes, but for the keys."""

@@ -7,6 +7,7 @@
 #include <tenfold/mapped_dict.hpp>
 
 #include "base/text.hpp"
+#include "core/tensor/cast.hpp"
 #include "dataset/row_bytes.hpp"
 #include "dict/builder.hpp"
 #include "dict/handle.hpp"
@@ -215,6 +216,22 @@ struct Source {
   DictKeyType type;
 };
 
+/// Integers whose every value is an int64.
+bool is_key_dtype(DType dtype) {
+  return dtype == DType::int64 || dtype == DType::int32 || dtype == DType::int16 ||
+         dtype == DType::int8 || dtype == DType::uint32 || dtype == DType::uint16 ||
+         dtype == DType::uint8;
+}
+
+Tensor as_int64(const Tensor& keys) {
+  if (keys.dtype() == DType::int64) return keys;
+  Tensor made = Tensor::zeros(DType::int64, keys.shape());
+  if (keys.numel() == 0) return made;
+  cast_elements(keys.dtype(), keys.raw_data(), DType::int64, made.raw_data(),
+                static_cast<std::size_t>(keys.numel()));
+  return made;
+}
+
 Source source_of(const Path& path, const Dataset& source, std::string_view key) {
   const Column* column = source.schema().find(key);
   Dataset keys = source.select({std::string(key)});
@@ -225,13 +242,15 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   for (const Column& other : source.schema().columns()) {
     if (other.path != column->path) names.push_back(other.name());
   }
-  const bool is_int = !column->has_ends() && column->dtype == DType::int64 && column->shape.empty();
+  const bool is_int = !column->has_ends() && is_key_dtype(column->dtype) && column->shape.empty();
   if (column->nullable || column->ragged || (!is_int && !column->is_text())) {
-    refuse(path, "column " + base::quote(column->name()) +
-                     ": expected keys (string, bytes or int64, none of them missing), found " +
-                     std::string(column->dtype_name()) +
-                     (column->shape.empty() ? "" : " " + base::list_text(column->shape)) +
-                     (column->ragged ? ", ragged" : "") + (column->nullable ? ", nullable" : ""));
+    refuse(path,
+           "column " + base::quote(column->name()) +
+               ": expected keys (string, bytes or integers but uint64, none of them missing), "
+               "found " +
+               std::string(column->dtype_name()) +
+               (column->shape.empty() ? "" : " " + base::list_text(column->shape)) +
+               (column->ragged ? ", ragged" : "") + (column->nullable ? ", nullable" : ""));
   }
   const DictKeyType type = is_int                               ? DictKeyType::int64
                            : column->kind == ColumnKind::string ? DictKeyType::string
@@ -253,7 +272,8 @@ void build_mapped_dict(const Path& path, const Dataset& source, std::string_view
     const Batch keys = from.keys.rows(begin, end);
     const Batch values = from.values.rows(begin, end);
     if (from.type == DictKeyType::int64) {
-      builder.append(keys.columns()[0].values.span<std::int64_t>(), values);
+      const Tensor ints = as_int64(keys.columns()[0].values);
+      builder.append(ints.span<std::int64_t>(), values);
       continue;
     }
     texts.clear();

@@ -35,6 +35,10 @@ std::string_view decoded(const CsvField& field, std::string& scratch) {
   return std::string_view(scratch).substr(0, size);
 }
 
+bool is_na(const CsvField& field, const NaValues& na_values) {
+  return na_values != nullptr && !field.is_quoted && na_values->contains(field.text());
+}
+
 }  // namespace
 
 CsvValue csv_value(std::string_view text, bool is_quoted) {
@@ -72,6 +76,7 @@ CsvValue csv_value(std::string_view text, bool is_quoted) {
 
 void CsvRows::begin_file(const TextFile& file) {
   delimiter_ = file.delimiter;
+  na_values_ = file.na_values;
   seen_.resize(plan_.targets.size(), false);
   targets_.assign(file.header.size(), kIgnored);
   new_column_.clear();
@@ -171,6 +176,7 @@ bool CsvRows::set_null(ColumnBuilder& column) {
 }
 
 bool CsvRows::field(const CsvField& field, ColumnBuilder& column) {
+  if (is_na(field, na_values_)) return set_null(column);
   const Target& target = column.target();
   const std::string_view text = decoded(field, scratch_);
   if (target.form == Form::text) {
@@ -216,6 +222,7 @@ bool CsvRows::fail(Outcome outcome, std::string column, std::string message) {
 
 void CsvTypes::begin_file(const TextFile& file) {
   delimiter_ = file.delimiter;
+  na_values_ = file.na_values;
   members_.clear();
   for (const std::string& name : file.header) {
     types_.member(name);
@@ -230,7 +237,9 @@ void CsvTypes::add(const char* begin, const char* end) {
   while (at != nullptr) {
     CsvField field;
     if (take_csv_field(at, end, delimiter_, field) != nullptr) return;
-    kinds_.push_back(csv_value(decoded(field, scratch_), field.is_quoted).kinds);
+    kinds_.push_back(is_na(field, na_values_)
+                         ? kNull
+                         : csv_value(decoded(field, scratch_), field.is_quoted).kinds);
   }
   if (kinds_.size() != members_.size()) return;
   ++types_.num_objects;

@@ -51,6 +51,7 @@ class CsvRows {
   const RowPlan& plan_;
   RowBuilder& rows_;
   char delimiter_ = ',';
+  NaValues na_values_;
   std::vector<std::size_t> targets_;  ///< of each field
   std::vector<std::size_t> absent_;   ///< that no field has
   std::string new_column_;            ///< that calls for another plan
@@ -70,6 +71,7 @@ class CsvTypes {
  private:
   ValueTypes& types_;
   char delimiter_ = ',';
+  NaValues na_values_;
   std::vector<std::size_t> members_;  ///< of each field
   std::vector<ScalarKinds> kinds_;
   std::string scratch_;

@@ -186,6 +186,7 @@ bool BlockReader::open_next_file() {
   const bool is_csv = source.kind == SourceKind::csv || source.kind == SourceKind::tsv;
   file_->kind = is_csv ? TextKind::csv : TextKind::json_lines;
   file_->delimiter = source.kind == SourceKind::tsv ? '\t' : ',';
+  file_->na_values = source.na_values;
   begins_ = true;
   at_end_ = false;
   array_ended_ = false;

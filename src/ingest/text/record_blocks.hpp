@@ -41,6 +41,7 @@ struct TextFile {
   char delimiter = ',';             ///< CSV
   char line_end = '\n';             ///< CSV: '\r' in files whose lines end with it alone
   std::vector<std::string> header;  ///< CSV: the names of its columns
+  NaValues na_values;               ///< CSV
 };
 
 /// Whole records of one file, one after the other, with a NUL and JsonText::kSlackBytes behind.

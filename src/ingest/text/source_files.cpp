@@ -50,6 +50,23 @@ std::vector<std::string> matches_in(const Path& folder, const std::string& patte
   return names;
 }
 
+void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found);
+
+/// Folders of any depth, this one too; links to folders are not followed, as they may lead back.
+void expand_below(const Path& done, Path::iterator at, Path::iterator end,
+                  std::vector<Path>& found) {
+  const auto next = std::next(at);
+  if (next != end) expand(done, next, end, found);
+  for (const std::string& name : matches_in(done.empty() ? Path(".") : done, "*")) {
+    const Path path = done / name;
+    if (!os::file_info(path).is_directory) {
+      if (next == end) found.push_back(path);
+    } else if (!std::filesystem::is_symlink(path)) {
+      expand_below(path, at, end, found);
+    }
+  }
+}
+
 void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found) {
   if (at == end) {
     found.push_back(done);
@@ -57,6 +74,10 @@ void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector
   }
   const std::string part = at->string();
   const auto next = std::next(at);
+  if (part == "**") {
+    expand_below(done, at, end, found);
+    return;
+  }
   if (!base::is_glob(part)) {
     const Path path = done / part;
     if (os::exists(path)) expand(path, next, end, found);
@@ -73,6 +94,10 @@ std::vector<Path> paths_of(const Path& source) {
   const bool is_glob = base::is_glob(source.string());
   std::vector<Path> found;
   if (is_glob) expand(Path(), source.begin(), source.end(), found);
+  // "**" twice meets a file by several ways, and folders come between files.
+  std::ranges::sort(found);
+  const auto twice = std::ranges::unique(found);
+  found.erase(twice.begin(), twice.end());
   if (!found.empty()) return found;
   throw Error(ErrorCode::file_not_found,
               source.string() + (is_glob ? ": expected files that match, found none"

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,15 @@ enum class SourceKind : std::uint8_t {
   unknown,
 };
 
+/// Texts of unquoted CSV fields that are no value; null: none but the empty one.
+using NaValues = std::shared_ptr<const std::set<std::string, std::less<>>>;
+
 /// A text that rows are read from: a file, what is compressed in it, or an entry of an archive.
 struct SourceFile {
   std::string display;  ///< for messages
   SourceKind kind = SourceKind::unknown;
   std::function<std::unique_ptr<ByteStream>()> open;
+  NaValues na_values{};  ///< CSV
 };
 
 /// By the suffix; those of .gz and .zst come behind the one that counts.

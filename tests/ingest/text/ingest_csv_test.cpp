@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,33 @@ TEST(IngestCsv, InfersTypesFromAllFields) {
     text.replace(text.find(';'), 1, ",z\n");
     EXPECT_EQ(type_of(of.rows("a.csv", "x,y\n" + text + ",z\n"), "x"), expected) << fields;
   }
+}
+
+TEST(IngestCsv, NaValuesAreNoValueWhereTheyAreNotQuoted) {
+  IngestOf of;
+  IngestOptions options;
+  options.na_values = {"NA", "-"};
+  const Dataset ds = of.rows("a.csv", "n,t\n1,NA\n-,\"NA\"\n", options);
+  EXPECT_EQ(type_of(ds, "n"), "int64?");
+  EXPECT_EQ(type_of(ds, "t"), "string?");
+  EXPECT_THAT(valid(ds, "n"), ElementsAre(true, false));
+  EXPECT_THAT(valid(ds, "t"), ElementsAre(false, true));
+  IngestOf other;
+  EXPECT_THAT(other.error("a.jsonl", "{\"x\": 1}\n", ErrorCode::invalid_argument, options),
+              HasSubstr("na_values: expected CSV or TSV files"));
+}
+
+TEST(IngestCsv, TwoStarsAreFoldersOfAnyDepthInTheOrderOfPaths) {
+  IngestOf of;
+  const Path root = of.target().parent_path() / "logs";
+  int number = 0;
+  for (const char* name : {"b.csv", "a/c.csv", "a/x/d.csv"}) {
+    std::filesystem::create_directories((root / name).parent_path());
+    of.write(std::string("logs/") + name, "n\n" + std::to_string(number++) + "\n");
+  }
+  std::filesystem::create_directory_symlink(root, root / "a" / "loop");
+  EXPECT_THAT(values<std::int64_t>(of.rows({root / "**" / "*.csv"}), "n"), ElementsAre(1, 2, 0));
+  EXPECT_THAT(values<std::int64_t>(of.rows({root / "a" / "**" / "*.csv"}), "n"), ElementsAre(1, 2));
 }
 
 TEST(IngestCsv, KeepsTheTextOfWhatBecameAString) {

@@ -35,6 +35,7 @@ def ingest(
     schema: Any = None,
     columns: Iterable[str | tuple[str, ...]] | None = None,
     format: str | None = None,
+    na_values: Iterable[str] | None = None,
     on_error: OnError = "raise",
     batch_rows: int | None = None,
     num_threads: int | None = None,
@@ -52,7 +53,8 @@ def ingest(
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst`` or in
             a ``.zip``; Parquet, Arrow and npy files. Or an iterable of dicts, a `Dataset` or a view
-            of one, a map-style data set of torch, a dict of columns, a TensorDict, a table of
+            of one, a map-style data set of torch, a dict of columns, a tensor or array (the column
+            ``"value"``) or a tuple of them (``"0"``, ``"1"``, ...), a TensorDict, a table of
             pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
             ``"<column>.valid"`` beside a column tells which of its values are nulls.
         path: Where to: a folder. A data set that is there is replaced when the new one is whole.
@@ -62,6 +64,8 @@ def ingest(
         columns: Only these, in this order, by (dotted) names; a record's name means all it holds.
         format: Of all files, whatever their names: ``"jsonl"``, ``"json"``, ``"csv"``, ``"tsv"``,
             ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: as their names tell.
+        na_values: Of CSV and TSV: unquoted fields that say one of these are missing values, as
+            empty ones are: ``["NA", "-"]``.
         on_error: What becomes of rows that are malformed or do not fit: ``"raise"``; ``"skip"``,
             with one warning; ``"collect"``, as ``ds.bad_rows``. Rows of Python that are skipped or
             collected are judged by the rows before them.
@@ -99,10 +103,15 @@ def ingest(
     overwrite = boolean("ingest: overwrite", overwrite)
     durable = boolean("ingest: durable", durable)
     format = checked_format("ingest: format", format, FORMATS)
+    missing = column_names("ingest: na_values", na_values)
     files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest.sources import ingest_source
 
+        if missing:
+            raise ValueError(
+                f"ingest: na_values: expected it with CSV files only, found {type(source).__name__}"
+            )
         return ingest_source(
             source,
             path,
@@ -129,6 +138,7 @@ def ingest(
             durable,
             callback,
             format or "",
+            missing,
         )
     return opened(path, report, on_error)
 

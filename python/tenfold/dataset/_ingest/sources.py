@@ -8,10 +8,10 @@ of Arrow are read by pyarrow, which is imported for them alone.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import is_array
 from tenfold._options import column_names
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
@@ -44,7 +44,8 @@ def ingest_source(
     """Writes the rows of `source` as a data set at `path`, at once or not at all.
 
     Args:
-        source: An iterable of dicts; a dict of columns of equal length; a TensorDict; a table,
+        source: An iterable of dicts; a dict of columns of equal length; a tensor or array, or a
+            tuple of them; a TensorDict; a table,
             record batch reader or data set with ``__arrow_c_stream__`` (pyarrow, polars, pandas,
             DuckDB, Hugging Face); Parquet, Arrow, npy or npz files (a path, a glob, a list).
         path: Of the folder. What was there is replaced if tenfold wrote it.
@@ -150,18 +151,18 @@ def _run(
     stream = arrow.stream_of(source, num_threads)
     if stream is not None:
         return arrow.run([stream], way)
+    if isinstance(source, tuple) and source and any(is_array(item) for item in source):
+        # As torch's TensorDataset takes them; tensordict's from_tuple names them so.
+        columns = {str(number): item for number, item in enumerate(source)}
+        return tables.run_columns(columns, None, way)
     if values.is_tensordict(source):
         return tables.run_columns(*tables.columns_of_tensordict(source), way)
     if isinstance(source, Mapping):
         return tables.run_mapping(source, way)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(source, numpy.ndarray):
-        if source.dtype.names is None:
-            raise ValueError(
-                "array: expected a structured dtype, whose fields are columns, found "
-                f"{source.dtype}; name it: {{'x': array}}"
-            )
-        return tables.run_columns(tables.fields_of(source), None, way)
+    if is_array(source):
+        is_structured = getattr(source.dtype, "names", None) is not None
+        columns = tables.fields_of(source) if is_structured else {"value": source}
+        return tables.run_columns(columns, None, way)
     is_iterable = hasattr(type(source), "__iter__") or hasattr(type(source), "__getitem__")
     if not is_iterable or isinstance(source, (bytes, bytearray, memoryview)):
         raise _refusal(source)
@@ -171,8 +172,8 @@ def _run(
 def _refusal(source: object) -> UnsupportedError:
     cls = type(source)
     return UnsupportedError(
-        "ingest: expected files, an iterable of dicts, a dict of columns, a TensorDict, an array "
-        "of a structured dtype or an object with __arrow_c_stream__, found "
+        "ingest: expected files, an iterable of dicts, a dict of columns, a tensor, an array or a "
+        "tuple of these, a TensorDict, or an object with __arrow_c_stream__, found "
         f"{cls.__module__}.{cls.__qualname__}"
     )
 

@@ -9,6 +9,7 @@ import warnings
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError
+from tenfold._interop.frameworks import using
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import samples_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Literal
 
+    from tenfold._interop.frameworks import Name
     from tenfold._io.files import PathLike
     from tenfold.dataset._schema import Schema
 
@@ -81,7 +83,9 @@ class TextStream:
         schema: Schema,
         on_error: OnError,
         format: str | None = None,
+        framework: Name | None = None,
     ) -> None:
+        self._framework = framework
         self._files = list(files)
         self._schema = schema.to_json()
         self._on_error = on_error
@@ -128,7 +132,8 @@ class TextStream:
                 mine = [mixed[index] for index in mine]
             for first in range(0, len(mine), _CHUNK_ROWS):
                 chunk = mine[first : first + _CHUNK_ROWS]
-                batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
+                with using(self._framework):
+                    batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
                 made = samples_of(batch, len(kept))
                 yield from zip([place + index for index in kept], made, strict=True)
                 # What came before a bad row is handed out before it is told of.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # which would keep the TensorDict, and so its memory, until Python looks for cycles.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
+_CLOSE: Any = ("", (), {})  # close_opened()
 
 
 def _refuse_change(td: Any) -> NoReturn:
@@ -107,6 +108,9 @@ def _held_nodes(td: Any) -> Any:
 
 def enter(td: T) -> T:
     undo = getattr(td, "_undo", None)
+    if undo is None and _is_opened_root(td):
+        td._undo = _CLOSE
+        return td
     if undo is None:
         raise RuntimeError(
             "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
@@ -116,5 +120,35 @@ def enter(td: T) -> T:
 
 
 def leave(td: Any) -> None:
-    (method, args, options), td._undo = td._undo, None
+    undo, td._undo = td._undo, None
+    if undo is _CLOSE:
+        return _close_opened(td)
+    method, args, options = undo
     getattr(td, method)(*args, **options)
+
+
+def _is_opened_root(td: Any) -> bool:
+    """True for what `tenfold.open` returned."""
+    disk = getattr(td, "_disk", None)
+    return disk is not None and disk.opened is not None and not disk.keys_above
+
+
+def _close_opened(td: Any) -> None:
+    """Flushes what was written through; entries not handed out yet are gone afterwards."""
+    disk = getattr(td, "_disk", None)
+    if disk is None or disk.opened is None or disk.opened.closed:
+        return
+    if disk.mode == "r+":
+        td.flush()
+    disk.opened.closed = True
+    disk.opened.tied = None
+    _drop_native(td)
+
+
+def _drop_native(td: Any) -> None:
+    """Lets the engine close the file: no node of it is held any more."""
+    disk = getattr(td, "_disk", None)
+    if disk is not None:
+        disk.node = None
+    for node in _held_nodes(td):
+        _drop_native(node)

@@ -1,0 +1,124 @@
+"""Whose arrays are handed out: torch tensors, or numpy arrays."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+
+from tenfold import _core
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Name = Literal["torch", "numpy"]
+    Framework = Literal["torch", "pt", "numpy", "np"] | None
+
+_NAMES: dict[str, Name] = {"torch": "torch", "pt": "torch", "numpy": "numpy", "np": "numpy"}
+# As the engine's binding numbers them (python/src/torch_api.hpp).
+_CODES = {None: 0, "torch": 1, "numpy": 2}
+_SCOPED: tuple[Name | None, ...] = (None, "torch", "numpy")
+
+_default: Name | None = None
+
+
+def checked(framework: object, where: str = "framework") -> Name | None:
+    """``"torch"``, ``"numpy"`` or None for one of the spellings.
+
+    Raises:
+        ValueError: For anything else.
+    """
+    if framework is None:
+        return None
+    if isinstance(framework, str) and framework in _NAMES:
+        return _NAMES[framework]
+    raise ValueError(f'{where}: expected "torch", "numpy" or None, found {framework!r}')
+
+
+@set_module("tenfold")
+def set_framework(framework: Framework) -> None:
+    """Sets whose arrays are handed out where a call has no ``framework=``.
+
+    Handles that are open keep theirs. The environment variable ``TENFOLD_FRAMEWORK`` does the same
+    for a process.
+
+    Args:
+        framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
+            else numpy if that is, else torch if it is installed, else numpy.
+
+    Raises:
+        ValueError: For another value.
+
+    Example:
+        >>> tenfold.set_framework("numpy")
+        >>> type(tenfold.load("run/ckpt")["w"])
+        <class 'numpy.ndarray'>
+    """
+    global _default
+    _default = checked(framework)
+    _core.set_default_framework(_CODES[_default])
+
+
+def decided(framework: object = None, needs_torch: bool = False) -> Name:
+    """The framework of a call or a new handle.
+
+    Args:
+        framework: Its argument.
+        needs_torch: A torch device or pinned memory was asked for.
+
+    Raises:
+        ValueError: For another framework, or numpy where torch is needed.
+        ImportError: If torch is asked for and not installed.
+    """
+    name = checked(framework)
+    if name == "numpy" and needs_torch:
+        raise ValueError('framework: expected "torch" for a device or pinned memory, found "numpy"')
+    if name == "torch" and "torch" not in sys.modules and not _is_torch_installed():
+        raise ImportError('framework: expected the package torch for "torch", found none')
+    if name is None:
+        name = _SCOPED[_core.framework_scope()]
+    if name is None and not needs_torch:
+        name = _default
+    if name is not None:
+        return name
+    if needs_torch or "torch" in sys.modules:
+        return "torch"
+    if "numpy" in sys.modules:
+        return "numpy"
+    return "torch" if _is_torch_installed() else "numpy"
+
+
+def code_of(framework: Name | None) -> int:
+    """The number that the engine's binding has for it."""
+    return _CODES[framework]
+
+
+@functools.cache
+def _is_torch_installed() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+class using:  # noqa: N801 - read as a statement
+    """`with using("numpy"):` arrays that this thread makes are numpy's. None changes nothing."""
+
+    __slots__ = ("_before", "_code")
+
+    def __init__(self, framework: Name | None) -> None:
+        self._code = _CODES[framework]
+
+    def __enter__(self) -> None:
+        self._before = _core.framework_scope()
+        if self._code:
+            _core.set_framework_scope(self._code)
+
+    def __exit__(self, *_: object) -> None:
+        _core.set_framework_scope(self._before)
+
+
+if "TENFOLD_FRAMEWORK" in os.environ:
+    _default = checked(os.environ["TENFOLD_FRAMEWORK"] or None, "TENFOLD_FRAMEWORK")
+    _core.set_default_framework(_CODES[_default])

@@ -1,0 +1,27 @@
+"""The names of torchsnapshot: snapshots of training state as folders.
+
+>>> from tenfold.snapshot import Snapshot, StateDict
+>>> snapshot = Snapshot.take("run/snapshot", {"model": model, "progress": StateDict(epoch=3)})
+"""
+
+from __future__ import annotations
+
+from tenfold._io.snapshot import (
+    PendingSnapshot,
+    RNGState,
+    RngState,
+    Snapshot,
+    SnapshotEntry,
+    SnapshotMetadata,
+    StateDict,
+)
+
+__all__ = [
+    "PendingSnapshot",
+    "RNGState",
+    "RngState",
+    "Snapshot",
+    "SnapshotEntry",
+    "SnapshotMetadata",
+    "StateDict",
+]

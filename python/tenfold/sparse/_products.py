@@ -1,0 +1,168 @@
+"""Products and sums of a sparse matrix, some entries at a time."""
+
+from __future__ import annotations
+
+from tenfold._errors import CorruptFileError
+from tenfold._interop import arrays
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from tenfold.sparse._sparse_matrix import SparseMatrix
+
+# Elements of the products of one block: 64 MiB of float32.
+_BLOCK_ELEMENTS = 16 << 20
+
+
+def product(matrix: SparseMatrix, dense: Any) -> Any:
+    """``matrix @ dense``; see `SparseMatrix.__matmul__`."""
+    if not arrays.is_array(dense):
+        raise TypeError(f"@: expected a dense tensor or array, got {type(dense).__name__}")
+    if arrays.without_elements(dense):
+        raise TypeError(f"@: expected a dense tensor, got {arrays.without_elements(dense)}")
+    if dense.ndim not in (1, 2) or dense.shape[0] != matrix.shape[1]:
+        raise ValueError(
+            f"@: expected shape ({matrix.shape[1]},) or ({matrix.shape[1]}, n), got "
+            f"{tuple(dense.shape)}"
+        )
+    if dense.ndim == 1:
+        return product(matrix, dense[:, None])[:, 0]
+    made = _kit(dense).zeros((matrix.shape[0], dense.shape[1]), _like(matrix, dense))
+    block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
+    for rows, cols, values in _entries(matrix, block):
+        kit = _kit(dense)
+        rows, cols, values = kit.own(rows), kit.own(cols), kit.own(values)
+        kit.add_at(made, rows, values[:, None] * dense[cols])
+    return made
+
+
+def total(matrix: SparseMatrix, axis: int | None) -> Any:
+    """The sums; see `SparseMatrix.sum`."""
+    if axis not in (None, 0, 1, -1, -2) or isinstance(axis, bool):
+        raise ValueError(f"sum: axis must be None, 0 or 1, got {axis!r}")
+    axis = axis + 2 if axis is not None and axis < 0 else axis
+    kit = _kit(matrix._arrays()[-1])
+    wide = _wide(matrix._dtype_name)
+    length = 1 if axis is None else matrix.shape[1 - axis]
+    sums = kit.zeros((length,), kit.dtype(wide))
+    for rows, cols, values in _entries(matrix, _BLOCK_ELEMENTS):
+        values = kit.cast(values, wide)
+        if axis is None:
+            sums[0] += values.sum()
+        else:
+            kit.add_at(sums, cols if axis == 0 else rows, values)
+    made = kit.cast(sums, _result(matrix._dtype_name))
+    return made[0] if axis is None else made
+
+
+def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]:
+    """Rows, columns and values of at most `count` entries at a time, checked."""
+    parts = matrix._arrays()
+    kit = _kit(parts[-1])
+    rows, cols = matrix.shape
+    for begin in range(0, matrix.nnz, count):
+        end = min(begin + count, matrix.nnz)
+        values = parts[-1][begin:end]
+        if matrix.layout == "coo":
+            row, col = parts[0][0, begin:end], parts[0][1, begin:end]
+        else:
+            minor = parts[1][begin:end]
+            major = kit.major_of(parts[0], begin, end)
+            row, col = (major, minor) if matrix.layout == "csr" else (minor, major)
+        for what, index, length in (("row", row, rows), ("column", col, cols)):
+            if not 0 <= int(index.min()) <= int(index.max()) < length:
+                raise CorruptFileError(
+                    f"{matrix._where}: {what} of an entry: expected 0 to {length - 1}, found "
+                    f"{int(index.min())} to {int(index.max())}"
+                )
+        yield kit.index(row), kit.index(col), values
+
+
+def _like(matrix: SparseMatrix, dense: Any) -> Any:
+    """The dtype of a product."""
+    return _kit(dense).promoted(matrix._dtype_name, dense)
+
+
+def _result(dtype: str) -> str:
+    """The dtype of a sum, as of ``torch.sum``."""
+    return dtype if dtype.startswith(("float", "bfloat", "complex")) else "int64"
+
+
+def _wide(dtype: str) -> str:
+    """The dtype that sums are made in."""
+    if dtype.startswith("complex"):
+        return "complex128"
+    return "float64" if dtype.startswith(("float", "bfloat")) else "int64"
+
+
+class _Torch:
+    """What is needed of torch."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def dtype(self, name: str) -> Any:
+        return getattr(self._torch, name)
+
+    def promoted(self, name: str, dense: Any) -> Any:
+        return self._torch.promote_types(getattr(self._torch, name), dense.dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self._torch.zeros(shape, dtype=dtype)
+
+    def own(self, part: Any) -> Any:
+        return part if isinstance(part, self._torch.Tensor) else self._torch.from_numpy(part)
+
+    def index(self, part: Any) -> Any:
+        return part.long()
+
+    def cast(self, values: Any, dtype: str) -> Any:
+        return values.to(getattr(self._torch, dtype))
+
+    def add_at(self, into: Any, index: Any, values: Any) -> None:
+        into.index_add_(0, index, values.to(into.dtype))
+
+    def major_of(self, ends: Any, begin: int, end: int) -> Any:
+        entries = self._torch.arange(begin, end, dtype=ends.dtype)
+        return self._torch.searchsorted(ends, entries, right=True) - 1
+
+
+class _Numpy:
+    """The same of numpy."""
+
+    def __init__(self, numpy: Any) -> None:
+        self._numpy = numpy
+
+    def dtype(self, name: str) -> Any:
+        return arrays.numpy_dtype(name, "sparse matrix")
+
+    def promoted(self, name: str, dense: Any) -> Any:
+        return self._numpy.promote_types(self.dtype(name), dense.dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self._numpy.zeros(shape, dtype)
+
+    def own(self, part: Any) -> Any:
+        return part if isinstance(part, self._numpy.ndarray) else part.numpy()
+
+    def index(self, part: Any) -> Any:
+        return part.astype(self._numpy.int64)
+
+    def cast(self, values: Any, dtype: str) -> Any:
+        return values.astype(self.dtype(dtype))
+
+    def add_at(self, into: Any, index: Any, values: Any) -> None:
+        self._numpy.add.at(into, index, values)
+
+    def major_of(self, ends: Any, begin: int, end: int) -> Any:
+        return self._numpy.searchsorted(ends, self._numpy.arange(begin, end), "right") - 1
+
+
+def _kit(array: Any) -> _Torch | _Numpy:
+    """The functions for arrays of that library."""
+    numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return _Numpy(numpy)
+    return _Torch(arrays.need_torch("sparse matrix"))

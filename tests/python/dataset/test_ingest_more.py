@@ -1,0 +1,111 @@
+"""Bare arrays, tuples of columns, globs of any depth, texts that are no value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+from tenfold import Dataset
+
+
+def test_a_tensor_or_array_by_itself_is_one_column(tmp_path: Path) -> None:
+    values = torch.arange(12, dtype=torch.int16).view(4, 3)
+    for source in (values, values.numpy()):
+        ds = tenfold.ingest(source, tmp_path / "d")
+        assert str(ds.schema) == "value: int16[3]"
+        assert ds["value"].tolist() == values.tolist()
+    assert tenfold.infer_schema(values) == ds.schema
+    with pytest.raises(ValueError, match="at least one dimension"):
+        tenfold.ingest(torch.tensor(1.0), tmp_path / "d")
+    with pytest.raises(tenfold.UnsupportedError, match="expected a dense tensor, found a sparse"):
+        tenfold.ingest(torch.eye(2).to_sparse(), tmp_path / "d")
+    assert len(Dataset(tmp_path / "d")) == 4
+
+
+def test_a_tuple_of_columns_is_a_table(tmp_path: Path) -> None:
+    ds = tenfold.ingest((torch.rand(3, 2), np.arange(3), ["a", "b", "c"]), tmp_path / "d")
+    assert ds.columns == ["0", "1", "2"]
+    assert ds[1]["1"] == 1
+    assert ds[2]["2"] == "c"
+    with pytest.raises(ValueError, match="expected 3 rows as '0', found 2"):
+        tenfold.ingest((torch.rand(3), torch.rand(2)), tmp_path / "d")
+
+
+def test_a_tuple_of_dicts_is_still_rows(tmp_path: Path) -> None:
+    assert tenfold.ingest(({"x": 1}, {"x": 2}), tmp_path / "d")["x"].tolist() == [1, 2]
+
+
+def test_two_stars_are_folders_of_any_depth_in_the_order_of_paths(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    for number, name in enumerate(["b.jsonl", "a/c.jsonl", "a/x/y/d.jsonl", "z/e.jsonl"]):
+        (logs / name).parent.mkdir(parents=True, exist_ok=True)
+        (logs / name).write_text(f'{{"n": {number}}}\n')
+    (logs / ".hidden").mkdir()
+    (logs / ".hidden" / "h.jsonl").write_text('{"n": 99}\n')
+    (logs / "a" / "loop").symlink_to(logs)
+
+    def numbers(pattern: str) -> Any:
+        return tenfold.ingest(str(logs / pattern), tmp_path / "d")["n"].tolist()
+
+    assert numbers("**/*.jsonl") == [1, 2, 0, 3]
+    assert numbers("**/**/*.jsonl") == [1, 2, 0, 3]
+    assert numbers("a/**/*.jsonl") == [1, 2]
+    assert numbers("a/**/y/*.jsonl") == [2]
+    assert numbers("z/**") == [3]
+    with pytest.raises(FileNotFoundError):
+        numbers("**/*.csv")
+
+
+def test_na_values_are_missing_where_they_are_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text('n,t\n1,NA\nNA,"NA"\n-,x\n,\n')
+    ds = tenfold.ingest(file, tmp_path / "d", na_values=["NA", "-"])
+    assert str(ds.schema) == "n: int64?\nt: string?"
+    assert ds["n.valid"].tolist() == [True, False, False, False]
+    assert ds["t.valid"].tolist() == [False, True, True, False]
+    assert ds[1]["t"] == "NA"
+    without = tenfold.ingest(file, tmp_path / "d")
+    assert str(without.schema["n"]) == "string?"
+
+
+def test_na_values_hold_with_a_schema_and_for_a_late_row(tmp_path: Path) -> None:
+    file = tmp_path / "x.tsv"
+    file.write_text("n\n" + "1\n" * 200_000 + "?\n")
+    assert len(tenfold.ingest(file, tmp_path / "d", na_values=["?"])) == 200_001
+    assert str(Dataset(tmp_path / "d").schema) == "n: int64?"
+    with pytest.raises(ValueError, match=r'line 200002.*"n": expected a value, found none'):
+        tenfold.ingest(file, tmp_path / "d", na_values=["?"], schema={"n": "int64"})
+
+
+def test_na_values_are_refused_where_they_mean_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
+    with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
+        tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values=["NA"])
+    with pytest.raises(ValueError, match="na_values: expected it with CSV files only"):
+        tenfold.ingest([{"x": 1}], tmp_path / "d", na_values=["NA"])
+    with pytest.raises(TypeError, match="na_values: expected a list of names, found 'NA'"):
+        tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values="NA")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_keys_of_a_dictionary_come_from_small_integers(tmp_path: Path, dtype: str) -> None:
+    ids = torch.tensor([5, 1, 100]).to(getattr(torch, dtype))
+    ds = Dataset({"id": ids, "x": torch.tensor([0.5, 0.1, 1.0])})
+    made = tenfold.MappedDict.build((ds, "id"), tmp_path / "d")
+    assert list(made) == [5, 1, 100]
+    assert made[100]["x"] == 1.0
+    assert made.get_many([1, 7])[1].tolist() == [True, False]
+    assert tenfold.verify(tmp_path / "d").ok
+
+
+def test_negative_small_integers_are_keys_and_uint64_is_refused(tmp_path: Path) -> None:
+    ds = Dataset({"id": torch.tensor([-7, 3], dtype=torch.int8), "x": torch.ones(2)})
+    assert list(tenfold.MappedDict.build((ds, "id"), tmp_path / "d")) == [-7, 3]
+    ds = Dataset({"id": torch.tensor([7], dtype=torch.uint64), "x": torch.ones(1)})
+    with pytest.raises(ValueError, match="integers but uint64"):
+        tenfold.MappedDict.build((ds, "id"), tmp_path / "e")

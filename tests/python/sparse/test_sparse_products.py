@@ -1,0 +1,128 @@
+"""Products, sums, transposes and dense copies, with scipy as judge."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+from tenfold import SparseMatrix
+from tenfold.sparse import _products
+
+sparse = pytest.importorskip("scipy.sparse")
+LAYOUTS = ["csr", "csc", "coo"]
+
+
+def scipy_matrix(layout: str, dtype: Any = np.float64) -> Any:
+    made = sparse.random(40, 25, density=0.1, format="csr", random_state=1)
+    made.data = np.round(made.data * 10) + 1
+    return made.astype(dtype).asformat(layout)
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "many blocks":
+        monkeypatch.setattr(_products, "_BLOCK_ELEMENTS", 7)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32])
+def test_products_are_those_of_scipy(layout: str, dtype: Any) -> None:
+    expected = scipy_matrix(layout, dtype)
+    matrix = SparseMatrix.from_scipy(expected)
+    dense = np.arange(75, dtype=dtype).reshape(25, 3)
+    found = matrix @ torch.from_numpy(dense)
+    assert found.dtype == torch.from_numpy(dense).dtype
+    np.testing.assert_allclose(found.numpy(), expected @ dense)
+    np.testing.assert_allclose(
+        (matrix @ torch.from_numpy(dense[:, 0])).numpy(), expected @ dense[:, 0]
+    )
+    by_numpy = matrix @ dense
+    assert type(by_numpy) is np.ndarray
+    np.testing.assert_allclose(by_numpy, expected @ dense)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
+def test_sums_are_those_of_scipy(layout: str, dtype: Any) -> None:
+    expected = scipy_matrix(layout, dtype)
+    matrix = SparseMatrix.from_scipy(expected)
+    for axis in (0, 1, -1, -2):
+        found = matrix.sum(axis)
+        assert found.shape == (expected.shape[1 - axis % 2],)
+        np.testing.assert_allclose(found.numpy(), np.asarray(expected.sum(axis)).reshape(-1))
+    assert matrix.sum().shape == ()
+    assert matrix.sum().item() == expected.sum()
+    assert matrix.sum().dtype == torch.from_numpy(np.zeros(1, dtype)).sum().dtype
+
+
+def test_sums_of_many_small_floats_do_not_lose_them() -> None:
+    count = 1 << 18
+    values = torch.full((count,), 0.1)
+    matrix = SparseMatrix.from_coo(
+        torch.zeros(count).long(), torch.arange(count), values, (1, count)
+    )
+    assert abs(matrix.sum().item() - 0.1 * count) < 0.01
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_transpose_is_that_of_scipy(tmp_path: Path, layout: str) -> None:
+    expected = scipy_matrix(layout)
+    matrix = SparseMatrix(SparseMatrix.from_scipy(expected).save(tmp_path / "m"))
+    transposed = matrix.T
+    assert transposed.shape == (25, 40)
+    assert transposed.layout == {"csr": "csc", "csc": "csr", "coo": "coo"}[layout]
+    np.testing.assert_array_equal(transposed.toarray(), expected.T.toarray())
+    np.testing.assert_array_equal(transposed.T.toarray(), expected.toarray())
+    again = pickle.loads(pickle.dumps(transposed))
+    np.testing.assert_array_equal(again.toarray(), expected.T.toarray())
+    transposed.save(tmp_path / "t")
+    np.testing.assert_array_equal(SparseMatrix(tmp_path / "t").toarray(), expected.T.toarray())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_toarray_is_dense_and_of_numpy(layout: str) -> None:
+    expected = scipy_matrix(layout, np.float32)
+    found = SparseMatrix.from_scipy(expected).toarray()
+    assert type(found) is np.ndarray
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected.toarray())
+
+
+def test_no_entries_are_zeros() -> None:
+    matrix = SparseMatrix.from_scipy(sparse.csr_matrix((3, 4)))
+    assert (matrix @ torch.ones(4, 2)).tolist() == [[0, 0]] * 3
+    assert matrix.sum(0).tolist() == [0] * 4
+    assert matrix.sum().item() == 0
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    matrix = SparseMatrix.from_scipy(scipy_matrix("csr"))
+    with pytest.raises(ValueError, match=r"@: expected shape \(25,\) or \(25, n\), got \(40, 2\)"):
+        matrix @ torch.ones(40, 2)
+    for other in ([1, 2], torch.eye(25).to_sparse(), 3):
+        with pytest.raises(TypeError, match="@: expected a dense"):
+            matrix @ other
+    for axis in (2, "x", True):
+        with pytest.raises((ValueError, TypeError)):
+            matrix.sum(axis)  # type: ignore[arg-type]
+
+
+def test_an_index_outside_the_matrix_is_an_error_and_no_read_outside(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    SparseMatrix.from_scipy(scipy_matrix("csr")).save(path)
+    file = path / "col_indices.memmap"
+    damaged = np.fromfile(file, np.int32)
+    damaged[3] = 1_000_000
+    damaged.tofile(file)
+    matrix = SparseMatrix(path)
+    for call in (lambda: matrix @ torch.ones(25, 2), lambda: matrix.sum(0)):
+        with pytest.raises(tenfold.CorruptFileError, match="column of an entry: expected 0 to 24"):
+            call()

@@ -1,0 +1,168 @@
+"""Whose arrays are handed out: the argument, set_framework, the environment, what is imported."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+
+
+@pytest.fixture(autouse=True)
+def default() -> Iterator[None]:
+    yield
+    tenfold.set_framework(None)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    tenfold.save({"a": {"x": torch.arange(3.0)}, "y": torch.ones(2, 2)}, tmp_path / "tree")
+    rows: list[Any] = [{"x": float(i), "r": [i] * (i % 3), "t": str(i)} for i in range(10)]
+    tenfold.ingest(rows, tmp_path / "rows")
+    tenfold.MappedDict.build({"k": torch.ones(3), "l": torch.zeros(3)}, tmp_path / "dict")
+    tenfold.SparseMatrix.from_torch(torch.eye(4, 5).to_sparse_csr()).save(tmp_path / "sparse")
+    return tmp_path
+
+
+KINDS = {"torch": torch.Tensor, "pt": torch.Tensor, "numpy": np.ndarray, "np": np.ndarray}
+HANDLES: dict[str, Any] = {
+    "open": lambda path, **more: tenfold.open(path / "tree", **more),
+    "Dataset": lambda path, **more: tenfold.Dataset(path / "rows", **more),
+    "a view": lambda path, **more: tenfold.Dataset(path / "rows", **more).take([1, 0, 2]),
+    "MappedDict": lambda path, **more: tenfold.MappedDict(path / "dict", **more),
+    "its dataset": lambda path, **more: tenfold.MappedDict(path / "dict", **more).dataset,
+    "SparseMatrix": lambda path, **more: tenfold.SparseMatrix(path / "sparse", **more),
+}
+ARRAYS: dict[str, Any] = {
+    "open": lambda td: [td["a", "x"], td["y"], *td["a"].values()],
+    "Dataset": lambda ds: [ds["x"], ds[[1, 2]]["x"], ds[3]["x"], ds[3:5]["x"], next(iter(ds))["x"]],
+    "a view": lambda ds: [ds["x"], ds[0]["x"]],
+    "MappedDict": lambda d: [d["k"], d.get_many(["k", "z"])[1], d.rows(["k"]), *d.values()],
+    "its dataset": lambda ds: [ds["value"]],
+    "SparseMatrix": lambda m: [m[0], m[0, 0], m[:, 1], m.rows([1], "padded")["length"]],
+}
+
+
+@pytest.mark.parametrize("framework", KINDS)
+@pytest.mark.parametrize("name", HANDLES)
+def test_a_handle_keeps_its_framework_through_pickles_and_later_decisions(
+    saved: Path, name: str, framework: str
+) -> None:
+    handle = HANDLES[name](saved, framework=framework)
+    other = "numpy" if KINDS[framework] is torch.Tensor else "torch"
+    tenfold.set_framework(other)
+    for one in (handle, pickle.loads(pickle.dumps(handle))):
+        for array in ARRAYS[name](one):
+            assert isinstance(array, (KINDS[framework], np.generic)), type(array)
+            assert isinstance(array, torch.Tensor) == (KINDS[framework] is torch.Tensor)
+
+
+def test_load_decides_for_each_call(saved: Path) -> None:
+    assert type(tenfold.load(saved / "tree")["y"]) is torch.Tensor
+    assert type(tenfold.load(saved / "tree", framework="np")["a"]["x"]) is np.ndarray
+    tenfold.set_framework("numpy")
+    assert type(tenfold.load(saved / "tree")["y"]) is np.ndarray
+    assert type(tenfold.load(saved / "tree", framework="pt")["y"]) is torch.Tensor
+    tenfold.set_framework(None)
+    assert type(tenfold.load(saved / "tree")["y"]) is torch.Tensor
+
+
+def test_loaders_and_streams_take_the_framework_of_their_rows_or_their_own(saved: Path) -> None:
+    ds = tenfold.Dataset(saved / "rows", framework="numpy")
+    loader = tenfold.BatchLoader(ds, 4, columns=["x", "r"], pad=0)
+    for batch in loader:
+        assert {type(value) for value in batch.values()} == {np.ndarray}
+    lists = next(iter(tenfold.BatchLoader(ds, 4, columns=["r"])))["r"]
+    assert [part.tolist() for part in lists] == [[], [1], [2, 2], []]
+    other = tenfold.BatchLoader(ds, 4, columns=["x"], framework="torch")
+    assert type(next(iter(other))["x"]) is torch.Tensor
+    assert type(next(iter(tenfold.BatchLoader(ds, 4, device="cpu")))["x"]) is torch.Tensor
+    rows = tenfold.IterableDataset(ds)
+    assert not isinstance(next(iter(rows))["x"], torch.Tensor)
+    (saved / "rows.csv").write_text("a,b\n1,2.5\n")
+    row = next(iter(tenfold.IterableDataset(str(saved / "rows.csv"), framework="numpy")))
+    assert not isinstance(row["b"], torch.Tensor)
+    assert row["b"] == 2.5
+
+
+def test_maps_of_a_numpy_data_set_are_stacked_as_arrays(saved: Path) -> None:
+    ds = tenfold.Dataset(saved / "rows", framework="numpy").map(lambda row: {"z": row["x"] * 2})
+    assert type(ds[[1, 2]]["z"]) is np.ndarray
+    assert ds[[1, 2]]["z"].tolist() == [2, 4]
+
+
+def test_sparse_rows_of_numpy_are_of_scipy(saved: Path) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = tenfold.SparseMatrix(saved / "sparse", framework="numpy")
+    assert sparse.issparse(matrix.rows([0, 1], "csr"))
+    assert matrix.rows([0, 1], "csr").toarray().tolist() == torch.eye(2, 5).tolist()
+    assert type(next(iter(matrix.batches(2, layout="padded")))["values"]) is np.ndarray
+    assert matrix.dtype == np.float32
+    assert type(matrix.sum(0)) is np.ndarray
+    assert matrix.to_torch().layout == torch.sparse_csr
+
+
+def test_other_names_and_contradictions_are_refused(saved: Path, run_python: Any) -> None:
+    for call in (
+        lambda: tenfold.load(saved / "tree", framework="jax"),
+        lambda: tenfold.set_framework("jax"),  # type: ignore[arg-type]
+        lambda: tenfold.Dataset(saved / "rows", framework=5),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match='framework: expected "torch", "numpy" or None'):
+            call()
+    with pytest.raises(ValueError, match='expected "torch" for a device'):
+        tenfold.load(saved / "tree", framework="numpy", device="meta")
+    with pytest.raises(ValueError, match='expected "torch" for a device'):
+        tenfold.BatchLoader(tenfold.Dataset(saved / "rows"), 2, framework="numpy", device="cpu")
+    with pytest.raises(ValueError, match="expected map_location or device, found both"):
+        tenfold.load(saved / "tree", device="cpu", map_location="cpu")
+    program = (
+        "import tenfold, sys\ntry: tenfold.load(sys.argv[1])\nexcept ValueError as e: print(e)"
+    )
+    found = run_python(program, saved / "tree", environment={"TENFOLD_FRAMEWORK": "jax"})
+    assert found.startswith('TENFOLD_FRAMEWORK: expected "torch", "numpy" or None, found')
+
+
+def test_device_is_map_location(saved: Path) -> None:
+    assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
+    tenfold.set_framework("numpy")
+    assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
+
+
+DECIDES = """
+import sys
+for name in sys.argv[2].split():
+    __import__(name)
+import tenfold
+array = tenfold.load(sys.argv[1] + "/tree")["y"]
+row = tenfold.Dataset(sys.argv[1] + "/rows")[0]["x"]
+value = tenfold.MappedDict(sys.argv[1] + "/dict")["k"]
+element = tenfold.SparseMatrix(sys.argv[1] + "/sparse")[0]
+print(*(type(a).__module__ for a in (array, row, value, element)), "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "environment", "expected"),
+    [
+        ("numpy", {}, "numpy numpy numpy numpy False"),
+        ("torch", {}, "torch torch torch torch True"),
+        ("numpy torch", {}, "torch torch torch torch True"),
+        ("", {}, "torch torch torch torch True"),
+        ("numpy", {"TENFOLD_FRAMEWORK": "torch"}, "torch torch torch torch True"),
+        ("torch", {"TENFOLD_FRAMEWORK": "np"}, "numpy numpy numpy numpy True"),
+        ("numpy", {"TENFOLD_FRAMEWORK": ""}, "numpy numpy numpy numpy False"),
+    ],
+)
+def test_what_is_imported_decides_and_a_numpy_program_imports_no_torch(
+    saved: Path, run_python: Any, imported: str, environment: dict[str, str], expected: str
+) -> None:
+    environment = {"TENFOLD_FRAMEWORK": "", **environment}
+    found = run_python(DECIDES, saved, imported, environment=environment)
+    assert found.split() == expected.split()
