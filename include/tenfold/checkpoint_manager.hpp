@@ -121,11 +121,13 @@ struct CheckpointEstimate {
 /// Keeps a step from being pruned, also by other processes and hosts, as long as it lives.
 class TENFOLD_API CheckpointHold {
  public:
-  struct State;
-  explicit CheckpointHold(std::shared_ptr<State> state) : state_(std::move(state)) {}
   void release();
 
  private:
+  friend class CheckpointManager;
+  struct TENFOLD_LOCAL State;
+  explicit CheckpointHold(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
   std::shared_ptr<State> state_;
 };
 
@@ -216,7 +218,7 @@ class TENFOLD_API CheckpointManager {
   void close();
 
  private:
-  struct State;
+  struct TENFOLD_LOCAL State;
   std::shared_ptr<State> state_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <span>
 #include <variant>
@@ -33,7 +34,6 @@ namespace {
 
 constexpr std::string_view kBareKey = "value";
 constexpr std::string_view kJson = "json";
-constexpr std::string_view kChecksums = "%checksums";
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;
 
@@ -164,23 +164,44 @@ std::uint64_t folder_bytes(const os::Directory& folder) {
   return total;
 }
 
-/// Files and folders of one name tell what links are made, and where.
+/// Takes write permission from a file that several steps share: a write would change all of them.
+void protect(const os::Directory& folder, const std::string& name) {
+  constexpr std::uint32_t kReadBits = 0444;
+  os::File file = os::File::open_read_at(folder, name);
+  os::FileInfo info = file.info();
+  info.mode &= kReadBits;
+  file.copy_permissions(info);
+}
+
+/// Puts a hard link to `old_name` in the place of a file; false if the file system cannot.
+bool put_link(os::Directory& folder, const std::string& name, const os::Directory& old_folder,
+              const std::string& old_name) {
+  const std::string linked = name + ".linked";
+  if (!folder.link_from(old_folder, old_name, linked)) return false;
+  folder.rename(linked, name);
+  protect(folder, name);
+  return true;
+}
+
+/// Size and checksum of each block of a file.
+using Blocks = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+std::map<std::string, Blocks> blocks_by_path(const os::Directory& root) {
+  const std::string name(formats::kChecksumsName);
+  const std::string text = os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
+  std::map<std::string, Blocks> files;
+  for (const formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
+    files[line.path].emplace_back(line.size_bytes, line.checksum);
+  }
+  return files;
+}
+
+/// Links the leaves that are equal in both trees. Names of one inode are tied tensors, so that
+/// links must neither tie nor untie any.
 void link_equal_leaves(os::Directory& folder, const os::Directory& old_folder) {
-  const auto lines_of = [](const os::Directory& root) {
-    const std::string name(kChecksums);
-    const os::File file = os::File::open_read_at(root, name);
-    return formats::parse_checksums(file.read_all(kMaxJsonBytes), root.display_of(name));
-  };
-  // All checksums of a file, by its path.
-  const auto by_path = [&](const os::Directory& root) {
-    std::map<std::string, std::vector<std::pair<std::uint64_t, std::uint64_t>>> files;
-    for (const formats::ChecksumLine& line : lines_of(root)) {
-      files[line.path].emplace_back(line.size_bytes, line.checksum);
-    }
-    return files;
-  };
-  const auto old_files = by_path(old_folder);
-  for (const auto& [path, blocks] : by_path(folder)) {
+  const std::map<std::string, Blocks> old_files = blocks_by_path(old_folder);
+  std::set<std::uint64_t> used;  // inodes of the old tree
+  for (const auto& [path, blocks] : blocks_by_path(folder)) {
     const auto old = old_files.find(path);
     if (!path.ends_with(".memmap") || old == old_files.end() || old->second != blocks) continue;
     os::Directory into = folder.duplicate();
@@ -191,9 +212,11 @@ void link_equal_leaves(os::Directory& folder, const os::Directory& old_folder) {
       from = os::Directory::open_at(from, part.string());
     }
     const std::string name = parts.filename().string();
-    const std::string linked = name + ".linked";
-    if (!into.link_from(from, name, linked)) return;  // the file system cannot
-    into.rename(linked, name);
+    const auto new_info = into.entry_info(name);
+    const auto old_info = from.entry_info(name);
+    const bool is_tied = !new_info || !old_info || new_info->num_links > 1;
+    if (is_tied || !used.insert(old_info->inode).second) continue;
+    if (!put_link(into, name, from, name)) return;
     into.sync();
   }
 }
@@ -251,7 +274,7 @@ Fingerprint fingerprint(const os::Directory& folder, const CheckpointEntry& entr
   if (found && found->is_directory) {
     const os::Directory inner = os::Directory::open_at(folder, entry.path);
     made.num_bytes = folder_bytes(inner);
-    hash_file(os::File::open_read_at(inner, std::string(kChecksums)), stream);
+    hash_file(os::File::open_read_at(inner, std::string(formats::kChecksumsName)), stream);
   } else {
     const os::File file = os::File::open_read_at(folder, entry.path);
     made.num_bytes = file.size_bytes();
@@ -276,8 +299,7 @@ void share_unchanged(os::Directory& folder, const CheckpointEntry& entry,
     return;
   }
   if (entry.checksum != old_entry.checksum || entry.num_bytes != old_entry.num_bytes) return;
-  const std::string linked = entry.path + ".linked";
-  if (folder.link_from(old_folder, old_entry.path, linked)) folder.rename(linked, entry.path);
+  put_link(folder, entry.path, old_folder, old_entry.path);
 }
 
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,

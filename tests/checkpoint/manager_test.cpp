@@ -82,6 +82,23 @@ TEST(CheckpointManager, RestoreGivesBackTheNewestStep) {
   EXPECT_TRUE(is_state_of(manager.restore({.step = 2}).state, 2));
 }
 
+TEST(CheckpointManager, StepsOfThePythonPackageAreRead) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  fs::copy(std::string(TENFOLD_TEST_DATA) + "/checkpoint/python", run, fs::copy_options::recursive);
+  CheckpointManager manager(run, {.best = "loss"});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 2, 3));
+  for (const std::int64_t step : manager.all_steps()) EXPECT_TRUE(manager.verify(step).ok());
+  EXPECT_EQ(manager.best_step(), 3);
+  const RestoredCheckpoint restored = manager.restore();
+  EXPECT_EQ(restored.info.lineage.size(), 2U);
+  EXPECT_EQ(restored.state.value("epoch"), Value(3));
+  EXPECT_EQ(restored.state.at("model", "0.weight").shape(), (Shape{4, 3}));
+  EXPECT_EQ(restored.state.value("pair"), Value(Value::Tuple{{Value(1), Value("a")}}));
+  manager.save(4, restored.state);
+  EXPECT_EQ(manager.latest_step(), 4);
+}
+
 TEST(CheckpointManager, ValuesThatJsonLacksKeepTheirTypes) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
@@ -461,12 +478,44 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_EQ(links("step_00000002/model.safetensors"), 2U);
   EXPECT_EQ(links("step_00000002/optimizer/momentum.memmap"), 2U);
   EXPECT_EQ(links("step_00000002/epoch.json"), 1U);
+  EXPECT_EQ(fs::status(folder / "step_00000001/optimizer/momentum.memmap").permissions() &
+                fs::perms::owner_write,
+            fs::perms::none);
   EXPECT_TRUE(manager.verify(2).ok());
   manager.save(3, state_at(3));
   EXPECT_EQ(links("step_00000003/model.safetensors"), 1U);
   manager.remove(1);
   manager.wait();
   EXPECT_TRUE(manager.verify(2).ok());
+}
+
+TEST(CheckpointManager, LinksNeitherTieNorUntieTensors) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}}, .share_unchanged = true});
+  const auto zeros = [] {
+    const std::vector<float> values(8);
+    return Tensor::from(std::span<const float>(values));
+  };
+  const auto state_of = [](Tensor a, Tensor b) {
+    TensorDict model;
+    model.set("a", std::move(a));
+    model.set("b", std::move(b));
+    TensorDict state;
+    state.set("model", model);
+    return state;
+  };
+  const Tensor one = zeros();
+  manager.save(1, state_of(one, one));
+  manager.save(2, state_of(zeros(), zeros()), {.constant = {"model"}});
+  manager.save(3, state_of(one, one), {.constant = {"model"}});
+  const auto is_tied = [&](std::int64_t step) {
+    const fs::path model = manager.path(step) / "model";
+    return fs::equivalent(model / "a.memmap", model / "b.memmap");
+  };
+  EXPECT_TRUE(is_tied(1));
+  EXPECT_FALSE(is_tied(2));
+  EXPECT_TRUE(is_tied(3));
+  for (const std::int64_t step : {1, 2, 3}) EXPECT_TRUE(manager.verify(step).ok());
 }
 
 TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {

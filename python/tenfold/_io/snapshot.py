@@ -756,4 +756,3 @@ class RNGState:
         torch = need_torch("snapshot")
 
         torch.set_rng_state(state_dict["rng_state"])
-

@@ -66,9 +66,12 @@ class RngState(RNGState):
         if "rng_state" in state_dict:
             super().load_state_dict(state_dict)
             return
-        python = state_dict["python"]
-        words = tuple(int(word) for word in python["words"].tolist())
-        random.setstate((python["version"], words, python["gauss"]))
+        if "python" in state_dict:
+            python = state_dict["python"]
+            words = tuple(int(word) for word in python["words"].tolist())
+            random.setstate((python["version"], words, python["gauss"]))
+        else:
+            _warn("python", "the step has none, as a C++ program saved it")
         if "numpy" in state_dict:
             _set_numpy(state_dict["numpy"])
         if "torch" in state_dict:
@@ -109,4 +112,4 @@ def _set_torch(saved: dict[str, Any]) -> None:
 
 
 def _warn(part: str, why: str) -> None:
-    warnings.warn(f"RngState: {part}: its random numbers are not restored: {why}", stacklevel=4)
+    warnings.warn(f"RngState: {part}: its random numbers are not restored: {why}", stacklevel=2)

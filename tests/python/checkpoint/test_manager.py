@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import warnings
@@ -482,3 +483,38 @@ def test_a_hold_of_another_process_counts(tmp_path):
     process.join()
     manager.save(3, {"epoch": 3})
     assert manager.all_steps() == [3]
+
+
+def test_steps_of_the_first_version_are_read(tmp_path):
+    shutil.copytree(Path(__file__).parents[2] / "data/checkpoint/python", tmp_path / "run")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5)).double()
+    optimizer = torch.optim.AdamW(model.parameters())
+    state = {
+        "model": model,
+        "optimizer": optimizer,
+        "rng": tenfold.RngState(),
+        "epoch": None,
+        "pair": None,
+    }
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert manager.all_steps() == [1, 2, 3]
+    assert all(manager.verify(step).ok for step in manager.all_steps())
+    result = manager.restore(state)
+    assert state["pair"] == (1, "a")
+    x = torch.arange(12.0, dtype=torch.float64).reshape(4, 3) / 12
+    for expected in result.metadata["extra"]["losses"]:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        assert loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_random_numbers_of_a_cpp_program_are_those_of_torch(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    state = torch.get_rng_state()
+    manager.save(1, {"rng": {"torch": state}})
+    torch.rand(3)
+    with pytest.warns(UserWarning, match="python: its random numbers are not restored"):
+        manager.restore({"rng": tenfold.RngState()})
+    assert torch.equal(torch.get_rng_state(), state)

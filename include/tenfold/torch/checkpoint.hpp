@@ -1,0 +1,243 @@
+#pragma once
+
+/// The objects of a training in LibTorch as the state of a checkpoint. To be included by itself.
+///
+///     tenfold::TrainingState training;
+///     training.add("model", *net).add("optimizer", optimizer).add("loader", loader).add_rng();
+///     tenfold::CheckpointManager manager("run", {.max_to_keep = 3});
+///     training.load(manager.restore().state);         // what Python saved, too
+///     manager.save(500, training.state());
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tenfold/batch_loader.hpp>
+#include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/tensordict.hpp>
+#include <tenfold/torch.hpp>
+#include <tenfold/value.hpp>
+
+namespace tenfold {
+
+/// Names and references to objects, which must outlive it. Not thread-safe.
+class TrainingState {
+ public:
+  /// Parameters and buffers, by Python's names.
+  template <TorchModule Module>
+  TrainingState& add(const std::string& name, Module& module) {
+    return add_entry({name, [&module] { return TensorDict::Item(state_dict(module)); },
+                      [&module](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                        return load_into(module, node_in(saved), options);
+                      }});
+  }
+  /// The state and the options of the groups, as Python's.
+  template <TorchOptimizer Optimizer>
+  TrainingState& add(const std::string& name, Optimizer& optimizer) {
+    return add_entry({name, [&optimizer] { return TensorDict::Item(state_dict(optimizer)); },
+                      [&optimizer](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                        return load_into(optimizer, node_in(saved), options);
+                      }});
+  }
+  /// Seed, epoch and position.
+  TrainingState& add(const std::string& name, BatchLoader& loader) {
+    return add_entry({name,
+                      [&loader] {
+                        return TensorDict::Item(
+                            NonTensor{from_json(loader.state_dict(), "batch loader")});
+                      },
+                      [&loader](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                        const std::string state = to_json(value_in(saved));
+                        if (!options.dry_run) loader.load_state_dict(state);
+                        return LoadReport();
+                      }});
+  }
+  /// A plain value, which load() replaces.
+  TrainingState& add(const std::string& name, Value& value) {
+    return add_entry({name, [&value] { return TensorDict::Item(NonTensor{value}); },
+                      [&value](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                        const Value& found = value_in(saved);
+                        if (!options.dry_run) value = found;
+                        return LoadReport();
+                      }});
+  }
+  /// The random numbers of torch on the CPU, restored after everything else. What Python's RngState
+  /// saved besides (of Python, NumPy, CUDA) is kept, saved again untouched, and listed in
+  /// LoadReport::ignored.
+  TrainingState& add_rng(const std::string& name = "rng") {
+    auto others = std::make_shared<TensorDict>(dict());
+    Entry entry{name, [others] { return TensorDict::Item(random_state(*others)); },
+                [others](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                  return load_random_state(node_in(saved), *others, options.dry_run);
+                }};
+    entry.is_last = true;
+    return add_entry(std::move(entry));
+  }
+
+  /// For CheckpointManager::save(): tensors are the objects' own memory. Random numbers are taken
+  /// as they are now.
+  TensorDict state() const {
+    TensorDict tree = dict();
+    for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
+    return tree;
+  }
+
+  /// Loads every entry of a restored state. All names, dtypes and shapes are compared first.
+  /// Throws Error(key_not_found) if entries are missing or unexpected, Error(invalid_argument) if
+  /// tensors are, unless `strict` is false.
+  LoadReport load(const TensorDict& saved, bool strict = true) {
+    LoadReport report;
+    std::vector<const Entry*> found;
+    for (const Entry& entry : entries_) {
+      if (saved.contains(entry.name)) {
+        found.push_back(&entry);
+      } else {
+        report.missing.push_back(entry.name);
+      }
+    }
+    for (const std::string& name : saved.keys()) {
+      if (!has(name)) report.unexpected.push_back(name);
+    }
+    if (strict && !report.ok()) throw_different(report);
+    std::ranges::stable_partition(found, [](const Entry* entry) { return !entry->is_last; });
+    for (const bool dry_run : {true, false}) {
+      for (const Entry* entry : found) {
+        LoadIntoOptions options;
+        options.strict = strict;
+        options.dry_run = dry_run;
+        const LoadReport loaded = entry->load(saved.get(entry->name), options);
+        if (!dry_run) add_report(report, entry->name, loaded);
+      }
+    }
+    return report;
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    std::function<TensorDict::Item()> state;
+    std::function<LoadReport(const TensorDict::Item&, const LoadIntoOptions&)> load;
+    bool is_last = false;
+  };
+
+  static constexpr const char* kTorchPart = "torch";  // as Python's RngState calls it
+
+  static TensorDict dict() {
+    NodeInfo info;
+    info.kind = NodeKind::dict;
+    return TensorDict(std::move(info));
+  }
+
+  bool has(const std::string& name) const {
+    return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.name == name; });
+  }
+
+  TrainingState& add_entry(Entry entry) {
+    if (has(entry.name)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "training state: expected each name once, found \"" + entry.name + "\" again");
+    }
+    entries_.push_back(std::move(entry));
+    return *this;
+  }
+
+  static TensorDict node_in(const TensorDict::Item& item) {
+    if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
+    TensorDict parent;
+    parent.set("value", item);
+    return parent["value"];  // an object of JSON becomes a node; the rest is an error that says so
+  }
+
+  static const Value& value_in(const TensorDict::Item& item) {
+    if (const auto* value = std::get_if<NonTensor>(&item)) return value->value;
+    throw Error(ErrorCode::invalid_argument,
+                "training state: expected a plain value, found tensors");
+  }
+
+  static TensorDict random_state(const TensorDict& others) {
+    TensorDict state = dict();
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    at::Tensor words;
+    {
+      const std::lock_guard lock(generator.mutex());
+      words = generator.get_state();
+    }
+    others.for_each(
+        [&](const std::string& key, const TensorDict::Item& item) { state.set(key, item); });
+    state.set(kTorchPart, from_torch(words));
+    return state;
+  }
+
+  static LoadReport load_random_state(const TensorDict& saved, TensorDict& others, bool dry_run) {
+    LoadReport report;
+    const Tensor words = saved.at(kTorchPart);
+    if (dry_run) return report;
+    // In memory: the step's files may be pruned before the next save.
+    TensorDict kept = copied(saved);
+    others = dict();
+    kept.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      if (key == kTorchPart) return;
+      others.set(key, item);
+      report.ignored.push_back(key);
+    });
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(to_torch(words).clone());
+    report.loaded.emplace_back(kTorchPart);
+    return report;
+  }
+
+  static TensorDict copied(const TensorDict& node) {
+    TensorDict made(node.info());
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      if (const auto* inner = std::get_if<TensorDict>(&item)) {
+        made.set(key, copied(*inner));
+      } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
+        Buffer bytes = Buffer::allocate(static_cast<std::size_t>(leaf->nbytes()));
+        leaf->read(0, bytes.bytes());
+        made.set(key, Tensor(leaf->dtype(), leaf->shape(), std::move(bytes)));
+      } else {
+        made.set(key, item);
+      }
+    });
+    return made;
+  }
+
+  static void add_report(LoadReport& report, const std::string& name, const LoadReport& entry) {
+    const auto add = [&](std::vector<std::string>& to, const std::vector<std::string>& from) {
+      for (const std::string& key : from) to.push_back(name + '.' + key);
+    };
+    add(report.loaded, entry.loaded);
+    if (entry.loaded.empty()) report.loaded.push_back(name);
+    add(report.missing, entry.missing);
+    add(report.unexpected, entry.unexpected);
+    add(report.ignored, entry.ignored);
+    for (LoadReport::Mismatch mismatch : entry.mismatched) {
+      mismatch.name = name + '.' + mismatch.name;
+      report.mismatched.push_back(std::move(mismatch));
+    }
+  }
+
+  [[noreturn]] static void throw_different(const LoadReport& report) {
+    std::string text = "training state: the entries differ:";
+    for (const std::string& name : report.missing) text += " \"" + name + "\" is missing;";
+    for (const std::string& name : report.unexpected) text += " \"" + name + "\" is unexpected;";
+    throw Error(ErrorCode::key_not_found, text + " strict = false loads those that both have");
+  }
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tenfold

@@ -1,0 +1,126 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <tenfold/tenfold.hpp>
+#include <tenfold/torch/checkpoint.hpp>
+
+#include <string>
+#include <vector>
+
+#include "support/temporary_folder.hpp"
+
+namespace tenfold {
+namespace {
+
+using test::TemporaryFolder;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+/// The training of tests/data/checkpoint/generate.py.
+struct Training {
+  explicit Training(double lr = 0.1)
+      : net(torch::nn::Linear(3, 4), torch::nn::Dropout(0.5)),
+        optimizer((net->to(torch::kFloat64), net->parameters()), torch::optim::AdamWOptions(lr)) {
+    state.add("model", *net).add("optimizer", optimizer).add_rng().add("epoch", epoch);
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  double step() {
+    const at::Tensor x = torch::arange(12, torch::kFloat64).reshape({4, 3}) / 12;
+    optimizer.zero_grad();
+    const at::Tensor loss = net->forward(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    return loss.item<double>();
+  }
+
+  torch::nn::Sequential net;
+  torch::optim::AdamW optimizer;
+  Value epoch{0};
+  TrainingState state;
+};
+
+TEST(TrainingState, ATrainingGoesOnWhereItWasSaved) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  torch::manual_seed(3);
+  Training first;
+  first.step();
+  first.epoch = Value(7);
+  manager.save(1, first.state.state());
+  const std::vector<double> expected = {first.step(), first.step(), first.step()};
+
+  torch::manual_seed(99);
+  Training second(0.5);
+  second.step();
+  const LoadReport report = second.state.load(manager.restore().state);
+  EXPECT_TRUE(report.ok());
+  EXPECT_THAT(report.loaded, IsSupersetOf({"model.0.weight", "rng.torch", "epoch"}));
+  EXPECT_EQ(second.epoch, Value(7));
+  EXPECT_EQ((std::vector<double>{second.step(), second.step(), second.step()}), expected);
+}
+
+TEST(TrainingState, ATrainingOfPythonGoesOn) {
+  const std::string run = std::string(TENFOLD_TEST_DATA) + "/checkpoint/python";
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  const RestoredCheckpoint restored = manager.restore({.path = run});
+  Training training;
+  Value pair;
+  training.state.add("pair", pair);
+  const LoadReport report = training.state.load(restored.state);
+  EXPECT_TRUE(report.ok());
+  EXPECT_THAT(report.ignored, IsSupersetOf({"rng.python", "rng.numpy"}));
+  EXPECT_EQ(training.epoch, Value(3));
+  EXPECT_EQ(pair, Value(Value::Tuple{{Value(1), Value("a")}}));
+
+  // What only Python has goes along.
+  manager.save(4, training.state.state());
+  const TensorDict saved = manager.restore().state;
+  EXPECT_EQ(saved["rng"].keys(), (std::vector<std::string>{"python", "numpy", "torch"}));
+  EXPECT_EQ(saved["rng"]["python"].at("words").numel(), 625);
+
+  const Value& losses = *restored.info.extra.get_if<Value::Object>()->find("losses");
+  for (const Value& loss : losses.get_if<Value::List>()->items) {
+    EXPECT_NEAR(training.step(), *loss.get_if<double>(), 1e-12);
+  }
+}
+
+TEST(TrainingState, NothingChangesIfAnEntryDoesNotFit) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  Training saved;
+  saved.step();
+  manager.save(1, saved.state.state());
+  const TensorDict state = manager.restore().state;
+
+  Training training;
+  Value more;
+  training.state.add("more", more);
+  try {
+    training.state.load(state);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+    EXPECT_THAT(error.what(), HasSubstr("\"more\" is missing"));
+  }
+  const LoadReport report = training.state.load(state, false);
+  EXPECT_THAT(report.missing, Contains("more"));
+  EXPECT_TRUE(torch::equal(training.net[0]->as<torch::nn::Linear>()->weight,
+                           saved.net[0]->as<torch::nn::Linear>()->weight));
+
+  torch::nn::Linear wide(5, 4);
+  Value epoch(1);
+  TrainingState other;
+  other.add("epoch", epoch).add("model", *wide);
+  EXPECT_THROW(other.load(state), Error);
+  EXPECT_EQ(epoch, Value(1));
+  EXPECT_THROW(other.add("epoch", epoch), Error);
+}
+
+}  // namespace
+}  // namespace tenfold
