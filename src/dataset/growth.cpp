@@ -23,7 +23,7 @@ namespace folder = formats::folder;
 
 namespace {
 
-[[noreturn]] void refuse(const Path& path, const std::string& what) {
+[[noreturn]] void refuse_growth(const Path& path, const std::string& what) {
   throw Error(ErrorCode::unsupported, path.string() + ": " + what);
 }
 
@@ -42,17 +42,18 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const bool lies_right = role.is_unbatched ? below == folder::kValuesName
                                             : below.find(folder::kValuesName) == std::string::npos;
   if (handle == nullptr || !lies_right || leaf.is_unbatched() != role.is_unbatched) {
-    refuse(path, where +
-                     "rows cannot be added: expected its tensors to lie as those of a data "
-                     "set, found others; make one by create() or ingest()");
+    refuse_growth(path, where +
+                            "rows cannot be added: expected its tensors to lie as those of a data "
+                            "set, found others; make one by create() or ingest()");
   }
   const std::string& key = role.key.back();
   if (key == "shape" || key == "device" || key == "_type") {
-    refuse(path, where + "its tensor has a name that tensordict's metadata hides: expected " +
-                     "another one; make a data set by create() or ingest()");
+    refuse_growth(path, where +
+                            "its tensor has a name that tensordict's metadata hides: expected " +
+                            "another one; make a data set by create() or ingest()");
   }
   if (role.is_unbatched && role.row_bytes == 0) {
-    refuse(path, where + "elements of 0 bytes cannot be counted: expected at least one");
+    refuse_growth(path, where + "elements of 0 bytes cannot be counted: expected at least one");
   }
   return {key, source->file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
@@ -67,12 +68,13 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
       const std::string where = "entry " + base::quote(key) + ": rows cannot be added: ";
       const Shape& batch = child->batch_size();
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
-        refuse(path, where + "expected a TensorDict of as many rows as the data set has, found a " +
-                         std::string(name(child->kind())) + " of batch size " +
-                         base::list_text(batch));
+        refuse_growth(
+            path, where + "expected a TensorDict of as many rows as the data set has, found a " +
+                      std::string(name(child->kind())) + " of batch size " +
+                      base::list_text(batch));
       }
       const std::size_t inside = count_batched(path, *child, num_rows);
-      if (inside == 0) refuse(path, where + "expected tensors in every node, found none");
+      if (inside == 0) refuse_growth(path, where + "expected tensors in every node, found none");
       count += inside;
     } else if (leaf == nullptr || !leaf->is_unbatched()) {
       ++count;
@@ -167,17 +169,17 @@ void Growth::refresh() {
 
 void Growth::require_writable(const char* what) const {
   if (mode_ != Mode::write_through) {
-    refuse(path_, std::string(what) +
-                      ": expected a data set opened with mode \"r+\", found one "
-                      "opened to read");
+    refuse_growth(path_, std::string(what) +
+                             ": expected a data set opened with mode \"r+\", found one "
+                             "opened to read");
   }
-  if (closed_) refuse(path_, std::string(what) + ": it was closed: open it again");
+  if (closed_) refuse_growth(path_, std::string(what) + ": it was closed: open it again");
 }
 
 void Growth::require_folder() const {
   if (lock_.folder.valid()) return;
-  refuse(path_, "rows cannot be added in this format: expected a folder, found one file; " +
-                    std::string("convert() it to a folder"));
+  refuse_growth(path_, "rows cannot be added in this format: expected a folder, found one file; " +
+                           std::string("convert() it to a folder"));
 }
 
 std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bool is_exact) {
@@ -206,9 +208,9 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bo
   }
   const std::size_t found = count_batched(path_, tree, state.parts[0].table->num_rows());
   if (found != batched) {
-    refuse(path_,
-           "rows cannot be added: expected the tensors of its schema alone, found others "
-           "beside them");
+    refuse_growth(path_,
+                  "rows cannot be added: expected the tensors of its schema alone, found others "
+                  "beside them");
   }
   return leaves;
 }
@@ -303,7 +305,8 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
   check_rows(state->schema, rows, path_.string(), true);
   for (const BatchColumn& found : rows.columns()) {
     if (!found.column.has_ends()) continue;
-    refuse(path_, "column " + base::quote(found.column.name()) +
+    refuse_growth(path_,
+                  "column " + base::quote(found.column.name()) +
                       ": rows of unequal length cannot be changed in place: expected columns of "
                       "rows of one size; append() a new row");
   }
@@ -320,8 +323,8 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {
-      refuse(path_,
-             "column " + base::quote(column.name()) + ": expected bytes that can be written");
+      refuse_growth(
+          path_, "column " + base::quote(column.name()) + ": expected bytes that can be written");
     }
     const std::uint64_t stride_bytes = is_valid ? 1 : stored.stride_bytes;
     const auto row_bytes = static_cast<std::size_t>(role.row_bytes);

@@ -108,4 +108,212 @@ Schema Schema::of(const TensorDict& tree) {
   return schema;
 }
 
+namespace {
+
+/// Records in records: no program nests them deeper.
+constexpr std::size_t kMaxRecords = 64;
+
+/// What a schema that comes from no file is called.
+constexpr const char* kAlone = "schema";
+
+Value value_of(const KeyPath& path) {
+  if (path.size() == 1) return path[0];
+  Value::List list;
+  for (const std::string& key : path) list.items.emplace_back(key);
+  return list;
+}
+
+Value value_of(const Column& column) {
+  Value::Object object;
+  const auto add = [&](const char* key, Value value) {
+    object.members.emplace_back(key, std::move(value));
+  };
+  add("dtype", Value(column.dtype_name()));
+  if (!column.shape.empty()) {
+    Value::List shape;
+    for (const std::int64_t length : column.shape) shape.items.emplace_back(length);
+    add("shape", std::move(shape));
+  }
+  if (column.ragged) add("ragged", true);
+  if (column.nullable) add("nullable", true);
+  if (!column.unit.empty()) add("unit", column.unit);
+  Column usual = column;
+  name_leaves(usual);
+  const auto place = [&](const char* key, const KeyPath& path, const KeyPath& expected) {
+    if (!path.empty() && path != expected) add(key, value_of(path));
+  };
+  place("leaf", column.leaf, usual.leaf);
+  place("end_leaf", column.end_leaf, usual.end_leaf);
+  place("item_end_leaf", column.item_end_leaf, usual.item_end_leaf);
+  place("valid_leaf", column.valid_leaf, usual.valid_leaf);
+  return object;
+}
+
+/// The members of the record at `path`, made where they are missing.
+Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t depth) {
+  auto found = std::find_if(root.members.begin(), root.members.end(),
+                            [](const auto& member) { return member.first == "columns"; });
+  if (found == root.members.end()) {
+    root.members.emplace_back("columns", Value::Object());
+    found = std::prev(root.members.end());
+  }
+  auto& columns = std::get<Value::Object>(found->second.data());
+  if (depth + 1 == path.size()) return columns;
+  auto child = std::find_if(columns.members.begin(), columns.members.end(),
+                            [&](const auto& member) { return member.first == path[depth]; });
+  if (child == columns.members.end()) {
+    columns.members.emplace_back(path[depth], Value::Object());
+    child = std::prev(columns.members.end());
+  }
+  return record_at(std::get<Value::Object>(child->second.data()), path, depth + 1);
+}
+
+class SchemaReader {
+ public:
+  explicit SchemaReader(std::string_view where)
+      : where_(where.empty() || where == kAlone ? kAlone : std::string(where) + ": " + kAlone) {}
+
+  std::vector<Column> run(const Value& document) {
+    KeyPath path;
+    record(document, path);
+    return std::move(columns_);
+  }
+
+ private:
+  [[noreturn]] void fail(const KeyPath& path, const std::string& part,
+                         const std::string& what) const {
+    std::string text = where_;
+    if (!path.empty()) text += ": column " + base::quote(dotted(path));
+    if (!part.empty()) text += ": member " + base::quote(part);
+    throw Error(ErrorCode::corrupt, text + ": " + what);
+  }
+  [[noreturn]] void expected(const KeyPath& path, const std::string& part, const char* what,
+                             const Value& found) const {
+    fail(path, part, std::string("expected ") + what + ", found " + to_json(found));
+  }
+
+  void record(const Value& value, KeyPath& path) {
+    const auto* object = value.get_if<Value::Object>();
+    const Value* members = object == nullptr ? nullptr : object->find("columns");
+    const auto* columns = members == nullptr ? nullptr : members->get_if<Value::Object>();
+    if (columns == nullptr || path.size() > kMaxRecords) {
+      fail(path, "",
+           "expected an object with \"columns\", found " + std::string(value.type_name()));
+    }
+    for (const auto& [key, member] : columns->members) {
+      path.push_back(key);
+      const auto* child = member.get_if<Value::Object>();
+      if (child == nullptr) expected(path, "", "an object", member);
+      if (child->find("columns") != nullptr) {
+        record(member, path);
+      } else {
+        columns_.push_back(column(*child, path));
+      }
+      path.pop_back();
+    }
+  }
+
+  Column column(const Value::Object& object, const KeyPath& path) const {
+    Column made;
+    made.path = path;
+    const Value* dtype = object.find("dtype");
+    if (dtype == nullptr) fail(path, "dtype", "expected a dtype, found none");
+    read_dtype(*dtype, made);
+    if (const Value* shape = object.find("shape")) made.shape = read_shape(*shape, path);
+    made.ragged = read_flag(object, path, "ragged");
+    made.nullable = read_flag(object, path, "nullable");
+    if (made.is_text() && !made.shape.empty()) {
+      fail(path, "shape", "expected none of text, found " + base::list_text(made.shape));
+    }
+    if (const Value* unit = object.find("unit")) {
+      const auto* text = unit->get_if<std::string>();
+      if (text == nullptr) expected(path, "unit", "a str", *unit);
+      made.unit = *text;
+    }
+    name_leaves(made);
+    const auto place = [&](const char* key, KeyPath& into) {
+      if (const Value* value = object.find(key)) into = read_path(*value, path, key);
+    };
+    place("leaf", made.leaf);
+    if (made.has_ends()) place("end_leaf", made.end_leaf);
+    if (made.ragged && made.is_text()) place("item_end_leaf", made.item_end_leaf);
+    if (made.nullable) place("valid_leaf", made.valid_leaf);
+    return made;
+  }
+
+  void read_dtype(const Value& value, Column& into) const {
+    const auto* text = value.get_if<std::string>();
+    if (text == nullptr) expected(into.path, "dtype", "a str", value);
+    if (*text == "string" || *text == "bytes") {
+      into.kind = *text == "string" ? ColumnKind::string : ColumnKind::bytes;
+      into.dtype = DType::uint8;
+      return;
+    }
+    const auto dtype = dtype_from_name(*text);
+    if (!dtype) {
+      fail(into.path, "dtype",
+           "expected a dtype of torch, \"string\" or \"bytes\", found " + base::quote(*text));
+    }
+    into.dtype = *dtype;
+  }
+
+  Shape read_shape(const Value& value, const KeyPath& path) const {
+    const auto* list = value.get_if<Value::List>();
+    if (list == nullptr) expected(path, "shape", "a list of int", value);
+    Shape shape;
+    for (const Value& item : list->items) {
+      const auto* length = item.get_if<std::int64_t>();
+      if (length == nullptr || *length < 0) expected(path, "shape", "lengths of 0 or more", value);
+      shape.push_back(*length);
+    }
+    return shape;
+  }
+
+  bool read_flag(const Value::Object& object, const KeyPath& path, const char* key) const {
+    const Value* value = object.find(key);
+    if (value == nullptr) return false;
+    const auto* flag = value->get_if<bool>();
+    if (flag == nullptr) expected(path, key, "true or false", *value);
+    return *flag;
+  }
+
+  KeyPath read_path(const Value& value, const KeyPath& path, const char* key) const {
+    if (const auto* text = value.get_if<std::string>()) return {*text};
+    KeyPath made;
+    if (const auto* list = value.get_if<Value::List>()) {
+      for (const Value& item : list->items) {
+        const auto* text = item.get_if<std::string>();
+        if (text == nullptr) expected(path, key, "a key or a list of keys", value);
+        made.push_back(*text);
+      }
+    }
+    if (made.empty()) expected(path, key, "a key or a list of keys", value);
+    return made;
+  }
+
+  std::string where_;
+  std::vector<Column> columns_;
+};
+
+}  // namespace
+
+Value Schema::to_value() const {
+  Value::Object root;
+  root.members.emplace_back("columns", Value::Object());
+  for (const Column& column : columns_) {
+    record_at(root, column.path, 0).members.emplace_back(column.path.back(), value_of(column));
+  }
+  return root;
+}
+
+std::string Schema::to_json() const { return tenfold::to_json(to_value()); }
+
+Schema Schema::from_value(const Value& value, std::string_view where) {
+  return Schema(SchemaReader(where).run(value));
+}
+
+Schema Schema::from_json(std::string_view text, std::string_view where) {
+  return from_value(tenfold::from_json(text, where.empty() ? kAlone : where), where);
+}
+
 }  // namespace tenfold

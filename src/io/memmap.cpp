@@ -10,7 +10,6 @@
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/folder/append/append.hpp"
-#include "formats/folder/append/grow.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"

@@ -5,14 +5,318 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include <tenfold/scan.hpp>
 
 #include "base/text.hpp"
 #include "codecs/pickle/imports.hpp"
-#include "scan/risk.hpp"
+#include "core/tensor/torch_names.hpp"
 
 namespace tenfold {
 namespace {
+
+// Which globals are what. A module stands for all that is in it and below it.
+
+using NameSpan = std::span<const std::string_view>;
+
+/// Modules that run code or processes, import, read or write files, speak to the network, or reach
+/// any of these by name.
+constexpr auto kDangerousModules = std::to_array<std::string_view>({"os",
+                                                                    "posix",
+                                                                    "nt",
+                                                                    "posixpath",
+                                                                    "ntpath",
+                                                                    "subprocess",
+                                                                    "_posixsubprocess",
+                                                                    "sys",
+                                                                    "runpy",
+                                                                    "commands",
+                                                                    "popen2",
+                                                                    "pty",
+                                                                    "platform",
+                                                                    "signal",
+                                                                    "multiprocessing",
+                                                                    "_multiprocessing",
+                                                                    "concurrent",
+                                                                    "threading",
+                                                                    "_thread",
+                                                                    "asyncio",
+                                                                    "sched",
+                                                                    "atexit",
+                                                                    "faulthandler",
+                                                                    "ctypes",
+                                                                    "_ctypes",
+                                                                    "cffi",
+                                                                    "mmap",
+                                                                    "resource",
+                                                                    "fcntl",
+                                                                    "gc",
+                                                                    "inspect",
+                                                                    "types",
+                                                                    "code",
+                                                                    "codeop",
+                                                                    "compileall",
+                                                                    "py_compile",
+                                                                    "ast",
+                                                                    "dis",
+                                                                    "symtable",
+                                                                    "importlib",
+                                                                    "_frozen_importlib",
+                                                                    "_frozen_importlib_external",
+                                                                    "imp",
+                                                                    "_imp",
+                                                                    "pkgutil",
+                                                                    "zipimport",
+                                                                    "zipapp",
+                                                                    "modulefinder",
+                                                                    "site",
+                                                                    "sitecustomize",
+                                                                    "usercustomize",
+                                                                    "ensurepip",
+                                                                    "pip",
+                                                                    "_pip",
+                                                                    "venv",
+                                                                    "distutils",
+                                                                    "setuptools",
+                                                                    "pkg_resources",
+                                                                    "pickle",
+                                                                    "_pickle",
+                                                                    "cPickle",
+                                                                    "dill",
+                                                                    "cloudpickle",
+                                                                    "joblib",
+                                                                    "pickletools",
+                                                                    "marshal",
+                                                                    "shelve",
+                                                                    "dbm",
+                                                                    "jsonpickle",
+                                                                    "yaml",
+                                                                    "io",
+                                                                    "_io",
+                                                                    "codecs",
+                                                                    "fileinput",
+                                                                    "linecache",
+                                                                    "tempfile",
+                                                                    "shutil",
+                                                                    "glob",
+                                                                    "pathlib",
+                                                                    "zipfile",
+                                                                    "tarfile",
+                                                                    "gzip",
+                                                                    "bz2",
+                                                                    "lzma",
+                                                                    "sqlite3",
+                                                                    "_sqlite3",
+                                                                    "logging",
+                                                                    "socket",
+                                                                    "_socket",
+                                                                    "socketserver",
+                                                                    "ssl",
+                                                                    "select",
+                                                                    "selectors",
+                                                                    "http",
+                                                                    "httplib",
+                                                                    "urllib",
+                                                                    "urllib2",
+                                                                    "urllib3",
+                                                                    "requests",
+                                                                    "httpx",
+                                                                    "aiohttp",
+                                                                    "ftplib",
+                                                                    "smtplib",
+                                                                    "poplib",
+                                                                    "imaplib",
+                                                                    "nntplib",
+                                                                    "telnetlib",
+                                                                    "xmlrpc",
+                                                                    "webbrowser",
+                                                                    "antigravity",
+                                                                    "wsgiref",
+                                                                    "cgi",
+                                                                    "cgitb",
+                                                                    "pydoc",
+                                                                    "doctest",
+                                                                    "unittest",
+                                                                    "test",
+                                                                    "pytest",
+                                                                    "_pytest",
+                                                                    "nose",
+                                                                    "timeit",
+                                                                    "_testcapi",
+                                                                    "_testinternalcapi",
+                                                                    "_xxsubinterpreters",
+                                                                    "pdb",
+                                                                    "bdb",
+                                                                    "trace",
+                                                                    "profile",
+                                                                    "cProfile",
+                                                                    "lib2to3",
+                                                                    "idlelib",
+                                                                    "turtle",
+                                                                    "tkinter",
+                                                                    "curses",
+                                                                    "readline",
+                                                                    "winreg",
+                                                                    "_winapi",
+                                                                    "msvcrt",
+                                                                    "operator",
+                                                                    "_operator",
+                                                                    "functools",
+                                                                    "_functools",
+                                                                    "itertools",
+                                                                    "weakref",
+                                                                    "IPython",
+                                                                    "pandas",
+                                                                    "tensorflow",
+                                                                    "keras",
+                                                                    "nltk",
+                                                                    "numexpr",
+                                                                    "fsspec"});
+
+/// Within packages of which most is harmless.
+constexpr auto kDangerousParts = std::to_array<std::string_view>({
+    "torch.hub",
+    "torch.load",
+    "torch.save",
+    "torch.package",
+    "torch.compile",
+    "torch.serialization.load",
+    "torch.serialization.save",
+    "torch.serialization._load",
+    "torch.serialization._legacy_load",
+    "torch.storage._load_from_bytes",
+    "torch.jit",
+    "torch.ops",
+    "torch._ops",
+    "torch.classes",
+    "torch._classes",
+    "torch._C",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.onnx",
+    "torch.fx",
+    "torch.export",
+    "torch.distributed",
+    "torch.multiprocessing",
+    "torch.testing",
+    "torch.utils.cpp_extension",
+    "torch.utils.bottleneck",
+    "torch.utils.collect_env",
+    "torch.utils.model_zoo",
+    "torch.utils.model_dump",
+    "torch.utils._config_module",
+    "torch.utils.data.datapipes",
+    "torch.utils.data._utils",
+    "torch.library",
+    "torch._library",
+    "torch.cuda.memory",
+    "torch.from_file",
+});
+
+/// Python's own functions and classes that only make plain values. `type` and `object` are not
+/// among them: from them one reaches every class there is.
+constexpr auto kPlainBuiltins = std::to_array<std::string_view>(
+    {"bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
+     "set", "slice", "str", "tuple", "unicode", "long", "NoneType"});
+
+constexpr auto kSafe = std::to_array<std::string_view>({
+    "collections.OrderedDict",
+    "collections.Counter",
+    "collections.defaultdict",
+    "collections.deque",
+    "_codecs.encode",
+    "torch.Size",
+    "torch.device",
+    "torch.Tensor",
+    "torch.strided",
+    "torch.serialization._get_layout",
+    "torch.nn.parameter.Parameter",
+    "torch.nn.parameter.Buffer",
+    "torch.storage.TypedStorage",
+    "torch.storage.UntypedStorage",
+    "torch._tensor._rebuild_from_type_v2",
+    "torch._utils._rebuild_tensor",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_tensor_v3",
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_parameter_with_state",
+    "torch._utils._rebuild_qtensor",
+    "torch._utils._rebuild_sparse_tensor",
+    "torch._utils._rebuild_nested_tensor",
+    "torch._utils._rebuild_meta_tensor_no_storage",
+    "torch._utils._rebuild_wrapper_subclass",
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor",
+    "torch._utils._rebuild_device_tensor_from_numpy",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "numpy.core.multiarray._reconstruct",
+    "numpy.core.multiarray.scalar",
+    "numpy._core.multiarray._reconstruct",
+    "numpy._core.multiarray.scalar",
+    "numpy._core.numeric._frombuffer",
+    "numpy.core.numeric._frombuffer",
+    // The plain records of torch.distributed.checkpoint's metadata.
+    "torch.distributed.checkpoint.metadata.Metadata",
+    "torch.distributed.checkpoint.metadata.MetadataIndex",
+    "torch.distributed.checkpoint.metadata.StorageMeta",
+    "torch.distributed.checkpoint.metadata.BytesStorageMetadata",
+    "torch.distributed.checkpoint.metadata.ChunkStorageMetadata",
+    "torch.distributed.checkpoint.metadata.TensorStorageMetadata",
+    "torch.distributed.checkpoint.metadata.TensorProperties",
+    "torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING",
+    "torch.distributed.checkpoint.filesystem._StorageInfo",
+    "torch.distributed._shard.sharded_tensor.metadata.TensorProperties",
+    "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING",
+    "pathlib.PosixPath",
+});
+
+bool among(NameSpan names, std::string_view wanted) {
+  return std::find(names.begin(), names.end(), wanted) != names.end();
+}
+
+/// True if `global` is one of `names`, or lies in one.
+bool lies_in(NameSpan names, std::string_view global) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view outer) {
+    return global.starts_with(outer) &&
+           (global.size() == outer.size() || global[outer.size()] == '.');
+  });
+}
+
+/// torch.FloatStorage, torch.cuda.LongTensor, ...
+bool is_typed_class(std::string_view module, std::string_view name) {
+  const bool of_torch = module == "torch" || module == "torch.cuda" || module == "torch.sparse" ||
+                        module == "torch.cuda.sparse";
+  const bool is_typed = name.ends_with("Storage") || name.ends_with("Tensor");
+  return of_torch && is_typed && name.find('.') == std::string_view::npos &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+         });
+}
+
+/// What unpickling may do that finds the global `module`.`name`.
+ScanRisk risk_of_global(std::string_view module, std::string_view name) {
+  const std::string global = std::string(module) + "." + std::string(name);
+  if (module == "builtins" || module == "__builtin__" || module == "__builtins__") {
+    return among(kPlainBuiltins, name) ? ScanRisk::safe : ScanRisk::dangerous;
+  }
+  if (among(kSafe, global)) return ScanRisk::safe;
+  if (module == "torch" && (is_torch_dtype(name) || is_torch_qscheme(name))) return ScanRisk::safe;
+  if (is_typed_class(module, name)) return ScanRisk::safe;
+  if (module == "numpy.dtypes" && name.ends_with("DType")) return ScanRisk::safe;
+  if (lies_in(kDangerousModules, global) || lies_in(kDangerousParts, global)) {
+    return ScanRisk::dangerous;
+  }
+  // Of numpy, what makes arrays is safe, and much of the rest opens files or compiles.
+  if (module == "numpy" || module.starts_with("numpy.")) return ScanRisk::dangerous;
+  // A dotted name reaches through a module into what it imported: `collections._sys.modules`.
+  if (name.find('.') != std::string_view::npos || name.starts_with("__")) {
+    return ScanRisk::dangerous;
+  }
+  return ScanRisk::suspicious;
+}
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";

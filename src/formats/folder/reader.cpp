@@ -1,19 +1,416 @@
 #include "formats/folder/reader.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
 
 #include "base/text.hpp"
+#include "core/tensor/torch_names.hpp"
+#include "core/tree/batch.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/sparse.hpp"
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
-#include "formats/folder/node_builder.hpp"
+#include "formats/folder/row_count.hpp"
+#include "formats/folder/source.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
+
+/// A sub-folder that is entered when it is asked for.
+class FolderItem final : public LazyItem {
+ public:
+  FolderItem(NodePlace parent, std::string key, std::string name, std::string class_name,
+             std::int64_t stack_dim = 0)
+      : parent_(std::move(parent)),
+        key_(std::move(key)),
+        name_(std::move(name)),
+        class_name_(std::move(class_name)),
+        stack_dim_(stack_dim) {}
+
+  TensorDict::Item load() override {
+    NodePlace place{parent_.store, open(), note_path_child(parent_.note_path, key_)};
+    TensorDict::Item item = read_node(place, class_name_);
+    if (stack_dim_ == 0) return item;  // fits any entry
+    if (const auto fault = stack_dim_fault(stack_dim_, key_, item)) {
+      throw Error(ErrorCode::corrupt, meta_where(parent_) + ": stack_dim: " + *fault);
+    }
+    return item;
+  }
+
+ private:
+  std::shared_ptr<Folder> open() const {
+    Folder& parent = *parent_.folder;
+    if (name_.size() <= kMaxNameBytes) {
+      if (auto folder = parent.try_child(name_)) return folder;
+    }
+    // Versions before 0.14 did not encode the names of folders.
+    if (name_ != key_ && !is_clash_name(name_) && key_.size() <= kMaxNameBytes &&
+        is_safe_raw_node(key_)) {
+      if (auto folder = parent.try_child(key_)) return folder;
+    }
+    if (parent.was_replaced()) parent.throw_replaced();
+    throw Error(ErrorCode::corrupt, parent.display() + ": node " + base::quote(key_) +
+                                        ": folder is missing: expected a folder " +
+                                        base::quote(name_));
+  }
+
+  NodePlace parent_;
+  std::string key_;
+  std::string name_;
+  std::string class_name_;
+  std::int64_t stack_dim_;  ///< of the lazy stack whose entry it is
+};
+
+/// An entry that cannot be read: an error for whoever asks for it, and for nobody else.
+class BadItem final : public LazyItem {
+ public:
+  BadItem(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  TensorDict::Item load() override { throw Error(code_, message_); }
+
+ private:
+  ErrorCode code_;
+  std::string message_;
+};
+
+/// Fills the entries of one node.
+class NodeBuilder {
+ public:
+  NodeBuilder(const NodePlace& place, Node& node)
+      : place_(place),
+        node_(node),
+        notes_(place.store->node_notes(place.note_path)),
+        source_(std::make_shared<FolderSource>(place.store, place.folder, place.note_path)) {
+    if (notes_ == nullptr) return;
+    for (const auto& [key, name] : notes_->files) names_.emplace(key, name);
+  }
+
+  void add_all(NodeMeta& meta) {
+    node_.entries.reserve(meta.entries.size());
+    // Keys that the members `shape`, `device`, `_type` hide stand where those members stand.
+    for (std::size_t i = 0; i <= meta.entries.size(); ++i) {
+      for (const auto& [key, position] : meta.reserved) {
+        if (position == i) add_hidden(key);
+      }
+      if (i < meta.entries.size()) add(meta.entries[i], *source_);
+    }
+    add_unbatched();
+  }
+
+ private:
+  std::string name_of(const std::string& key) const {
+    const auto found = names_.find(key);
+    return found == names_.end() ? std::string() : found->second;
+  }
+
+  void add(const MetaEntry& entry, FolderSource& source) {
+    if (!entry.problem.empty()) {
+      const auto code = entry.unsupported ? ErrorCode::unsupported : ErrorCode::corrupt;
+      push(entry.key, std::make_shared<BadItem>(code, meta_where(place_) + ": " + entry.problem));
+    } else if (entry.is_node) {
+      add_folder(entry.key);
+    } else {
+      add_leaf(entry, source, false);
+    }
+  }
+
+  void add_leaf(const MetaEntry& entry, FolderSource& source, bool unbatched) {
+    Leaf leaf(entry.dtype, entry.shape, source.shared_from_this(),
+              source.add(entry, name_of(entry.key)));
+    if (entry.is_nested) leaf.mark_nested();
+    if (unbatched) leaf.mark_unbatched();
+    push(entry.key, std::move(leaf));
+  }
+
+  void add_folder(const std::string& key) {
+    std::string name = name_of(key);
+    if (name.empty()) name = encode_key(key);
+    push(key, std::make_shared<FolderItem>(place_, key, std::move(name), std::string()));
+  }
+
+  void add_hidden(std::string_view key) {
+    if (notes_ == nullptr) return;
+    if (const auto entry = hidden_leaf(key)) {
+      if (!is_unbatched(entry->key)) add(*entry, *source_);
+    } else if (names_.contains(std::string(key))) {
+      add_folder(std::string(key));
+    }
+  }
+
+  /// The tensor of a key that meta.json cannot hold.
+  std::optional<MetaEntry> hidden_leaf(std::string_view key) const {
+    for (const auto& [name, leaf] : notes_->leaves) {
+      if (name != key) continue;
+      MetaEntry entry;
+      entry.key = name;
+      entry.dtype = leaf.dtype;
+      entry.shape = leaf.shape;
+      check_leaf_size(entry);
+      return entry;
+    }
+    return std::nullopt;
+  }
+
+  bool is_unbatched(const std::string& key) const {
+    const auto& keys = notes_->unbatched;
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  }
+
+  void add_unbatched() {
+    if (notes_ == nullptr || notes_->unbatched.empty()) return;
+    auto folder = place_.folder->try_child(std::string(kValuesName));
+    if (!folder) {
+      if (place_.folder->was_replaced()) place_.folder->throw_replaced();
+      place_.store->left_out(
+          place_.folder->display(), "unbatched tensors",
+          "their folder is missing: expected a folder " + base::quote(kValuesName));
+      return;
+    }
+    const std::string where = folder->display() + "/" + std::string(kMetaName);
+    const auto text = folder->read_text(std::string(kMetaName), kMaxMetaBytes);
+    if (!text) {
+      if (folder->was_replaced()) folder->throw_replaced();
+      throw Error(ErrorCode::corrupt, where + ": file is missing: expected the unbatched tensors");
+    }
+    NodeMeta meta = parse_meta(*text, where);
+    if (place_.store->live_rows() && place_.note_path.empty()) take_whole_files(*folder, meta);
+    auto source = std::make_shared<FolderSource>(place_.store, std::move(folder), place_.note_path);
+    const auto add_one = [&](const MetaEntry& entry) {
+      if (entry.problem.empty()) {
+        add_leaf(entry, *source, true);
+      } else {
+        add(entry, *source);
+      }
+    };
+    for (const MetaEntry& entry : meta.entries) {
+      if (!entry.is_node && is_unbatched(entry.key)) add_one(entry);
+    }
+    for (const std::string_view key : {"shape", "device", "_type"}) {
+      const auto entry = hidden_leaf(key);
+      if (entry && is_unbatched(entry->key)) add_one(*entry);
+    }
+  }
+
+  /// Rows of unequal length that were appended since the folder's meta.json was written lie behind
+  /// what it counts; the rows' ends say how far.
+  void take_whole_files(Folder& folder, NodeMeta& meta) const {
+    for (MetaEntry& entry : meta.entries) {
+      if (entry.is_node || entry.is_nested || entry.shape.empty() || !entry.problem.empty())
+        continue;
+      std::string name = name_of(entry.key);
+      if (name.empty()) name = encode_key(entry.key) + std::string(kLeafSuffix);
+      if (name.size() > kMaxNameBytes) continue;
+      const auto file = folder.file_info(name);
+      const Shape inner(entry.shape.begin() + 1, entry.shape.end());
+      const std::uint64_t row_bytes = nbytes_of(entry.dtype, inner);
+      if (!file || row_bytes == 0) continue;
+      const auto rows = static_cast<std::int64_t>(file->size_bytes / row_bytes);
+      entry.shape[0] = std::max(entry.shape[0], rows);
+      check_leaf_size(entry);
+    }
+  }
+
+  void push(const std::string& key, Node::Slot slot) {
+    node_.entries.push_back({key, std::move(slot)});
+  }
+
+  const NodePlace& place_;
+  Node& node_;
+  const NodeNotes* notes_;
+  std::shared_ptr<FolderSource> source_;
+  std::unordered_map<std::string, std::string> names_;
+};
+
+void set_rows(NodeMeta& meta, std::int64_t rows) {
+  meta.batch_size[0] = rows;
+  for (MetaEntry& entry : meta.entries) {
+    if (entry.is_node || entry.is_nested || entry.shape.empty()) continue;
+    entry.shape[0] = rows;
+    if (entry.problem.empty()) check_leaf_size(entry);
+  }
+}
+
+/// A node has the rows of the root: those that were appended since its meta.json was written, and
+/// none of which the root does not know, because a flush was broken off.
+void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
+  const auto& rows = place.store->root_rows();
+  if (!rows || meta.batch_size.empty()) return;
+  if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
+}
+
+/// False if meta.json counts more.
+bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
+  if (count_sparse_rows(meta, rows, *place.folder)) return true;
+  if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
+  set_rows(meta, rows);
+  return true;
+}
+
+/// Rows that were appended since meta.json was written are there, too.
+void take_live_rows(const NodePlace& place, NodeMeta& meta) {
+  if (!place.note_path.empty()) return take_rows_of_root(place, meta);
+  std::optional<std::int64_t> rows = place.store->live_rows();
+  if (rows && !take_counted_rows(place, meta, *rows)) {
+    // Its writer may have flushed more rows since, or closed it.
+    rows = committed_rows(*place.folder);
+    if (rows && !take_counted_rows(place, meta, *rows)) {
+      if (place.folder->was_replaced()) place.folder->throw_replaced();
+      const std::string where = place.folder->display() + "/" + std::string(kCommitName);
+      warn(where + ": rows: expected at least those of meta.json, " +
+           (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
+           ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+      return;
+    }
+  }
+  if (place.store->grows() && !meta.batch_size.empty()) {
+    place.store->set_root_rows(meta.batch_size[0]);
+  }
+}
+
+std::shared_ptr<Node> new_node(const NodePlace& place) {
+  auto node = std::make_shared<Node>();
+  node->where = place.folder->display();
+  return node;
+}
+
+/// Lists are in order of their keys: a tool that wrote the folder again may have moved nodes
+/// behind tensors.
+void sort_positions(std::vector<Node::Entry>& entries) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (const Node::Entry& entry : entries) {
+    std::uint64_t number = 0;
+    const char* end = entry.key.data() + entry.key.size();
+    const auto parsed = std::from_chars(entry.key.data(), end, number);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return;
+    order.emplace_back(number, order.size());
+  }
+  if (std::is_sorted(order.begin(), order.end())) return;
+  std::sort(order.begin(), order.end());
+  std::vector<Node::Entry> sorted;
+  sorted.reserve(entries.size());
+  for (const auto& [number, position] : order) sorted.push_back(std::move(entries[position]));
+  entries = std::move(sorted);
+}
+
+/// Rows that were appended to a matrix are in the notes when its writer closes it.
+void take_sparse_rows(Node& node) {
+  if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
+  const std::size_t ends = node.find(kRowEnds);
+  const Leaf* leaf = ends == Node::npos ? nullptr : node.leaf_at(ends);
+  if (leaf == nullptr || leaf->shape().size() != 1 || leaf->shape()[0] < 1) return;
+  node.info.dense_shape[0] = leaf->shape()[0] - 1;
+}
+
+void apply_container(const NodePlace& place, Node& node) {
+  const Notes& notes = place.store->notes();
+  const auto note = notes.nodes.find(place.note_path);
+  if (note == notes.nodes.end()) return;
+  if (!node.info.batch_size.empty()) {
+    warn(node.where + ": kind " + base::quote(name(note->second.kind)) +
+         " in the notes is ignored: expected batch size [], found " +
+         base::list_text(node.info.batch_size) + "; another tool may have changed the tree");
+    return;
+  }
+  const NodeKind kind = note->second.kind;
+  if (kind == NodeKind::list || kind == NodeKind::tuple) sort_positions(node.entries);
+  std::vector<std::string> keys;
+  keys.reserve(node.entries.size());
+  for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
+  apply_node_note(notes, place.note_path, keys, node.info);
+  if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
+  if (node.info.kind == NodeKind::sparse) {
+    sort_sparse_parts(node);
+    // Under a batch size they lie where unbatched tensors do; a sparse tensor has no batch size.
+    for (Node::Entry& entry : node.entries) {
+      if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
+    }
+  }
+  // The device is a TensorDict's own; a container has none.
+  if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
+}
+
+bool fits_batch(const MetaEntry& entry, const Shape& batch) {
+  if (!entry.is_nested) return starts_with(entry.shape, batch);
+  // The shape of a nested tensor is that of its sizes, of which the first is the first of all.
+  return batch.empty() || starts_with(entry.shape, {batch.front()});
+}
+
+/// Refuses a batch size that is no tensor's. A single tensor may have another shape: tensordict up
+/// to 0.14 saves an UnbatchedTensor like any other.
+void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
+  const MetaEntry* other = nullptr;
+  for (const MetaEntry& entry : meta.entries) {
+    if (entry.is_node || !entry.problem.empty()) continue;
+    if (fits_batch(entry, meta.batch_size)) return;
+    if (other == nullptr) other = &entry;
+  }
+  if (other == nullptr) return;
+  throw Error(ErrorCode::corrupt,
+              meta_where(place) +
+                  ": shape: the batch size fits no tensor: expected lengths with which shapes "
+                  "begin, as " +
+                  base::list_text(other->shape) + " of " + base::quote(other->key) + ", found " +
+                  base::list_text(meta.batch_size));
+}
+
+/// Throws Error(corrupt) unless `device` is empty or has the syntax of a device.
+void require_device(const NodePlace& place, const std::string& device) {
+  if (device.empty() || is_torch_device(device)) return;
+  throw Error(ErrorCode::corrupt,
+              meta_where(place) +
+                  ": device: expected a type and an index of at most 127, as in \"cuda:0\", "
+                  "found " +
+                  base::quote(device));
+}
+
+/// The node that a meta.json of a TensorDict describes, with what the notes add: hidden entries,
+/// unbatched leaves, the container it was. `class_name` not empty: a tensorclass.
+TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
+  auto node = new_node(place);
+  take_live_rows(place, meta);
+  require_batch_of_tensors(place, meta);
+  require_device(place, meta.device);
+  node->info.batch_size = std::move(meta.batch_size);
+  node->info.names = std::move(meta.names);
+  node->info.device = std::move(meta.device);
+  NodeBuilder(place, *node).add_all(meta);
+  if (class_name.empty()) {
+    apply_container(place, *node);
+  } else {
+    node->info.kind = NodeKind::tensorclass;
+    node->info.class_name = class_name;
+  }
+  return TensorDict(std::move(node));
+}
+
+/// The stack of the folders "0", "1", ... until the first that is missing: their number is written
+/// nowhere.
+TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
+                            const std::string& class_name) {
+  auto node = new_node(place);
+  node->info.kind = NodeKind::lazy_stack;
+  node->info.stack_dim = meta.stack_dim;
+  node->info.stack_dim_name = meta.stack_dim_name;
+  for (std::uint64_t i = 0;; ++i) {
+    const std::string name = std::to_string(i);
+    if (!place.folder->has_child(name)) break;
+    node->entries.push_back(
+        {name, std::make_shared<FolderItem>(place, name, name, class_name, meta.stack_dim)});
+  }
+  // Its last members may have been removed already.
+  if (place.folder->was_replaced()) place.folder->throw_replaced();
+  // So that a stack along more dimensions than there are is refused at once.
+  if (meta.stack_dim > 0 && !node->entries.empty()) static_cast<void>(node->item(0));
+  return TensorDict(std::move(node));
+}
 
 constexpr std::string_view kStackPickle = "pickle.pkl";
 

@@ -1,18 +1,84 @@
 #include "formats/folder/source.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/tensor.hpp>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "formats/folder/compare.hpp"
+#include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
 
 namespace tenfold::detail::formats::folder {
+namespace {
+
+constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+
+std::size_t piece_bytes(std::uint64_t left) {
+  return static_cast<std::size_t>(std::min(kPieceBytes, left));
+}
+
+/// True if both files begin with the same `size_bytes` bytes; bounded memory. Throws as read_at.
+bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes) {
+  std::vector<std::byte> scratch(2 * piece_bytes(size_bytes));
+  for (std::uint64_t done = 0; done < size_bytes;) {
+    const std::size_t count = piece_bytes(size_bytes - done);
+    const auto one = std::span(scratch).first(count);
+    const auto two = std::span(scratch).subspan(scratch.size() / 2, count);
+    if (a.read_some_at(done, one) != count || b.read_some_at(done, two) != count) return false;
+    if (std::memcmp(one.data(), two.data(), count) != 0) return false;
+    done += count;
+  }
+  return true;
+}
+
+/// True if the file begins with `bytes`.
+bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
+  std::vector<std::byte> scratch(piece_bytes(bytes.size()));
+  for (std::uint64_t done = 0; done < bytes.size();) {
+    const std::size_t count = piece_bytes(bytes.size() - done);
+    const auto piece = std::span(scratch).first(count);
+    if (file.read_some_at(done, piece) != count) return false;
+    if (std::memcmp(piece.data(), bytes.data() + done, count) != 0) return false;
+    done += count;
+  }
+  return true;
+}
+
+/// The elements of a nested tensor of these sizes (int64 `[n, k]`): the sum of the rows' products;
+/// nothing if a length is negative or it does not fit 63 bits.
+std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
+  const auto dimensions = static_cast<std::size_t>(sizes.shape()[1]);
+  const std::int64_t* lengths = sizes.data<std::int64_t>();
+  std::uint64_t total = 0;
+  for (std::uint64_t i = 0; i < components; ++i) {
+    std::uint64_t product = 1;
+    for (std::size_t k = 0; k < dimensions; ++k) {
+      const std::int64_t length = *lengths++;
+      if (length < 0) return std::nullopt;
+      const auto next = base::checked_mul(product, static_cast<std::uint64_t>(length));
+      if (!next || *next > kMax) return std::nullopt;
+      product = *next;
+    }
+    const auto sum = base::checked_add(total, product);
+    if (!sum || *sum > kMax) return std::nullopt;
+    total = *sum;
+  }
+  return total;
+}
+
+}  // namespace
 
 FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder,
                            std::string note_path)

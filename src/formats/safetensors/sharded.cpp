@@ -1,27 +1,264 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
-#include "formats/safetensors/shards.hpp"
 #include "formats/safetensors/source.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/process.hpp"
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
+
+/// Keeps the shards of one index file tidy while they are replaced.
+///
+/// The index is the commit point: a shard counts only once an index names it. New shards therefore
+/// get names that nothing in the folder has, and the old ones stay until the new index stands:
+/// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
+/// keeps other writers from these names, otherwise, or if they are taken, names with a number of
+/// this save alone.
+///
+/// What a killed save leaves, shards of an index that never came or old ones not yet removed, is
+/// named by a list: `.<index>.tenfold-shards-<slot>-<number>`, one file name a line, written before
+/// the first shard. The holder of slot 0 removes what the lists of dead writers name and the index
+/// does not. Nothing else is ever removed.
+class ShardTransaction {
+ public:
+  /// `folder` holds the index `index_name`, which `index` replaces. `present_shards` gives those
+  /// that it names now, none if there is no index, and throws if it cannot be read. Removes the
+  /// leavings of killed saves.
+  ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
+                   std::function<std::vector<std::string>()> present_shards);
+  ShardTransaction(const ShardTransaction&) = delete;
+  ShardTransaction& operator=(const ShardTransaction&) = delete;
+  /// Removes the new shards, unless an index names them.
+  ~ShardTransaction();
+
+  /// Names for that many shards, none of which exists. Call once.
+  std::vector<std::string> name_shards(std::size_t count, bool durable);
+  /// Makes one of them, readable by nobody who could not read the old index.
+  os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
+
+  /// The index is now replaced. Should this fail, the next save finds out which index stands and
+  /// removes the shards of the other.
+  void about_to_commit() noexcept { committing_ = true; }
+
+  /// The index that was replaced named these: others than at the start if another save came first.
+  void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
+
+  /// The new index stands: removes the old shards. What cannot be removed is a warning.
+  void committed(bool durable);
+
+ private:
+  void clean_up_after_others();
+  void clean_up(const std::string& list_name);
+  bool may_be_named() const;
+  bool are_free(const std::vector<std::string>& names) const;
+  void remove_all(const std::vector<std::string>& names);
+
+  os::Directory& folder_;
+  std::string index_name_;
+  const FileReplacement& index_;
+  std::function<std::vector<std::string>()> present_shards_;
+  std::vector<std::string> old_shards_;
+  std::vector<std::string> new_shards_;  ///< made so far
+  std::string list_name_;
+  bool has_list_ = false;
+  bool committing_ = false;
+};
+
+constexpr std::string_view kIndexSuffix = ".index.json";
+constexpr std::string_view kShardSuffix = ".safetensors";
+constexpr std::uint64_t kMaxListBytes = 16 << 20;
+
+/// What the lists of the writers in one slot begin with.
+std::string list_prefix(const std::string& index_name, int slot) {
+  return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
+}
+
+/// Eight digits that tell this save from others.
+std::string save_id() {
+  static std::atomic<std::uint64_t> count{0};
+  const std::uint64_t words[3] = {
+      static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()),
+      count.fetch_add(1), os::process_id()};
+  return base::hex16(base::xxh3(std::as_bytes(std::span(words)))).substr(0, 8);
+}
+
+std::string five_digits(std::size_t number) {
+  std::string digits = std::to_string(number);
+  if (digits.size() < 5) digits.insert(0, 5 - digits.size(), '0');
+  return digits;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) break;  // torn: a line counts when it is whole
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+bool is_shard_name(const std::string& name) {
+  return name.size() > kShardSuffix.size() && name.ends_with(kShardSuffix) &&
+         name.find('/') == std::string::npos;
+}
+
+ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name,
+                                   const FileReplacement& index,
+                                   std::function<std::vector<std::string>()> present_shards)
+    : folder_(folder),
+      index_name_(std::move(index_name)),
+      index_(index),
+      present_shards_(std::move(present_shards)) {
+  if (index_.slot() == 0) clean_up_after_others();
+  try {
+    old_shards_ = present_shards_();
+  } catch (const Error&) {
+    // An index that cannot be read names nothing that may be removed.
+  }
+}
+
+ShardTransaction::~ShardTransaction() {
+  try {
+    // In a forked child they are its parent's.
+    if (!index_.is_ours() || (committing_ && may_be_named())) return;
+    remove_all(new_shards_);
+    if (has_list_) folder_.remove_file(list_name_);
+  } catch (...) {
+    // The list tells the next save.
+  }
+}
+
+/// True if the index names one of the new shards, or cannot be read.
+bool ShardTransaction::may_be_named() const {
+  const std::vector<std::string> present = present_shards_();
+  return std::ranges::any_of(new_shards_, [&](const std::string& name) {
+    return std::ranges::find(present, name) != present.end();
+  });
+}
+
+/// Litter that cannot be removed is no reason to fail a save; the next one meets it again.
+void ShardTransaction::clean_up_after_others() {
+  for (const std::string& name : folder_.list()) {
+    if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;
+    try {
+      for (int slot = 0; slot < kMaxSiblings; ++slot) {
+        if (!name.starts_with(list_prefix(index_name_, slot))) continue;
+        // Held meanwhile: its writer is dead, and nobody else begins in its slot.
+        std::optional<os::Lease> lease;
+        const bool is_own = slot == index_.slot();
+        if (!is_own) lease = try_lease_slot(folder_, index_name_, slot);
+        if (is_own || lease) clean_up(name);
+      }
+    } catch (const Error&) {
+      continue;
+    }
+  }
+}
+
+/// With the lease of the list's writer held: no index can come to name what the list does.
+void ShardTransaction::clean_up(const std::string& list_name) {
+  const std::vector<std::string> present = present_shards_();
+  const os::File list = os::File::try_open_read_at(folder_, list_name);
+  if (!list.valid()) return;
+  std::vector<std::string> left = lines_of(list.read_all(kMaxListBytes));
+  std::erase_if(left, [&](const std::string& shard) {
+    return !is_shard_name(shard) || std::ranges::find(present, shard) != present.end();
+  });
+  remove_all(left);
+  folder_.remove_file(list_name);
+}
+
+bool ShardTransaction::are_free(const std::vector<std::string>& names) const {
+  return std::ranges::none_of(
+      names, [&](const std::string& name) { return folder_.entry_info(name).has_value(); });
+}
+
+std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool durable) {
+  const std::string stem =
+      index_name_.substr(0, index_name_.size() - kIndexSuffix.size() - kShardSuffix.size());
+  const std::string id = save_id();
+  const auto names_from = [&](const std::string& base) {
+    std::vector<std::string> names;
+    for (std::size_t i = 1; i <= count; ++i) {
+      names.push_back(base + "-" + five_digits(i) + "-of-" + five_digits(count) +
+                      std::string(kShardSuffix));
+    }
+    return names;
+  };
+  std::vector<std::string> names = names_from(stem);
+  if (index_.slot() != 0 || !are_free(names)) names = names_from(stem + "-" + id);
+  std::string text;
+  for (const std::string& name : names) text += name + "\n";
+  for (const std::string& name : old_shards_) text += name + "\n";
+  list_name_ = list_prefix(index_name_, index_.slot()) + id;
+  constexpr std::uint32_t kOwnerOnly = 0600;
+  os::File list = os::File::create_at(folder_, list_name_, kOwnerOnly);
+  has_list_ = true;
+  list.write_at(0, std::as_bytes(std::span(text)));
+  if (durable) list.sync();
+  list.close_written();
+  if (durable) folder_.sync();
+  return names;
+}
+
+os::File ShardTransaction::create(const std::string& name,
+                                  const std::optional<os::FileInfo>& old_index) {
+  os::File file = create_like(folder_, name, old_index);
+  new_shards_.push_back(name);
+  return file;
+}
+
+void ShardTransaction::committed(bool durable) {
+  std::erase_if(old_shards_, [&](const std::string& name) {
+    return !is_shard_name(name) ||
+           std::find(new_shards_.begin(), new_shards_.end(), name) != new_shards_.end();
+  });
+  new_shards_.clear();
+  has_list_ = false;
+  committing_ = false;
+  try {
+    remove_all(old_shards_);
+    // The list goes last: what a power loss brings back must be named.
+    if (durable && !old_shards_.empty()) folder_.sync();
+    folder_.remove_file(list_name_);
+  } catch (const Error& error) {
+    warn(folder_.display_of(index_name_) +
+         ": saved; the shards before it cannot be removed: " + error.what());
+  }
+}
+
+void ShardTransaction::remove_all(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto info = folder_.entry_info(name);
+    if (info && info->is_regular) folder_.remove_file(name);
+  }
+}
 
 constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
 /// transformers' own limit: 5 GB, decimal.

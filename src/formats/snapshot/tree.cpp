@@ -1,18 +1,382 @@
 #include "formats/snapshot/tree.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include <tenfold/error.hpp>
+
+#include "base/base64.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tree/assembled_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/typed_keys.hpp"
-#include "formats/snapshot/entries.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/object_file.hpp"
+#include "formats/snapshot/manifest.hpp"
+#include "formats/snapshot/source.hpp"
 
 namespace tenfold::detail::formats::snapshot {
 namespace {
+
+/// What all parts of the tree share.
+struct Context {
+  std::shared_ptr<const Manifest> manifest;
+  std::shared_ptr<Files> files;
+  std::string where;
+  /// The entries of sharded tensors, of all ranks, by path without rank.
+  std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
+};
+
+/// The tree below one entry, as one rank sees it; `path` without the rank, `key` for messages. A
+/// plain value is a NonTensor. What is wrong with one entry is told to who asks for it.
+Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
+                         const std::string& path, const std::string& key);
+
+/// The entry that a rank sees at a path (without a rank): its own, a replicated one of rank 0, or
+/// shards that others hold. Null if there is none.
+const Entry* find_entry(const Context& context, const std::string& rank, const std::string& path) {
+  if (const Entry* own = context.manifest->find(rank + "/" + path)) return own;
+  const Entry* first = context.manifest->find("0/" + path);
+  if (first != nullptr && first->tensor.replicated) return first;
+  const auto shards = context.sharded.find(path);
+  return shards == context.sharded.end() ? nullptr : shards->second.front();
+}
+
+/// An entry that cannot be read: whoever asks for it is told why.
+class Refused final : public LazyItem {
+ public:
+  explicit Refused(Error error) : error_(std::move(error)) {}
+  TensorDict::Item load() override { throw error_; }
+
+ private:
+  Error error_;
+};
+
+/// Makes the tree below one entry, as one rank sees it.
+class Builder {
+ public:
+  Builder(std::shared_ptr<const Context> context, std::string rank)
+      : context_(std::move(context)),
+        rank_(std::move(rank)),
+        source_(std::make_shared<RawSource>(context_->files)) {}
+
+  /// `path` without the rank. A plain value becomes a NonTensor.
+  Node::Slot slot(const std::string& path, const std::string& key) {
+    keys_.assign(1, key);
+    Converted converted = convert(path);
+    if (auto* value = std::get_if<Value>(&converted)) return NonTensor{std::move(*value)};
+    return std::get<Node::Slot>(std::move(converted));
+  }
+
+ private:
+  using Converted = std::variant<Value, Node::Slot>;
+  using Children = std::vector<std::pair<std::string, Converted>>;
+
+  [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
+    throw Error(code, part() + ": " + what);
+  }
+  const Entry* find(const std::string& path) const { return find_entry(*context_, rank_, path); }
+  std::string part() const { return context_->where + ": key " + base::quote(dotted(keys_)); }
+
+  static Node::Slot slot_of(TensorDict::Item item) {
+    return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
+  }
+
+  /// What is wrong with one entry is told to who asks for it, and does not keep others away.
+  Converted convert(const std::string& path) {
+    try {
+      const Entry* entry = find(path);
+      if (entry == nullptr) {
+        fail(ErrorCode::corrupt,
+             "not in the metadata: expected an entry for each key of its "
+             "container, found none");
+      }
+      return convert(path, *entry);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+      return Node::Slot(std::make_shared<Refused>(error));
+    }
+  }
+
+  Converted convert(const std::string& path, const Entry& entry) {
+    switch (entry.type) {
+      case EntryType::tensor:
+        return Node::Slot(leaf(entry.tensor));
+      case EntryType::chunked_tensor:
+        return Node::Slot(assembled(entry.tensor.dtype, entry.tensor.shape, pieces(entry)));
+      case EntryType::sharded_tensor:
+      case EntryType::dtensor:
+        return Node::Slot(sharded(path));
+      case EntryType::object:
+        return object(entry);
+      case EntryType::list:
+        return list(path);
+      case EntryType::dict:
+      case EntryType::ordered_dict:
+        return dict(path, entry);
+      case EntryType::int_:
+        return integer(entry.value);
+      case EntryType::str:
+        return Value(entry.value);
+      case EntryType::bool_:
+        if (entry.value == "True" || entry.value == "False") return Value(entry.value == "True");
+        fail(ErrorCode::corrupt, "bool: expected True or False, found " + base::quote(entry.value));
+      case EntryType::float_:
+        if (const auto number = number_of_base64(entry.value)) return Value(*number);
+        fail(ErrorCode::corrupt,
+             "float: expected eight bytes in base64, found " + base::quote(entry.value));
+      case EntryType::bytes:
+        if (auto bytes = base::from_base64(entry.value)) {
+          return Value(Value::Special{Value::Special::Type::bytes, *std::move(bytes), {}});
+        }
+        fail(ErrorCode::corrupt, "bytes: expected base64, found " + base::quote(entry.value));
+      case EntryType::unknown:
+        break;
+    }
+    fail(ErrorCode::unsupported,
+         "an entry of another kind: expected one that torchsnapshot 0.1.0 "
+         "writes and a tree can hold, found " +
+             base::quote(entry.obj_type));
+  }
+
+  Value integer(const std::string& text) const {
+    const std::string_view digits = std::string_view(text).substr(text.starts_with('-') ? 1 : 0);
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) {
+      fail(ErrorCode::corrupt, "int: expected decimal digits, found " + base::quote(text));
+    }
+    constexpr std::size_t kFits = 18;
+    if (digits.size() <= kFits) return Value(static_cast<std::int64_t>(std::stoll(text)));
+    // As JSON, which decides how large an int64 is.
+    return from_json(text, part());
+  }
+
+  DType dtype_of(const std::string& name) const {
+    std::optional<DType> dtype;
+    if (name.starts_with("torch.")) dtype = dtype_from_name(std::string_view(name).substr(6));
+    if (!dtype) {
+      const bool is_quantized = name.find("torch.q") == 0;
+      fail(ErrorCode::unsupported,
+           "dtype: expected one that is not quantized and that torch has a name for, found " +
+               base::quote(name) + (is_quantized ? "; dequantize it before it is saved" : ""));
+    }
+    return *dtype;
+  }
+
+  Leaf leaf(const TensorEntry& tensor) {
+    const DType dtype = dtype_of(tensor.dtype);
+    if (tensor.serializer == "buffer_protocol") {
+      std::optional<std::uint64_t> offset;
+      if (tensor.byte_range) offset = tensor.byte_range->first;
+      return RawSource::leaf(source_, dtype, tensor.shape, tensor.location, offset);
+    }
+    if (tensor.serializer != "torch_save" || tensor.byte_range) {
+      fail(ErrorCode::unsupported,
+           "serializer: expected \"buffer_protocol\", or \"torch_save\" in a file of its own, "
+           "found " +
+               base::quote(tensor.serializer));
+    }
+    const TensorDict::Item item = read_object(tensor.location);
+    const auto* found = std::get_if<Leaf>(&item);
+    if (found == nullptr || found->dtype() != dtype || found->shape() != tensor.shape) {
+      fail(ErrorCode::corrupt, tensor.location + ": expected a tensor of " + tensor.dtype + " " +
+                                   base::list_text(tensor.shape) + ", found " +
+                                   describe_object(item));
+    }
+    return *found;
+  }
+
+  std::vector<TensorPiece> pieces(const Entry& entry) {
+    std::vector<TensorPiece> pieces;
+    for (const Piece& piece : entry.pieces) {
+      pieces.push_back({piece.offsets, leaf(piece.tensor)});
+    }
+    check_ranges(entry);
+    return pieces;
+  }
+
+  /// Two pieces over the same bytes would make much out of a small file.
+  void check_ranges(const Entry& entry) const {
+    using Range = std::pair<std::string_view, std::pair<std::uint64_t, std::uint64_t>>;
+    std::vector<Range> ranges;
+    for (const Piece& piece : entry.pieces) {
+      if (numel_of(piece.tensor.shape) == 0) continue;
+      constexpr std::pair<std::uint64_t, std::uint64_t> kAll{0, ~std::uint64_t{0}};
+      ranges.emplace_back(piece.tensor.location, piece.tensor.byte_range.value_or(kAll));
+    }
+    std::ranges::sort(ranges);
+    for (std::size_t i = 1; i < ranges.size(); ++i) {
+      if (ranges[i].first != ranges[i - 1].first) continue;
+      if (ranges[i].second.first >= ranges[i - 1].second.second) continue;
+      fail(ErrorCode::corrupt,
+           "two pieces share bytes of " + base::quote(ranges[i].first) + ": expected each its own");
+    }
+  }
+
+  Leaf assembled(const std::string& dtype, Shape shape, std::vector<TensorPiece> pieces) const {
+    return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), part());
+  }
+
+  /// The shards of all ranks. Several ranks hold the same one where a mesh replicates it.
+  Leaf sharded(const std::string& path) {
+    Entry all;
+    Shape shape;
+    for (const Entry* entry : context_->sharded.at(path)) {
+      for (const Piece& piece : entry->pieces) {
+        if (shape.empty()) shape.assign(piece.offsets.size(), 0);
+        if (piece.offsets.size() != shape.size() || piece.sizes.size() != shape.size()) {
+          fail(ErrorCode::corrupt, "its shards differ in their number of dimensions: expected " +
+                                       std::to_string(shape.size()) + ", found " +
+                                       std::to_string(piece.offsets.size()));
+        }
+        for (std::size_t d = 0; d < shape.size(); ++d) {
+          constexpr std::int64_t kMost = std::int64_t{1} << 62;
+          if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
+            fail(ErrorCode::corrupt, "a shard of it is too far off");
+          }
+          shape[d] = std::max(shape[d], piece.offsets[d] + piece.sizes[d]);
+        }
+        all.pieces.push_back(piece);
+      }
+    }
+    if (all.pieces.empty()) fail(ErrorCode::corrupt, "expected shards, found none");
+    const auto box = [](const Piece& piece) { return std::tie(piece.offsets, piece.sizes); };
+    std::ranges::stable_sort(all.pieces, {}, box);
+    const auto repeated = std::ranges::unique(all.pieces, {}, box);
+    all.pieces.erase(repeated.begin(), repeated.end());
+    const std::string dtype = all.pieces.front().tensor.dtype;
+    return assembled(dtype, std::move(shape), pieces(all));
+  }
+
+  TensorDict::Item read_object(const std::string& location) {
+    const auto known = objects_.find(location);
+    if (known != objects_.end()) return known->second;
+    TensorDict::Item item = [&] {
+      try {
+        Files::File& file = context_->files->at(location);
+        return read_object_file([files = context_->files, &file] { return files->open(file); });
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+        fail(error.code(), error.what());
+      }
+    }();
+    objects_.emplace(location, item);
+    return item;
+  }
+
+  Converted object(const Entry& entry) {
+    if (entry.tensor.serializer != "torch_save") {
+      fail(ErrorCode::unsupported, "serializer of an object: expected \"torch_save\", found " +
+                                       base::quote(entry.tensor.serializer));
+    }
+    TensorDict::Item item = read_object(entry.tensor.location);
+    if (auto* plain = std::get_if<NonTensor>(&item)) return std::move(plain->value);
+    return slot_of(std::move(item));
+  }
+
+  Converted list(const std::string& path) {
+    Children children;
+    for (std::size_t i = 0;; ++i) {
+      std::string key = std::to_string(i);
+      const std::string child = path + "/" + key;
+      if (find(child) == nullptr) break;
+      add(children, std::move(key), child);
+    }
+    return finish(std::move(children), NodeKind::list, {});
+  }
+
+  Converted dict(const std::string& path, const Entry& entry) {
+    KeyTypes keys;
+    Children children;
+    std::unordered_set<std::string_view> seen;
+    for (const Key& key : entry.keys) {
+      if (!seen.insert(key.text).second) {
+        fail(ErrorCode::corrupt, "two keys are " + base::quote(key.text) + ": expected each once");
+      }
+      key.is_int ? keys.add_int() : keys.add_text();
+      add(children, key.text, path + "/" + escape(key.text));
+    }
+    const bool ordered = entry.type == EntryType::ordered_dict;
+    return finish(std::move(children), ordered ? NodeKind::ordered_dict : NodeKind::dict,
+                  std::move(keys));
+  }
+
+  void add(Children& children, std::string key, const std::string& path) {
+    if (keys_.size() >= kMaxDepth) {
+      fail(ErrorCode::unsupported, "nested too deeply: expected at most " +
+                                       std::to_string(kMaxDepth) + " levels, found more");
+    }
+    keys_.push_back(key);
+    Converted converted = convert(path);
+    keys_.pop_back();
+    children.emplace_back(std::move(key), std::move(converted));
+  }
+
+  /// What holds no tensor is one JSON value.
+  Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
+    const bool plain = std::ranges::all_of(
+        children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
+    if (!plain) return node(std::move(children), kind, std::move(keys));
+    if (kind == NodeKind::list) {
+      Value::List list;
+      for (auto& child : children) list.items.push_back(std::get<Value>(std::move(child.second)));
+      return Value(std::move(list));
+    }
+    Value::Object object;
+    set_keys(children, std::move(keys), object);
+    object.ordered = kind == NodeKind::ordered_dict;
+    for (auto& [key, value] : children) {
+      object.members.emplace_back(std::move(key), std::get<Value>(std::move(value)));
+    }
+    return Value(std::move(object));
+  }
+
+  /// `info`: a NodeInfo or a Value::Object.
+  template <class Info>
+  void set_keys(const Children& children, KeyTypes keys, Info& info) const {
+    const auto text_at = [&](std::size_t i) -> const std::string& { return children[i].first; };
+    if (std::move(keys).finish(info, text_at)) return;
+    fail(ErrorCode::corrupt, "two of its keys are equal: expected different ones");
+  }
+
+  Node::Slot node(Children children, NodeKind kind, KeyTypes keys) const {
+    auto made = std::make_shared<Node>();
+    made->info.kind = kind;
+    set_keys(children, std::move(keys), made->info);
+    made->where = context_->where;
+    for (const std::string& key : keys_) made->where += "/" + key;
+    for (auto& [key, converted] : children) {
+      Node::Slot slot = NonTensor{};
+      if (auto* value = std::get_if<Value>(&converted)) {
+        slot = NonTensor{std::move(*value)};
+      } else {
+        slot = std::get<Node::Slot>(std::move(converted));
+      }
+      made->entries.push_back({std::move(key), std::move(slot)});
+    }
+    return TensorDict(std::move(made));
+  }
+
+  std::shared_ptr<const Context> context_;
+  std::string rank_;
+  std::shared_ptr<RawSource> source_;
+  std::unordered_map<std::string, TensorDict::Item> objects_;  ///< by location
+  KeyPath keys_;
+};
+
+Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
+                         const std::string& path, const std::string& key) {
+  return Builder(context, rank).slot(path, key);
+}
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 

@@ -1,14 +1,30 @@
 #include "formats/torch_file/tensor.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/tensor/special.hpp"
+#include "core/tree/sparse.hpp"
+#include "formats/torch_file/builder.hpp"
+#include "formats/torch_file/node.hpp"
+#include "formats/torch_file/pickle.hpp"
+#include "formats/torch_file/value.hpp"
 
 namespace tenfold::detail::formats::torch_file {
 
@@ -293,6 +309,294 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
   Leaf leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
   leaf.mark_in_storage(!is_whole);
   return leaf;
+}
+
+namespace {
+
+/// True if components of `sizes` [n, k] lie one after the other, each row-major.
+bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
+  if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
+      offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
+      offsets.shape() != Shape{sizes.shape()[0]}) {
+    return false;
+  }
+  const auto width = static_cast<std::size_t>(sizes.shape()[1]);
+  const auto* size = sizes.data<std::int64_t>();
+  const auto* stride = strides.data<std::int64_t>();
+  const auto* offset = offsets.data<std::int64_t>();
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < sizes.shape()[0]; ++i, size += width, stride += width) {
+    const Shape shape(size, size + width);
+    if (offset[i] != end) return false;
+    try {
+      end = numel_of({end + numel_of(shape)});
+    } catch (const Error&) {
+      return false;
+    }
+    std::int64_t expected = 1;
+    for (std::size_t d = width; d-- > 0; expected *= shape[d]) {
+      if (shape[d] > 1 && stride[d] != expected) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call) {
+  pickle.require_arguments(call, 4, 4);
+  std::vector<Tensor> parts;
+  for (const std::uint32_t part : call.arguments) {
+    const auto inner = pickle.call(part);
+    const std::optional<Leaf> leaf = inner ? tensors.leaf(part, *inner) : std::nullopt;
+    if (!leaf) pickle.corrupt("nested tensor: expected tensors, found " + pickle.describe(part));
+    parts.push_back(leaf->tensor().contiguous());
+  }
+  if (!is_packed(parts[1], parts[2], parts[3])) {
+    pickle.unsupported(
+        "nested tensor: expected components one after the other, found a view of some; save a "
+        "contiguous() one");
+  }
+  try {
+    return Leaf::nested(parts[0], parts[1]);
+  } catch (const Error& error) {
+    pickle.corrupt(error.what());
+  }
+}
+
+// Tensors of a pickle that are made of several: sparse and jagged ones; and those that are made of
+// none, on the meta device.
+
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
+  pickle_.require_arguments(call, 2, 2);
+  const auto inner = pickle_.call(call.arguments[0]);
+  const auto said = inner ? special_value(pickle_, call.arguments[0], *inner) : std::nullopt;
+  std::string_view layout = said ? std::string_view(said->text) : std::string_view();
+  if (layout.starts_with("torch.")) layout.remove_prefix(6);
+  const auto names = sparse_parts(layout);
+  const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
+  if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
+      parts.size() > names.size() + 2) {
+    pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
+                        base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
+  }
+  Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
+    for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
+  });
+  auto& node = std::get<TensorDict>(made);
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (std::holds_alternative<Leaf>(item)) return;
+    pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
+  });
+  node.info().layout = layout;
+  node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
+  if (parts.size() == names.size() + 2) {
+    node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
+  }
+  return made;
+}
+
+bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
+  return call.is("torch._tensor", "_rebuild_from_type_v2") && call.arguments.size() == 4 &&
+         pickle_.is_global(call.arguments[0], "torch.nested._internal.nested_tensor",
+                           "_rebuild_njt");
+}
+
+Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
+  const PickleNode arguments = pickle_.at(call.arguments[2]);
+  const bool is_one = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
+                      pickle_.at(arguments.items[0]).kind == PickleKind::dict;
+  if (!is_one) {
+    pickle_.corrupt("jagged tensor: expected a dict of its parts, found " +
+                    pickle_.describe(call.arguments[2]));
+  }
+  const std::span<const std::uint32_t> fields = pickle_.at(arguments.items[0]).items;
+  const auto field = [&](std::string_view name) -> std::optional<std::uint32_t> {
+    for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
+      if (pickle_.text(fields[i]) == name) return fields[i + 1];
+    }
+    return std::nullopt;
+  };
+  Slot made = container(arguments.items[0], NodeKind::sparse, [&](Children& to) {
+    for (const char* name : {"values", "offsets", "lengths"}) {
+      const auto part = field(name);
+      const bool is_none = !part || pickle_.at(*part).kind == PickleKind::none;
+      if (name == std::string_view("lengths") && is_none) continue;
+      if (part) add(to, name, *part);
+      if (!part || !std::holds_alternative<Leaf>(to.entries.back().slot)) {
+        pickle_.corrupt("jagged tensor: " + std::string(name) +
+                        ": expected a tensor, found another value");
+      }
+    }
+  });
+  const auto& node = std::get<TensorDict>(made);
+  Shape shape = std::get<Leaf>(node.get("values")).shape();
+  const Shape offsets = std::get<Leaf>(node.get("offsets")).shape();
+  const auto ragged = field("_ragged_idx");
+  const std::uint64_t at = ragged ? pickle_.natural(*ragged, "ragged dimension") : 0;
+  if (at < 1 || at > shape.size() || offsets.size() != 1 || offsets[0] < 1) {
+    pickle_.corrupt(
+        "jagged tensor: expected offsets [n + 1] and a dimension of the values, found " +
+        base::list_text(offsets) + " and " + std::to_string(at));
+  }
+  shape[static_cast<std::size_t>(at - 1)] = -1;
+  shape.insert(shape.begin(), offsets[0] - 1);
+  NodeInfo& info = std::get<TensorDict>(made).info();
+  info.layout = kJagged;
+  info.dense_shape = std::move(shape);
+  return made;
+}
+
+bool TreeBuilder::is_meta_parameter(const Pickle::Call& call) const {
+  if (call.module != "torch._utils" || !call.name.starts_with("_rebuild_parameter")) return false;
+  const auto inner = call.arguments.empty() ? std::nullopt : pickle_.call(call.arguments[0]);
+  return inner && opaque_name(pickle_, call.arguments[0]) == kMetaTensor;
+}
+
+Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
+  pickle_.require_arguments(call, 3, 4);
+  const PickleNode requires_grad = pickle_.at(call.arguments[1]);
+  if (requires_grad.kind != PickleKind::boolean) {
+    pickle_.corrupt("requires_grad: expected a bool, found " + pickle_.describe(call.arguments[1]));
+  }
+  Slot made = opaque(call.arguments[0]);
+  std::get<TensorDict>(made).set("parameter", NonTensor{Value(requires_grad.integer != 0)});
+  return made;
+}
+
+// How NumPy pickles itself:
+//
+//   scalar(dtype, bytes)
+//   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
+//   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on
+//   dtype("f8", False, True), then the state (3, "<", ...)
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+struct Name {
+  std::string_view text;
+  DType dtype;
+};
+constexpr std::array<Name, 14> kNames = {{{"b1", DType::bool_},
+                                          {"u1", DType::uint8},
+                                          {"u2", DType::uint16},
+                                          {"u4", DType::uint32},
+                                          {"u8", DType::uint64},
+                                          {"i1", DType::int8},
+                                          {"i2", DType::int16},
+                                          {"i4", DType::int32},
+                                          {"i8", DType::int64},
+                                          {"f2", DType::float16},
+                                          {"f4", DType::float32},
+                                          {"f8", DType::float64},
+                                          {"c8", DType::complex64},
+                                          {"c16", DType::complex128}}};
+
+bool is_multiarray(std::string_view module) {
+  return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
+}
+
+/// The items of the one state that the object was given; none if it has another history.
+std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
+  const auto changes = pickle.changes(id);
+  if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};
+  const PickleNode state = pickle.at(changes[0].value);
+  if (state.kind != PickleKind::tuple) return {};
+  return state.items;
+}
+
+DType dtype_of(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode node = pickle.at(id);
+  if (node.kind != PickleKind::reduce || !pickle.is_global(node.items[0], "numpy", "dtype")) {
+    pickle.corrupt("dtype: expected one of NumPy, found " + pickle.describe(id));
+  }
+  const auto call = pickle.call(id);
+  const auto text = call->arguments.empty() ? std::nullopt : pickle.text(call->arguments[0]);
+  const auto* const known = std::ranges::find(kNames, text.value_or(""), &Name::text);
+  if (known == kNames.end()) {
+    pickle.unsupported("dtype: torch has none for it: expected numbers or bool, found " +
+                       (text ? base::quote(*text) : std::string("none")));
+  }
+  const auto state = state_of(pickle, id);
+  const auto order = state.size() < 2 ? std::nullopt : pickle.text(state[1]);
+  if (order == ">") {
+    pickle.unsupported("dtype: big-endian elements: expected little-endian ones, found \">" +
+                       std::string(*text) + "\"");
+  }
+  if (order != "<" && order != "|" && order != "=") {
+    pickle.corrupt("dtype: expected a state with a byte order, found none");
+  }
+  return known->dtype;
+}
+
+Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fortran,
+             std::uint32_t data) {
+  const auto bytes = pickle.bytes(data);
+  if (!bytes) {
+    pickle.unsupported("array: expected its bytes, found " + pickle.describe(data));
+  }
+  std::uint64_t expected = 0;
+  try {
+    expected = nbytes_of(dtype, shape);
+  } catch (const Error&) {
+    pickle.corrupt("shape: too large: expected a size of at most 63 bits, found " +
+                   base::list_text(shape));
+  }
+  if (bytes->size() != expected) {
+    pickle.corrupt("array: its bytes do not fit the shape: expected " + std::to_string(expected) +
+                   ", found " + std::to_string(bytes->size()));
+  }
+  Buffer buffer = Buffer::allocate(bytes->size());
+  if (!bytes->empty()) std::memcpy(buffer.data(), bytes->data(), bytes->size());
+  if (!is_fortran || bytes->empty()) return Tensor(dtype, shape, std::move(buffer));
+  Shape strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return Tensor(dtype, shape, std::move(strides), std::move(buffer), 0);
+}
+
+/// _frombuffer(bytes, dtype, shape, order)
+Leaf leaf_of_buffer(const Pickle& pickle, const Pickle::Call& call) {
+  pickle.require_arguments(call, 4, 4);
+  const auto order = pickle.text(call.arguments[3]);
+  if (order != "C" && order != "F") {
+    pickle.corrupt("array: order: expected \"C\" or \"F\", found " +
+                   pickle.describe(call.arguments[3]));
+  }
+  return leaf_of(pickle, dtype_of(pickle, call.arguments[1]),
+                 pickle.lengths(call.arguments[2], "shape"), order == "F", call.arguments[0]);
+}
+
+}  // namespace
+
+std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call) {
+  const bool is_numeric =
+      call.module == "numpy.core.numeric" || call.module == "numpy._core.numeric";
+  if (is_numeric && call.name == "_frombuffer") return leaf_of_buffer(pickle, call);
+  if (!is_multiarray(call.module)) return std::nullopt;
+  if (call.name == "scalar") {
+    pickle.require_arguments(call, 2, 2);
+    return leaf_of(pickle, dtype_of(pickle, call.arguments[0]), {}, false, call.arguments[1]);
+  }
+  if (call.name != "_reconstruct") return std::nullopt;
+  if (call.arguments.empty() || !pickle.is_global(call.arguments[0], "numpy", "ndarray")) {
+    pickle.unsupported("array: expected a plain one, found one of a class of its own");
+  }
+  const auto state = state_of(pickle, id);
+  if (state.size() != 5) pickle.corrupt("array: expected a state of 5 parts, found another");
+  const PickleNode order = pickle.at(state[3]);
+  return leaf_of(pickle, dtype_of(pickle, state[2]), pickle.lengths(state[1], "shape"),
+                 order.integer != 0, state[4]);
 }
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -1,6 +1,7 @@
 #include "formats/torch_file/tree.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -387,6 +388,338 @@ TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<St
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const std::string& where) {
   return TreeBuilder(graph, storages, where).object(graph.root);
+}
+
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+/// Of the kinds that Python makes without a call.
+std::string_view class_of(PickleKind kind) {
+  switch (kind) {
+    using enum PickleKind;
+    case none:
+      return "NoneType";
+    case boolean:
+      return "bool";
+    case integer:
+    case big_integer:
+      return "int";
+    case number:
+      return "float";
+    case text:
+    case old_string:
+      return "str";
+    case bytes:
+      return "bytes";
+    case bytearray:
+      return "bytearray";
+    case list:
+      return "list";
+    case tuple:
+      return "tuple";
+    case dict:
+      return "dict";
+    case set:
+      return "set";
+    case frozenset:
+      return "frozenset";
+    default:
+      return {};
+  }
+}
+
+template <class Info>
+void set_keys(const Pickle& pickle, Children& children, Info& info) {
+  const bool are_sound =
+      std::move(children.keys).finish(info, [&](std::size_t i) -> const std::string& {
+        return children.entries[i].key;
+      });
+  if (!are_sound) {
+    pickle.unsupported(
+        "its keys cannot be read: expected different ones, found some that are equal");
+  }
+}
+
+TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
+  auto node = std::make_shared<Node>();
+  node->info.kind = kind;
+  set_keys(pickle, children, node->info);
+  node->info.module_versions = std::move(children.versions);
+  node->where = pickle.where();
+  for (const std::string& key : pickle.keys) node->where += "/" + key;
+  node->entries = std::move(children.entries);
+  return TensorDict(std::move(node));
+}
+
+}  // namespace
+
+Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced) {
+  const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
+  if (children.any_tensor || forced || !is_value) return node_of(pickle, std::move(children), kind);
+  if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
+    Value::Object object;
+    set_keys(pickle, children, object);
+    object.ordered = kind == NodeKind::ordered_dict;
+    for (auto& [key, slot] : children.entries) {
+      object.members.emplace_back(std::move(key), std::get<NonTensor>(std::move(slot)).value);
+    }
+    return NonTensor{Value(std::move(object))};
+  }
+  std::vector<Value> items;
+  items.reserve(children.entries.size());
+  for (auto& [key, slot] : children.entries) {
+    items.push_back(std::get<NonTensor>(std::move(slot)).value);
+  }
+  if (kind == NodeKind::tuple) return NonTensor{Value(Value::Tuple{std::move(items)})};
+  return NonTensor{Value(Value::List{std::move(items)})};
+}
+
+std::string opaque_name(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode node = pickle.at(id);
+  if (node.kind == PickleKind::persistent) return "persistent id";
+  if (const auto known = class_of(node.kind); !known.empty()) return std::string(known);
+  if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
+  const PickleNode named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
+  if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
+  return std::string(named.text) + "." + std::string(named.name);
+}
+
+using codecs::PickleKind;
+using codecs::PickleNode;
+using Special = Value::Special;
+
+namespace {
+
+Special of_text(Special::Type type, std::string text) {
+  Special special;
+  special.type = type;
+  special.text = std::move(text);
+  return special;
+}
+
+double real(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode node = pickle.at(id);
+  if (node.kind == PickleKind::number) return node.number;
+  if (node.kind == PickleKind::integer) return static_cast<double>(node.integer);
+  pickle.corrupt("complex: expected two numbers, found " + pickle.describe(id));
+}
+
+std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subject) {
+  const auto found = pickle.text(id);
+  if (found && base::is_utf8(*found)) return std::string(*found);
+  pickle.corrupt(subject + ": expected text, found " + pickle.describe(id));
+}
+
+/// bytearray(), bytearray(bytes), bytearray(text, "latin-1").
+std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call) {
+  pickle.require_arguments(call, 0, 2);
+  if (call.arguments.empty()) return of_text(Special::Type::bytearray, "");
+  auto bytes = call.arguments.size() == 1 ? pickle.bytes(call.arguments[0])
+                                          : pickle.latin1(call.arguments[0], call.arguments[1]);
+  if (!bytes) return std::nullopt;
+  return of_text(Special::Type::bytearray, *std::move(bytes));
+}
+
+Special device(const Pickle& pickle, const Pickle::Call& call) {
+  pickle.require_arguments(call, 1, 2);
+  std::string name = text(pickle, call.arguments[0], "device");
+  if (call.arguments.size() == 2) {
+    name += ":" + std::to_string(pickle.natural(call.arguments[1], "device index"));
+  }
+  if (!is_torch_device(name)) {
+    pickle.corrupt("device: expected a type and an index of at most 127, as in \"cuda:0\", found " +
+                   base::quote(name));
+  }
+  return of_text(Special::Type::device, std::move(name));
+}
+
+}  // namespace
+
+bool is_builtin(const Pickle::Call& call, std::string_view name) {
+  return call.name == name && (call.module == "builtins" || call.module == "__builtin__");
+}
+
+std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
+                                     const Pickle::Call& call) {
+  if (call.is("torch", "Size")) {
+    pickle.require_arguments(call, 1, 1);
+    Special size = of_text(Special::Type::size, "");
+    for (const std::int64_t length : pickle.lengths(id, "torch.Size")) {
+      size.items.emplace_back(length);
+    }
+    return size;
+  }
+  if (call.is("torch", "device")) return device(pickle, call);
+  if (call.is("torch.serialization", "_get_layout")) {
+    pickle.require_arguments(call, 1, 1);
+    std::string name = text(pickle, call.arguments[0], "layout");
+    if (!is_torch_layout(name)) {
+      pickle.corrupt("layout: expected one of torch's, as \"torch.strided\", found " +
+                     base::quote(name));
+    }
+    return of_text(Special::Type::layout, std::move(name));
+  }
+  if (is_builtin(call, "complex")) {
+    pickle.require_arguments(call, 2, 2);
+    Special number = of_text(Special::Type::complex, "");
+    for (const std::uint32_t part : call.arguments) number.items.emplace_back(real(pickle, part));
+    return number;
+  }
+  if (is_builtin(call, "bytearray")) return bytearray(pickle, call);
+  if (auto bytes = pickle.bytes(id)) return of_text(Special::Type::bytes, *std::move(bytes));
+  return std::nullopt;
+}
+
+void check_factory(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode node = pickle.at(id);
+  if (node.kind == PickleKind::none) return;
+  const bool plain =
+      node.kind == PickleKind::global &&
+      (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
+  if (plain) {
+    for (const char* name : {"list", "dict", "set", "int", "float", "str", "bool", "tuple",
+                             "OrderedDict", "Counter"}) {
+      if (node.name == name) return;
+    }
+  }
+  if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
+  pickle.unsupported("default of a dict: expected a class of Python's, found " +
+                     pickle.describe(id));
+}
+
+// What a pickle would have made by calls that are not known, and what of known kinds cannot be
+// read: shown, and nothing is called.
+
+using codecs::PickleChange;
+using codecs::PickleKind;
+using codecs::PickleNode;
+
+namespace {
+
+/// What is wrong with tensors of torch's own that are not read; empty for another class.
+std::string problem_of(std::string_view class_name) {
+  const std::string found = "found " + base::quote(std::string(class_name));
+  if (class_name == kMetaTensor) {
+    return "a tensor on the meta device has no bytes: expected one that is in memory, " + found;
+  }
+  if (class_name == "torch._utils._rebuild_qtensor") {
+    return "a quantized tensor cannot be read: expected a plain one, " + found +
+           "; dequantize() it before it is saved";
+  }
+  return {};
+}
+
+}  // namespace
+
+Node::Slot TreeBuilder::unreadable(std::uint32_t id, std::string problem) {
+  const std::string prefix = pickle_.where() + ": " + pickle_.subject() + ": ";
+  if (problem.starts_with(prefix)) problem.erase(0, prefix.size());
+  const PickleNode node = pickle_.at(id);
+  if (open_[id]) return opaque_node(id, {}, std::move(problem));  // it lies in itself
+  switch (node.kind) {
+    case PickleKind::global:
+    case PickleKind::reduce:
+    case PickleKind::newobj:
+    case PickleKind::instance:
+    case PickleKind::extension:
+    case PickleKind::persistent: {
+      Slot made = opaque(id);
+      std::get<TensorDict>(made).info().problem = std::move(problem);
+      return made;
+    }
+    case PickleKind::text:
+      return opaque_node(id, text_parts(node.text), std::move(problem));
+    default:
+      return opaque_node(id, {}, std::move(problem));
+  }
+}
+
+Children TreeBuilder::text_parts(std::string_view bytes) {
+  Value::Special held;
+  held.type = Value::Special::Type::bytes;
+  held.text = bytes;
+  Value::Tuple arguments{{Value(std::move(held)), Value("utf-8"), Value("surrogatepass")}};
+  Children parts;
+  parts.entries.push_back({"args", NonTensor{Value(std::move(arguments))}});
+  return parts;
+}
+
+Node::Slot TreeBuilder::opaque_node(std::uint32_t id, Children parts, std::string problem) {
+  Slot made = container_of(pickle_, std::move(parts), NodeKind::opaque, false);
+  NodeInfo& info = std::get<TensorDict>(made).info();
+  info.class_name = opaque_name(pickle_, id);
+  info.problem = std::move(problem);
+  return made;
+}
+
+Node::Slot TreeBuilder::opaque(std::uint32_t id) {
+  const PickleNode node = pickle_.at(id);
+  Slot made = container(id, NodeKind::opaque, [&](Children& to) {
+    if (node.kind == PickleKind::global || node.kind == PickleKind::extension) return;
+    if (node.kind == PickleKind::persistent) {
+      add(to, "args", node.items[0]);
+      return;
+    }
+    if (pickle_.at(node.items[0]).kind != PickleKind::global) add(to, "callable", node.items[0]);
+    add(to, "args", node.items[1]);
+    if (node.items.size() > 2) add(to, "kwargs", node.items[2]);
+    add_history(to, id);
+  });
+  NodeInfo& info = std::get<TensorDict>(made).info();
+  info.class_name = opaque_name(pickle_, id);
+  info.problem = problem_of(info.class_name);
+  return made;
+}
+
+void TreeBuilder::add_history(Children& to, std::uint32_t id) {
+  std::vector<std::uint32_t> items;
+  std::vector<std::uint32_t> pairs;
+  std::optional<std::uint32_t> state;
+  for (const PickleChange& change : pickle_.changes(id)) {
+    if (change.kind == PickleChange::Kind::state) {
+      state = change.value;
+    } else if (change.kind == PickleChange::Kind::set_item) {
+      pairs.insert(pairs.end(), {change.key, change.value});
+    } else {
+      items.push_back(change.value);
+    }
+  }
+  if (!items.empty()) add_list(to, "items", items);
+  if (!pairs.empty()) add_list(to, "entries", pairs);
+  if (state) add(to, "state", *state);
+}
+
+void TreeBuilder::add_list(Children& to, const std::string& key,
+                           const std::vector<std::uint32_t>& items) {
+  pickle_.keys.push_back(key);
+  Children list;
+  add_items(list, items);
+  pickle_.keys.pop_back();
+  Slot made = container_of(pickle_, std::move(list), NodeKind::list, false);
+  to.entries.push_back({key, std::move(made)});
+}
+
+void TreeBuilder::add_unreadable_pairs(Children& to) {
+  for (auto& [key, value, problem] : std::exchange(to.unreadable, {})) {
+    const std::string shown = opaque_name(pickle_, key);
+    std::string name = "<" + shown + ">";
+    const auto position = static_cast<std::uint32_t>(to.entries.size());
+    const auto key_at = [&](std::uint32_t at) -> std::string_view { return to.entries[at].key; };
+    for (std::size_t i = position; to.positions.insert(name, position, key_at) != KeyIndex::kNone;
+         ++i) {
+      name = "<" + shown + " " + std::to_string(i) + ">";
+    }
+    pickle_.keys.push_back(name);
+    Children parts;
+    add(parts, "key", key);
+    add(parts, "value", value);
+    Slot made = opaque_node(key, std::move(parts), std::move(problem));
+    pickle_.keys.pop_back();
+    to.any_tensor = true;
+    to.entries.push_back({std::move(name), std::move(made)});
+  }
 }
 
 }  // namespace tenfold::detail::formats::torch_file

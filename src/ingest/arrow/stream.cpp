@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
 
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "dataset/spool.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/progress.hpp"
 #include "ingest/arrow/array.hpp"
@@ -16,11 +25,91 @@
 #include "ingest/arrow/plan.hpp"
 #include "ingest/arrow/value.hpp"
 #include "ingest/bad_row.hpp"
-#include "ingest/bad_row_pieces.hpp"
 #include "ingest/table/convert_chunk.hpp"
 #include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {
+namespace {
+
+/// What there is to tell of bad rows whose columns are read some after the others. Each stream of
+/// columns has a piece of every bad row; they are kept outside of memory if there are many.
+class BadRowPieces {
+ public:
+  struct Piece {
+    std::string column{};  ///< empty: nothing is wrong with this stream's columns
+    std::string error{};
+    std::string text{};  ///< a JSON object
+  };
+
+  /// `folder`: where files without a name may be made.
+  explicit BadRowPieces(Path folder) : folder_(std::move(folder)) {}
+
+  /// The pieces of the next stream follow, of the same rows in the same order.
+  void begin_stream();
+  void add(const Piece& piece);
+
+  /// Calls `tell` with each of `num_rows` rows: the error that the first stream found in it, and
+  /// the members of all streams' objects.
+  void tell_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
+
+ private:
+  Path folder_;
+  std::vector<Spool> streams_;
+};
+
+/// Of each stream; more goes to a file.
+constexpr std::size_t kPiecesInMemoryBytes = std::size_t{64} << 10;
+
+void append_member(Spool& spool, std::string_view text) {
+  const auto size = static_cast<std::uint64_t>(text.size());
+  spool.append(std::as_bytes(std::span(&size, 1)));
+  spool.append(std::as_bytes(std::span(text)));
+}
+
+std::string read_member(const Spool& spool, std::uint64_t& at) {
+  std::uint64_t size = 0;
+  spool.read(at, std::as_writable_bytes(std::span(&size, 1)));
+  std::string text(static_cast<std::size_t>(size), '\0');
+  spool.read(at + sizeof size, std::as_writable_bytes(std::span(text)));
+  at += sizeof size + size;
+  return text;
+}
+
+/// The members of `object` behind those of `all`.
+void join_members(std::string& all, std::string_view object) {
+  const std::string_view members = object.substr(1, object.size() - 2);
+  if (members.empty()) return;
+  all.insert(all.size() - 1, (all.size() > 2 ? ", " : "") + std::string(members));
+}
+
+void BadRowPieces::begin_stream() { streams_.emplace_back(folder_, kPiecesInMemoryBytes); }
+
+void BadRowPieces::add(const Piece& piece) {
+  Spool& spool = streams_.back();
+  append_member(spool, piece.column);
+  append_member(spool, piece.error);
+  append_member(spool, piece.text);
+}
+
+void BadRowPieces::tell_all(std::size_t num_rows,
+                            const std::function<void(const Piece&)>& tell) const {
+  std::vector<std::uint64_t> at(streams_.size());
+  for (std::size_t row = 0; row < num_rows; ++row) {
+    Piece whole;
+    whole.text = "{}";
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      std::string column = read_member(streams_[i], at[i]);
+      std::string error = read_member(streams_[i], at[i]);
+      join_members(whole.text, read_member(streams_[i], at[i]));
+      if (!whole.column.empty() || column.empty()) continue;
+      whole.column = std::move(column);
+      whole.error = std::move(error);
+    }
+    tell(whole);
+  }
+}
+
+}  // namespace
 
 using namespace detail;
 namespace {
