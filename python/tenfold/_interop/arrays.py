@@ -9,6 +9,7 @@ from tenfold._errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -52,6 +53,15 @@ _ML_DTYPES = frozenset(
 )
 
 _torch: ModuleType | bool | None = False  # False: not tried yet
+_waiting: list[Callable[[Any], None]] = []  # what is called with torch once it is imported
+
+
+def on_torch(call: Callable[[Any], None]) -> None:
+    """Calls `call(torch)` when `torch_or_none` first imports it: now, if it has."""
+    if _torch:
+        call(_torch)
+    else:
+        _waiting.append(call)
 
 
 def torch_or_none() -> Any:
@@ -64,9 +74,8 @@ def torch_or_none() -> Any:
             _torch = None
         else:
             _torch = torch
-            from tenfold.tensordict import _convert
-
-            _convert.register(torch)
+            for call in _waiting:
+                call(torch)
     return _torch
 
 

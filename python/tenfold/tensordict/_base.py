@@ -1765,6 +1765,11 @@ class TensorDictBase(TensorLike):
     ) -> None:
         _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
 
+    def _moved_as_one(self, device: Any, non_blocking: bool) -> Self:
+        """A consolidated tree on another device, moved as one block."""
+        made: Self = consolidated.moved(self, device, non_blocking)
+        return made
+
     def _as_view(self, made: Self, index: Any = ...) -> Self:
         """`made`, a view of this TensorDict: `is_memmap`, if this is and `index` allows it."""
         return memmap.as_view(self, made, index)

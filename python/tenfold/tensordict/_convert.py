@@ -314,9 +314,7 @@ def load_state_dict(
     assign: bool = False,
     from_flatten: bool | None = None,
 ) -> T:
-    from tenfold.tensordict._tensorclass.making import plain_metadata
-
-    metadata = plain_metadata(getattr(state_dict, "_metadata", None) or {})
+    metadata = _plain_metadata(getattr(state_dict, "_metadata", None) or {})
     found = {
         name: value
         for name, value in _flat_state(state_dict, "")
@@ -387,6 +385,26 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _state_names(node, f"{prefix}{key}.", (*above, key))
         elif not getattr(entry, "_is_non_tensor", False):
             yield (*above, key), prefix + key
+
+
+def _plain_metadata(metadata: Any) -> dict[str, Any]:
+    """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
+
+    A tensorclass names its class and all its values in one place; None stands for no entry.
+    """
+    made: dict[str, Any] = {}
+    for name, about in metadata.items():
+        values = about.get("_non_tensor")
+        if values is None or about.get("_type") in ("NonTensorData", "NonTensorStack"):
+            made[name] = about
+            continue
+        made[name] = {key: about[key] for key in ("batch_size", "device") if key in about}
+        for key, value in values.items():
+            if value is not None:
+                kind = "NonTensorStack" if key in about.get("_stacks", ()) else "NonTensorData"
+                place = f"{name}.{key}" if name else key
+                made[place] = {**made[name], "_type": kind, "_non_tensor": {"data": value}}
+    return made
 
 
 def _flat_state(state: Any, prefix: str) -> Any:
