@@ -30,6 +30,7 @@ LAYERS = [
     ["tensordict._protocol"],
     [
         "tensordict._entries",
+        "tensordict._index",
         "tensordict._node",
         "tensordict._repr",
         "tensordict._values",
@@ -57,12 +58,8 @@ ENTRANCES = {"", "__main__", "_pickle"}
 
 # Imports within functions that go up or sideways, by the importer: what is imported, and why.
 TIES = {
-    "_interop.arrays": {
-        "tensordict._convert": "torch learns of TensorDict as a pytree when it is first imported",
-    },
     "_interop.objects": {
         "tensordict._node": "the description of a node of a sparse tensor",
-        "tensordict._functions": "an object may be a tree",
     },
     "_interop.tensordict_package": {
         "tensordict._dense": "makes our tree of one of that package",
@@ -95,9 +92,6 @@ TIES = {
         "mappers._hierarchy_json": "a document may be of a class that loads other mappers",
         "mappers._mapper": "the base of all mappers loads and saves each of them",
     },
-    "tensordict._convert": {
-        "tensordict._tensorclass.making": "the state of a tree may hold tensorclasses",
-    },
     "tensordict._files.archive": {
         "_io.files": "archives are read as every format is",
     },
@@ -107,13 +101,6 @@ TIES = {
     "tensordict._files.write": {
         "_io.files": "a folder that is not written in place is saved as every format is",
         "tensordict._files.mapped_tensor": "imports torch and multiprocessing",
-    },
-    "tensordict._ops.casts": {
-        "tensordict._files.consolidated": "a consolidated tree moves as one block",
-    },
-    "tensordict._values": {
-        "tensordict._ops.indexing": "values are indexed by the rules of tensors",
-        "tensordict._ops.join": "torch.cat of values joins their rows",
     },
 }
 

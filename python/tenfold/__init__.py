@@ -127,7 +127,7 @@ _ERRORS = {
     "KeyNotFoundError": "tenfold._errors",
     "KeyThroughLeafError": "tenfold.tensordict._ops.mapping",
     "ShapesDiffer": "tenfold.tensordict._ops.join",
-    "TooManyIndicesError": "tenfold.tensordict._ops.indexing",
+    "TooManyIndicesError": "tenfold.tensordict._index",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 # The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They

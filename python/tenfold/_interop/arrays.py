@@ -10,6 +10,7 @@ from tenfold._interop.frameworks import decided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -53,6 +54,15 @@ _ML_DTYPES = frozenset(
 )
 
 _torch: ModuleType | bool | None = False  # False: not tried yet
+_waiting: list[Callable[[Any], None]] = []  # what is called with torch once it is imported
+
+
+def on_torch(call: Callable[[Any], None]) -> None:
+    """Calls `call(torch)` when `torch_or_none` first imports it: now, if it has."""
+    if _torch:
+        call(_torch)
+    else:
+        _waiting.append(call)
 
 
 def torch_or_none() -> Any:
@@ -73,9 +83,8 @@ def import_torch() -> Any:
             _torch = None
         else:
             _torch = torch
-            from tenfold.tensordict import _convert
-
-            _convert.register(torch)
+            for call in _waiting:
+                call(torch)
     return _torch
 
 

@@ -11,6 +11,7 @@ import enum
 import sys
 from collections import Counter
 
+from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import torch_or_none
@@ -18,15 +19,26 @@ from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+
+#: What tells the trees of tenfold.tensordict, set when that is imported: there are none before.
+_simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
+
+
+def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
+    """Sets what answers for TensorDicts and their entries, and None for other objects."""
+    global _simplified_tree
+    _simplified_tree = simplified
 
 
 def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     """The answer for one object, a tuple as TreeBuilder's comment lists them."""
-    from tenfold.tensordict._functions import simplify as simplify_tree
-
     cls = type(obj)
-    if (answer := simplify_tree(obj)) is not None:
+    if cls is _core.Item:
+        return ("item", obj)
+    if _simplified_tree is not None and (answer := _simplified_tree(obj)) is not None:
         return answer
     if cls.__module__ == "tenfold" and cls.__qualname__ == "SparseMatrix":
         return ("native", obj._native.tree(), {})  # as the sparse tensor that it is

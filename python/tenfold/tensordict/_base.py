@@ -327,18 +327,11 @@ class TensorDictBase(TensorLike):
         return _mapping.set_at_(self, key, value, index, non_blocking=non_blocking)
 
     def update(
-        self,
-        input_dict_or_td: Mapping[Any, Any] | TensorDictBase | Any = None,
-        clone: bool = False,
-        inplace: bool = False,
-        *,
-        non_blocking: bool = False,
-        keys_to_update: Iterable[Key] | None = None,
-        is_leaf: IsLeaf | None = None,
-        update_batch_size: bool = False,
-        ignore_lock: bool = False,
-        **kwargs: Any,
-    ) -> Self:
+        self, input_dict_or_td: Mapping[Any, Any] | TensorDictBase | Any = None,
+        clone: bool = False, inplace: bool = False, *, non_blocking: bool = False,
+        keys_to_update: Iterable[Key] | None = None, is_leaf: IsLeaf | None = None,
+        update_batch_size: bool = False, ignore_lock: bool = False, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Sets every entry of a dict or TensorDict and returns this one; merges nodes.
 
         Args:
@@ -364,12 +357,12 @@ class TensorDictBase(TensorLike):
             input_dict_or_td,
             clone,
             inplace,
-            non_blocking=non_blocking,
-            keys_to_update=keys_to_update,
-            is_leaf=is_leaf,
-            update_batch_size=update_batch_size,
-            ignore_lock=ignore_lock,
-            **kwargs,
+            non_blocking,
+            keys_to_update,
+            is_leaf,
+            update_batch_size,
+            ignore_lock,
+            kwargs,
         )
 
     def update_(
@@ -396,14 +389,7 @@ class TensorDictBase(TensorLike):
             KeyError: If a key does not exist.
             RuntimeError: If a shape does not fit.
         """
-        return _mapping.update_(
-            self,
-            input_dict_or_td,
-            clone,
-            non_blocking=non_blocking,
-            keys_to_update=keys_to_update,
-            **kwargs,
-        )
+        return _mapping.update_(self, input_dict_or_td, non_blocking, keys_to_update, kwargs)
 
     def update_at_(
         self,
@@ -426,14 +412,7 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If a key does not exist.
         """
-        return _mapping.update_at_(
-            self,
-            input_dict_or_td,
-            idx,
-            clone,
-            non_blocking=non_blocking,
-            keys_to_update=keys_to_update,
-        )
+        return _mapping.update_at_(self, input_dict_or_td, idx, keys_to_update)
 
     def copy_(self, tensordict: Any, non_blocking: bool = False) -> Self:
         """Writes the values of another TensorDict into these tensors: `update_`."""
@@ -500,13 +479,9 @@ class TensorDictBase(TensorLike):
         return _mapping.exclude(self, *keys, inplace=inplace)
 
     def split_keys(
-        self,
-        *key_sets: Iterable[Key] | Mapping[Key, Key],
-        inplace: bool = False,
-        default: Any = NOTHING,
-        strict: bool = True,
-        reproduce_struct: bool = False,
-    ) -> tuple[Self, ...]:
+        self, *key_sets: Iterable[Key] | Mapping[Key, Key], inplace: bool = False,
+        default: Any = NOTHING, strict: bool = True, reproduce_struct: bool = False,
+    ) -> tuple[Self, ...]:  # fmt: skip
         """Returns one TensorDict for each set of keys, and one of the remaining entries.
 
         Args:
@@ -520,14 +495,7 @@ class TensorDictBase(TensorLike):
             KeyError: If `strict`, a key does not exist and no default is given.
             TypeError: If both `default` and ``strict=False`` are given.
         """
-        return _mapping.split_keys(
-            self,
-            *key_sets,
-            inplace=inplace,
-            default=default,
-            strict=strict,
-            reproduce_struct=reproduce_struct,
-        )
+        return _mapping.split_keys(self, key_sets, inplace, default, strict, reproduce_struct)
 
     def separates(
         self,
@@ -657,52 +625,28 @@ class TensorDictBase(TensorLike):
 
         @overload
         def apply(
-            self,
-            fn: Callable[..., Any],
-            *others: Any,
-            batch_size: BatchSize | None = ...,
-            device: Device | None = ...,
-            names: Sequence[str | None] | None = ...,
-            inplace: bool = ...,
-            default: Any = ...,
-            filter_empty: Literal[False],
-            propagate_lock: bool = ...,
-            call_on_nested: bool = ...,
-            is_leaf: IsLeaf | None = ...,
-            out: TensorDictBase | None = ...,
-        ) -> Self: ...
+            self, fn: Callable[..., Any], *others: Any, batch_size: BatchSize | None = ...,
+            device: Device | None = ..., names: Sequence[str | None] | None = ...,
+            inplace: bool = ..., default: Any = ..., filter_empty: Literal[False],
+            propagate_lock: bool = ..., call_on_nested: bool = ...,
+            is_leaf: IsLeaf | None = ..., out: TensorDictBase | None = ...,
+        ) -> Self: ...  # fmt: skip
         @overload
         def apply(
-            self,
-            fn: Callable[..., Any],
-            *others: Any,
-            batch_size: BatchSize | None = ...,
-            device: Device | None = ...,
-            names: Sequence[str | None] | None = ...,
-            inplace: bool = ...,
-            default: Any = ...,
-            filter_empty: bool | None = ...,
-            propagate_lock: bool = ...,
-            call_on_nested: bool = ...,
-            is_leaf: IsLeaf | None = ...,
-            out: TensorDictBase | None = ...,
-        ) -> Self | Any: ...
+            self, fn: Callable[..., Any], *others: Any, batch_size: BatchSize | None = ...,
+            device: Device | None = ..., names: Sequence[str | None] | None = ...,
+            inplace: bool = ..., default: Any = ..., filter_empty: bool | None = ...,
+            propagate_lock: bool = ..., call_on_nested: bool = ...,
+            is_leaf: IsLeaf | None = ..., out: TensorDictBase | None = ...,
+        ) -> Self | Any: ...  # fmt: skip
 
     def apply(
-        self,
-        fn: Callable[..., Any],
-        *others: Any,
-        batch_size: BatchSize | None = None,
-        device: Device | None = NOTHING,
-        names: Sequence[str | None] | None = NOTHING,
-        inplace: bool = False,
-        default: Any = NOTHING,
-        filter_empty: bool | None = None,
-        propagate_lock: bool = False,
-        call_on_nested: bool = False,
-        is_leaf: IsLeaf | None = None,
-        out: TensorDictBase | None = None,
-    ) -> Any:
+        self, fn: Callable[..., Any], *others: Any, batch_size: BatchSize | None = None,
+        device: Device | None = NOTHING, names: Sequence[str | None] | None = NOTHING,
+        inplace: bool = False, default: Any = NOTHING, filter_empty: bool | None = None,
+        propagate_lock: bool = False, call_on_nested: bool = False,
+        is_leaf: IsLeaf | None = None, out: TensorDictBase | None = None,
+    ) -> Any:  # fmt: skip
         """Returns a TensorDict of the results of a function of each tensor.
 
         Args:
@@ -737,37 +681,29 @@ class TensorDictBase(TensorLike):
         return self._applied(plan, batch_size, device, names, propagate_lock, out)
 
     def named_apply(
-        self,
-        fn: Callable[..., Any],
-        *others: Any,
-        nested_keys: bool = False,
-        batch_size: BatchSize | None = None,
-        device: Device | None = NOTHING,
-        names: Sequence[str | None] | None = NOTHING,
-        inplace: bool = False,
-        default: Any = NOTHING,
-        filter_empty: bool | None = None,
-        propagate_lock: bool = False,
-        call_on_nested: bool = False,
-        is_leaf: IsLeaf | None = None,
+        self, fn: Callable[..., Any], *others: Any, nested_keys: bool = False,
+        batch_size: BatchSize | None = None, device: Device | None = NOTHING,
+        names: Sequence[str | None] | None = NOTHING, inplace: bool = False,
+        default: Any = NOTHING, filter_empty: bool | None = None, propagate_lock: bool = False,
+        call_on_nested: bool = False, is_leaf: IsLeaf | None = None,
         out: TensorDictBase | None = None,
-    ) -> Self | Any:
+    ) -> Self | Any:  # fmt: skip
         """Applies a function that is called with the key before the tensor; see `apply`.
 
         Args:
             fn: Called with the key and the tensors.
             *others: As for `apply`.
             nested_keys: Pass the whole path of keys instead of its last key.
-            batch_size: As for `apply`.
-            device: As for `apply`.
-            names: As for `apply`.
-            inplace: As for `apply`.
-            default: As for `apply`.
-            filter_empty: As for `apply`.
-            propagate_lock: As for `apply`.
-            call_on_nested: As for `apply`.
-            is_leaf: As for `apply`.
-            out: As for `apply`.
+            batch_size: Batch size of the result. Default: that of this TensorDict.
+            device: Device of the result, which is not moved.
+            names: Names of the dimensions of the result.
+            inplace: Replace the tensors of this TensorDict by the results.
+            default: Value used for keys missing from `others`. Default: a missing key is an error.
+            filter_empty: Remove nodes without results; if None, return None for no result at all.
+            propagate_lock: Lock the result if this TensorDict is locked.
+            call_on_nested: Call `fn` with nodes instead of the tensors below.
+            is_leaf: Decides by class which entries `fn` is called with.
+            out: A TensorDict to write the results into.
         """
         plan = apply.Plan(
             fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
@@ -886,12 +822,7 @@ class TensorDictBase(TensorLike):
             >>> TensorDict({"a": 1, "b": {"c": "text"}}).to_dict()
             {'a': tensor(1), 'b': {'c': 'text'}}
         """
-        return _convert.to_dict(
-            self,
-            retain_none=retain_none,
-            convert_tensors=convert_tensors,
-            tolist_first=tolist_first,
-        )
+        return _convert.to_dict(self, retain_none, convert_tensors, tolist_first)
 
     def tolist(
         self,
@@ -909,12 +840,7 @@ class TensorDictBase(TensorLike):
             tolist_first: Convert nodes below with more batch dimensions to lists, too.
             as_linked_list: Accepted; the lists are plain lists.
         """
-        return _convert.tolist(
-            self,
-            convert_nodes=convert_nodes,
-            convert_tensors=convert_tensors,
-            tolist_first=tolist_first,
-        )
+        return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
         """Returns the tree as dicts of NumPy arrays over the same memory."""
@@ -922,15 +848,10 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_dict(
-        cls,
-        input_dict: Mapping[Any, Any],
-        *,
-        auto_batch_size: bool | None = None,
-        batch_size: BatchSize | None = None,
-        device: Device | None = None,
-        batch_dims: int | None = None,
-        names: Sequence[str | None] | None = None,
-    ) -> TensorDict:
+        cls, input_dict: Mapping[Any, Any], *, auto_batch_size: bool | None = None,
+        batch_size: BatchSize | None = None, device: Device | None = None,
+        batch_dims: int | None = None, names: Sequence[str | None] | None = None,
+    ) -> TensorDict:  # fmt: skip
         """Creates a TensorDict from nested dicts.
 
         Args:
@@ -949,12 +870,7 @@ class TensorDictBase(TensorLike):
             torch.Size([2, 3])
         """
         return _convert.from_dict(
-            input_dict,
-            auto_batch_size=auto_batch_size,
-            batch_size=batch_size,
-            device=device,
-            batch_dims=batch_dims,
-            names=names,
+            input_dict, auto_batch_size, batch_size, device, batch_dims, names
         )
 
     def from_dict_instance(self, input_dict: Mapping[Any, Any], **options: Any) -> TensorDict:
@@ -975,18 +891,12 @@ class TensorDictBase(TensorLike):
 
         Args:
             obj: The object; anything else is returned as it is, a list as NonTensorStack.
-            auto_batch_size: As for `from_dict`.
-            batch_dims: As for `from_dict`.
-            device: As for `from_dict`.
-            batch_size: As for `from_dict`.
+            auto_batch_size: Infer the longest batch size that all tensors share.
+            batch_dims: Infer the batch size, with at most this many dimensions.
+            device: Move tensors to this device.
+            batch_size: The batch size.
         """
-        return _convert.from_any(
-            obj,
-            auto_batch_size=auto_batch_size,
-            batch_dims=batch_dims,
-            device=device,
-            batch_size=batch_size,
-        )
+        return _convert.from_any(obj, auto_batch_size, batch_dims, device, batch_size)
 
     @classmethod
     def from_dataclass(cls, dataclass: Any, **options: Any) -> TensorDict:
@@ -1094,16 +1004,11 @@ class TensorDictBase(TensorLike):
 
         Args:
             pytree: The containers; anything else is returned as it is.
-            batch_size: As for `from_dict`.
-            auto_batch_size: As for `from_dict`.
-            batch_dims: As for `from_dict`.
+            batch_size: The batch size.
+            auto_batch_size: Infer the longest batch size that all tensors share.
+            batch_dims: Infer the batch size, with at most this many dimensions.
         """
-        return _convert.from_pytree(
-            pytree,
-            batch_size=batch_size,
-            auto_batch_size=auto_batch_size,
-            batch_dims=batch_dims,
-        )
+        return _convert.from_pytree(pytree, batch_size, auto_batch_size, batch_dims)
 
     def to_pytree(self) -> Any:
         """Returns the containers that `from_pytree` was given; otherwise this TensorDict."""
@@ -1233,12 +1138,7 @@ class TensorDictBase(TensorLike):
             RuntimeError: If the architectures differ.
         """
         made: Self = _convert.from_modules(
-            *modules,
-            as_module=as_module,
-            lock=lock,
-            use_state_dict=use_state_dict,
-            lazy_stack=lazy_stack,
-            expand_identical=expand_identical,
+            modules, as_module, lock, use_state_dict, lazy_stack, expand_identical
         )
         return made
 
@@ -1277,13 +1177,7 @@ class TensorDictBase(TensorLike):
             ...     module(x)
         """
         return _convert.to_module(
-            self,
-            module,
-            inplace=inplace,
-            return_swap=return_swap,
-            swap_dest=swap_dest,
-            use_state_dict=use_state_dict,
-            non_blocking=non_blocking,
+            self, module, inplace, return_swap, swap_dest, use_state_dict, non_blocking
         )
 
     # --- locking and shared memory ---------------------------------------------------------------
@@ -1342,18 +1236,11 @@ class TensorDictBase(TensorLike):
     # plain tensors, which never change a file.
 
     def memmap_(
-        self,
-        prefix: PathLike | None = None,
-        copy_existing: bool = False,
-        *,
-        num_threads: int = 0,
-        return_early: bool = False,
-        share_non_tensor: bool = False,
-        existsok: bool = True,
-        robust_key: bool | None = True,
-        atomic: bool | None = None,
+        self, prefix: PathLike | None = None, copy_existing: bool = False, *,
+        num_threads: int = 0, return_early: bool = False, share_non_tensor: bool = False,
+        existsok: bool = True, robust_key: bool | None = True, atomic: bool | None = None,
         durable: bool = False,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Writes every tensor to a file and maps it into this TensorDict.
 
         It is locked afterwards, and its device is the CPU. The files are those that tensordict
@@ -1398,37 +1285,29 @@ class TensorDictBase(TensorLike):
         return made
 
     def memmap(
-        self,
-        prefix: PathLike | None = None,
-        copy_existing: bool = False,
-        *,
-        num_threads: int = 0,
-        return_early: bool = False,
-        share_non_tensor: bool = False,
-        existsok: bool = True,
-        robust_key: bool | None = True,
-        archive: bool | None = None,
-        compression: str | None = None,
-        atomic: bool | None = None,
-        durable: bool = False,
-    ) -> Self:
+        self, prefix: PathLike | None = None, copy_existing: bool = False, *,
+        num_threads: int = 0, return_early: bool = False, share_non_tensor: bool = False,
+        existsok: bool = True, robust_key: bool | None = True, archive: bool | None = None,
+        compression: str | None = None, atomic: bool | None = None, durable: bool = False,
+    ) -> Self:  # fmt: skip
         """Writes every tensor to a file and returns a TensorDict that maps the files.
 
         This TensorDict stays as it is. Tensors that are already mapped from their place in
         `prefix` are the same objects in both.
 
         Args:
-            prefix: As for `memmap_`.
-            copy_existing: As for `memmap_`.
-            num_threads: As for `memmap_`.
-            return_early: As for `memmap_`.
+            prefix: The folder, or a ``.tdz`` file. None: where the tree was saved before, or
+                anonymous memory.
+            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            existsok: As for `memmap_`.
-            robust_key: As for `memmap_`.
+            existsok: If false, an existing file of a tensor is an error.
+            robust_key: False: use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` ends so.
             compression: Of an archive: None or ``"deflate"``.
-            atomic: As for `memmap_`.
-            durable: As for `memmap_`.
+            atomic: How an existing folder is replaced; as for `memmap_`.
+            durable: Return only when all data is fsynced.
 
         Returns:
             The files, locked; an archive as `load_memmap` opens it.
@@ -1456,19 +1335,11 @@ class TensorDictBase(TensorLike):
         return made
 
     def memmap_like(
-        self,
-        prefix: PathLike | None = None,
-        copy_existing: bool = False,
-        *,
-        existsok: bool = True,
-        num_threads: int = 0,
-        return_early: bool = False,
-        share_non_tensor: bool = False,
-        robust_key: bool | None = True,
-        archive: bool | None = None,
-        atomic: bool | None = None,
-        durable: bool = False,
-    ) -> Self:
+        self, prefix: PathLike | None = None, copy_existing: bool = False, *,
+        existsok: bool = True, num_threads: int = 0, return_early: bool = False,
+        share_non_tensor: bool = False, robust_key: bool | None = True,
+        archive: bool | None = None, atomic: bool | None = None, durable: bool = False,
+    ) -> Self:  # fmt: skip
         """Creates files of zeros for tensors of the same shapes and dtypes, to be written into.
 
         No tensor is read, and new files are sparse: they take no disk space before they are
@@ -1478,14 +1349,14 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: As for `memmap`. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
-            existsok: As for `memmap`.
-            num_threads: As for `memmap`.
-            return_early: As for `memmap`.
+            existsok: If false, an existing file of a tensor is an error.
+            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            robust_key: As for `memmap`.
-            archive: As for `memmap`.
-            atomic: As for `memmap`.
-            durable: As for `memmap`.
+            robust_key: False: use keys as file names unchanged.
+            archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
+            atomic: How an existing folder is replaced; as for `memmap_`.
+            durable: Return only when all data is fsynced.
 
         Returns:
             The files, locked.
@@ -1512,33 +1383,25 @@ class TensorDictBase(TensorLike):
         return made
 
     def save(
-        self,
-        prefix: PathLike,
-        copy_existing: bool = False,
-        *,
-        num_threads: int = 0,
-        return_early: bool = False,
-        share_non_tensor: bool = False,
-        robust_key: bool | None = True,
-        archive: bool | None = None,
-        compression: str | None = None,
-        atomic: bool | None = None,
-        durable: bool = True,
+        self, prefix: PathLike, copy_existing: bool = False, *, num_threads: int = 0,
+        return_early: bool = False, share_non_tensor: bool = False,
+        robust_key: bool | None = True, archive: bool | None = None,
+        compression: str | None = None, atomic: bool | None = None, durable: bool = True,
         **options: Any,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
 
         If tensors are already mapped from `prefix`, it is `memmap` with ``durable=True``.
 
         Args:
             prefix: The folder, or a file whose suffix, or ``format=``, names the format.
-            copy_existing: As for `memmap`.
-            num_threads: As for `memmap`.
-            return_early: As for `memmap`.
+            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            robust_key: As for `memmap`.
-            archive: As for `memmap`.
-            compression: As for `memmap`.
+            robust_key: False: use keys as file names unchanged.
+            archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
+            compression: Of an archive: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: Return only when all data is fsynced.
             **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
@@ -1565,18 +1428,12 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def load_memmap(
-        cls,
-        prefix: PathLike,
-        device: Device | None = None,
-        non_blocking: bool = False,
-        *,
-        out: TensorDictBase | None = None,
-        robust_key: bool | None = True,
+        cls, prefix: PathLike, device: Device | None = None, non_blocking: bool = False, *,
+        out: TensorDictBase | None = None, robust_key: bool | None = True,
         subpath: str | tuple[str, ...] | None = None,
-        mode: Literal["r", "c", "r+"] | None = None,
-        num_threads: int = 0,
+        mode: Literal["r", "c", "r+"] | None = None, num_threads: int = 0,
         allow_pickle: bool | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Opens the tree in a folder that tenfold or tensordict wrote, over its files.
 
         Tensors are mapped, and the sizes of their files checked, when they are accessed.
@@ -1682,14 +1539,9 @@ class TensorDictBase(TensorLike):
         return grow.make_from_shape(self, key, shape, dtype, robust_key)
 
     def make_memmap_from_tensor(
-        self,
-        key: Key,
-        tensor: torch.Tensor,
-        *,
-        copy_data: bool = True,
-        existsok: bool = True,
+        self, key: Key, tensor: torch.Tensor, *, copy_data: bool = True, existsok: bool = True,
         robust_key: bool | None = True,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Adds an entry with the shape, dtype and values of a tensor; see `make_memmap`.
 
         Args:
@@ -1708,14 +1560,9 @@ class TensorDictBase(TensorLike):
         return grow.make_from_tensor(self, key, tensor, copy_data, existsok, robust_key)
 
     def make_memmap_from_storage(
-        self,
-        key: Key,
-        storage: torch.UntypedStorage,
-        shape: Sequence[int],
-        *,
-        dtype: torch.dtype | None = None,
-        robust_key: bool | None = True,
-    ) -> Any:
+        self, key: Key, storage: torch.UntypedStorage, shape: Sequence[int], *,
+        dtype: torch.dtype | None = None, robust_key: bool | None = True,
+    ) -> Any:  # fmt: skip
         """Adds an entry over a storage that torch mapped from the entry's file.
 
         Args:
@@ -1763,19 +1610,11 @@ class TensorDictBase(TensorLike):
         return memmap.reduced(self)
 
     def consolidate(
-        self,
-        filename: PathLike | None = None,
-        *,
-        num_threads: int | None = 0,
-        device: Device | None = None,
-        non_blocking: bool = False,
-        inplace: bool = False,
-        return_early: bool = False,
-        use_buffer: bool = False,
-        share_memory: bool = False,
-        pin_memory: bool = False,
-        metadata: bool = False,
-    ) -> Self:
+        self, filename: PathLike | None = None, *, num_threads: int | None = 0,
+        device: Device | None = None, non_blocking: bool = False, inplace: bool = False,
+        return_early: bool = False, use_buffer: bool = False, share_memory: bool = False,
+        pin_memory: bool = False, metadata: bool = False,
+    ) -> Self:  # fmt: skip
         """Copies all tensors into one block of memory, of which the result's tensors are views.
 
         Such a tree is pickled, sent and moved to another device as one block. It is locked;
@@ -1925,6 +1764,11 @@ class TensorDictBase(TensorLike):
         self, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
     ) -> None:
         _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
+
+    def _moved_as_one(self, device: Any, non_blocking: bool) -> Self:
+        """A consolidated tree on another device, moved as one block."""
+        made: Self = consolidated.moved(self, device, non_blocking)
+        return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
         """`made`, a view of this TensorDict: `is_memmap`, if this is and `index` allows it."""

@@ -127,13 +127,7 @@ def share_memory_(td: T) -> T:
 PYTREE_TYPE = "_pytree_type"
 
 
-def to_dict(
-    td: Any,
-    *,
-    retain_none: bool = True,
-    convert_tensors: bool = False,
-    tolist_first: bool = False,
-) -> Any:
+def to_dict(td: Any, retain_none: bool, convert_tensors: bool, tolist_first: bool) -> Any:
     if tolist_first and td._batch_size:
         return td.tolist(convert_tensors=convert_tensors, tolist_first=True)
     entries: dict[Any, Any] = {}
@@ -155,13 +149,7 @@ def to_dict(
     return td._as_container(entries)
 
 
-def tolist(
-    td: Any,
-    *,
-    convert_nodes: bool = True,
-    convert_tensors: bool = False,
-    tolist_first: bool = False,
-) -> Any:
+def tolist(td: Any, convert_nodes: bool, convert_tensors: bool, tolist_first: bool) -> Any:
     if td._batch_size:
         return [
             row.tolist(
@@ -185,12 +173,11 @@ def numpy(td: Any) -> dict[str, Any]:
 
 def from_dict(
     input_dict: Any,
-    *,
-    auto_batch_size: bool | None = None,
-    batch_size: Any = None,
-    device: Any = None,
-    batch_dims: int | None = None,
-    names: Any = None,
+    auto_batch_size: bool | None,
+    batch_size: Any,
+    device: Any,
+    batch_dims: int | None,
+    names: Any,
 ) -> TensorDict:
     if batch_size is not None and (batch_dims is not None or auto_batch_size):
         raise ValueError(
@@ -205,12 +192,7 @@ def from_dict(
 
 
 def from_any(
-    obj: Any,
-    *,
-    auto_batch_size: bool = False,
-    batch_dims: int | None = None,
-    device: Any = None,
-    batch_size: Any = None,
+    obj: Any, auto_batch_size: bool, batch_dims: int | None, device: Any, batch_size: Any
 ) -> Any:
     import dataclasses
 
@@ -239,13 +221,7 @@ def fromkeys(keys: Any, value: Any = 0) -> TensorDict:
     return dense()(dict.fromkeys(keys, value))
 
 
-def from_pytree(
-    pytree: Any,
-    *,
-    batch_size: Any = None,
-    auto_batch_size: bool = False,
-    batch_dims: int | None = None,
-) -> Any:
+def from_pytree(pytree: Any, batch_size: Any, auto_batch_size: bool, batch_dims: int | None) -> Any:
     if not isinstance(pytree, (dict, list, tuple)):
         return pytree
     made = _from_pytree(pytree, batch_size_of(batch_size))
@@ -338,9 +314,7 @@ def load_state_dict(
     assign: bool = False,
     from_flatten: bool | None = None,
 ) -> T:
-    from tenfold.tensordict._tensorclass.making import plain_metadata
-
-    metadata = plain_metadata(getattr(state_dict, "_metadata", None) or {})
+    metadata = _plain_metadata(getattr(state_dict, "_metadata", None) or {})
     found = {
         name: value
         for name, value in _flat_state(state_dict, "")
@@ -411,6 +385,26 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _state_names(node, f"{prefix}{key}.", (*above, key))
         elif not getattr(entry, "_is_non_tensor", False):
             yield (*above, key), prefix + key
+
+
+def _plain_metadata(metadata: Any) -> dict[str, Any]:
+    """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
+
+    A tensorclass names its class and all its values in one place; None stands for no entry.
+    """
+    made: dict[str, Any] = {}
+    for name, about in metadata.items():
+        values = about.get("_non_tensor")
+        if values is None or about.get("_type") in ("NonTensorData", "NonTensorStack"):
+            made[name] = about
+            continue
+        made[name] = {key: about[key] for key in ("batch_size", "device") if key in about}
+        for key, value in values.items():
+            if value is not None:
+                kind = "NonTensorStack" if key in about.get("_stacks", ()) else "NonTensorData"
+                place = f"{name}.{key}" if name else key
+                made[place] = {**made[name], "_type": kind, "_non_tensor": {"data": value}}
+    return made
 
 
 def _flat_state(state: Any, prefix: str) -> Any:
@@ -550,12 +544,12 @@ def from_module(
 
 
 def from_modules(
-    *modules: Any,
-    as_module: bool = False,
-    lock: bool = True,
-    use_state_dict: bool = False,
-    lazy_stack: bool = False,
-    expand_identical: bool = False,
+    modules: tuple[Any, ...],
+    as_module: bool,
+    lock: bool,
+    use_state_dict: bool,
+    lazy_stack: bool,
+    expand_identical: bool,
 ) -> Any:
     _refuse_as_module(as_module)
     torch = need_torch("from_modules")
@@ -572,7 +566,6 @@ def from_modules(
 def to_module(
     td: Any,
     module: Any,
-    *,
     inplace: bool | None,
     return_swap: bool,
     swap_dest: Any,

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop import arrays
 from tenfold._public import set_module
+from tenfold.tensordict import _convert
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     KINDS,
@@ -531,3 +533,4 @@ def reopen(
 
 
 register_classes(dense=TensorDict)
+arrays.on_torch(_convert.register)  # torch takes TensorDicts apart as pytrees

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._interop import objects
 from tenfold._public import set_module
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._dense import TensorDict
@@ -91,6 +92,7 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
         return obj._simplified()
     if class_kind(type(obj)) == TENSORCLASS:
         return tuple(obj._simplified())
-    if type(obj).__module__ == "tenfold._core" and type(obj).__name__ == "Item":
-        return ("item", obj)
     return None
+
+
+objects.register_trees(simplify)

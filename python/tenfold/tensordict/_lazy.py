@@ -392,7 +392,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
         """Rows of an entry that is a tensor in every member."""
-        from tenfold.tensordict._ops.indexing import normalized
+        from tenfold.tensordict._index import normalized
 
         parts = normalized(index, len(self._batch_size))
         dim = self.stack_dim

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, need_torch, probe
 from tenfold.tensordict._entries import is_path, node_of, rewrapped
+from tenfold.tensordict._index import IndexPlan, indexed_shape, normalized, without_masks
 from tenfold.tensordict._ops import indexing
-from tenfold.tensordict._ops.indexing import indexed_shape, normalized
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.shape import two_dims
 from tenfold.tensordict._protocol import stacked
-from tenfold.tensordict._values import IndexPlan, flattened_dims, without_masks
+from tenfold.tensordict._values import flattened_dims
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,15 @@ from tenfold import _pickle
 from tenfold._interop import arrays
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold._public import set_module
+from tenfold.tensordict._index import (
+    IndexPlan,
+    normalized,
+    without_masks,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -61,8 +66,6 @@ class ValueRows:
         return ValueRows(positions, (*kept, *more))
 
     def __getitem__(self, index: Any) -> ValueRows:
-        from tenfold.tensordict._ops.indexing import normalized
-
         parts = normalized(index, self.ndim)
         return ValueRows(self.positions[parts], self._stacked_after(parts))
 
@@ -521,10 +524,8 @@ class NonTensorStack(_Values):
 
     def _with_rows(self, index: Any, value: Any) -> Any:
         """This entry after ``entry[index] = value``."""
-        from tenfold.tensordict._ops import indexing
-
         positions = self._all_positions().clone()
-        parts = indexing.normalized(index, len(self._batch_size))
+        parts = normalized(index, len(self._batch_size))
         values = list(self._values)
         if isinstance(value, NonTensorStack):
             positions[parts] = value._all_positions() + len(values)
@@ -592,13 +593,11 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """``torch.stack``, ``torch.cat``, ``torch.zeros_like``, ... of values."""
     torch = need_torch("NonTensorData")
 
-    from tenfold.tensordict._ops import join
-
     if func is torch.stack:
         values, *dims = args
         return NonTensorStack(*values, stack_dim=dims[0] if dims else kwargs.get("dim", 0))
     if func is torch.cat:
-        return join._joined_values(torch, list(args[0]), *(args[1:] or [kwargs.get("dim", 0)]))
+        return joined_values(torch, list(args[0]), *(args[1:] or [kwargs.get("dim", 0)]))
     if func in (torch.unbind, torch.unsqueeze, torch.clone):
         return getattr(args[0], func.__name__)(*args[1:], **kwargs)
     if func.__name__.endswith("_like") and hasattr(args[0], "clone"):
@@ -741,110 +740,28 @@ class UnbatchedTensor:
         return f"UnbatchedTensor({self.data!r})"
 
 
-def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index with the positions that masks select in the place of the masks.
-
-    A mask of no dimensions says what a bool says.
-    """
-    made: list[Any] = []
-    for part in parts:
-        if "bool" in str(getattr(part, "dtype", "")):
-            made.extend(part.nonzero(as_tuple=True) if part.ndim else [bool(part)])
-        else:
-            made.append(part)
-    return tuple(made)
-
-
-class IndexPlan:
-    """One index of a stack.
-
-    Attributes:
-        at_stack: Its part for the stack dimension: an int, a slice (of all, if it says nothing), or
-            an array.
-        inner: Its parts for the members' dimensions, empty if they take all.
-        place: Of a slice, where the stack dimension is in the result; of an array, where the
-            arrays' dimensions begin.
-        moves: The arrays' dimensions would be elsewhere in the members' result.
-        arrays_ndim: The dimensions that the arrays make together, 0 without arrays.
-        is_alone: The part for the stack dimension is the only array.
-    """
-
-    __slots__ = (
-        "_arrays",
-        "_parts",
-        "arrays_ndim",
-        "at_stack",
-        "inner",
-        "is_alone",
-        "moves",
-        "place",
-    )
-
-    def __init__(self, parts: tuple[Any, ...], stack_dim: int) -> None:
-        self._parts = parts
-        self._arrays = [i for i, part in enumerate(parts) if _is_array(part)]
-        self.at_stack: Any = slice(None)
-        inner: list[Any] = []
-        dim = 0
-        for part in parts:
-            if part is not None and not isinstance(part, bool):
-                if dim == stack_dim:
-                    self.at_stack = part
-                else:
-                    inner.append(part)
-                dim += 1
-            else:
-                inner.append(part)
-        self.arrays_ndim = max((parts[i].ndim for i in self._arrays), default=0)
-        says_all = all(type(part) is slice and part == slice(None) for part in inner)
-        self.inner = () if says_all else tuple(inner)
-        self.is_alone = len(self._arrays) == 1 and _is_array(self.at_stack)
-        apart = _are_apart(parts)
-        self.moves = apart and not _are_apart(tuple(inner))
-        self.place = self._place_of_arrays(apart)
-        if type(self.at_stack) is slice:
-            self.place = self._place_of(stack_dim, self.place)
-
-    def _place_of_arrays(self, apart: bool) -> int:
-        if apart or not self._arrays:
-            return 0
-        before = self._parts[: self._arrays[0]]
-        return sum(part is None or isinstance(part, (slice, bool)) for part in before)
-
-    def _place_of(self, stack_dim: int, place_of_arrays: int) -> int:
-        """Where a dimension that a slice goes along is in the result."""
-        left = []
-        dim = 0
-        for part in self._parts:
-            if part is None or isinstance(part, bool):
-                left.append(-1)
-                continue
-            if type(part) is slice:
-                left.append(dim)
-            dim += 1
-        left.extend(range(dim, stack_dim + 1))
-        at = left.index(stack_dim)
-        return at + self.arrays_ndim if self._arrays and place_of_arrays <= at else at
-
-    def each_place(self) -> Iterator[tuple[Any, ...]]:
-        """The index for each place along the first dimension that the arrays make."""
-        torch = need_torch("index")
-        arrays = torch.broadcast_tensors(*[self._parts[i] for i in self._arrays])
-        for k in range(arrays[0].shape[0]):
-            parts = list(self._parts)
-            for i, array in zip(self._arrays, arrays, strict=True):
-                parts[i] = array[k] if array.ndim > 1 else int(array[k])
-            yield tuple(parts)
+def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
+    if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
+        first = parts[0]._batch_size
+        length = sum(part._batch_size[dim] for part in parts)
+        return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
+    if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
+        # Values that stacks along other dimensions hold are joined in each of those.
+        at = parts[0].stack_dim
+        inner = dim - (dim > at)
+        groups = zip(*[part.unbind(at) for part in parts], strict=True)
+        joined = [joined_values(torch, list(group), inner) for group in groups]
+        return NonTensorStack(*joined, stack_dim=at)
+    values, places, stacked = side_by_side(parts)
+    device = parts[0].device if len({str(part.device) for part in parts}) == 1 else None
+    rows = ValueRows(torch.cat(places, dim), stacked or (dim,))
+    return NonTensorStack._of(values, rows, device)
 
 
-def _is_array(part: Any) -> bool:
-    return not (part is None or isinstance(part, (int, slice))) and getattr(part, "ndim", 0) > 0
-
-
-def _are_apart(parts: tuple[Any, ...]) -> bool:
-    """True if something but integers lies between two arrays."""
-    arrays = [i for i, part in enumerate(parts) if _is_array(part)]
-    if not arrays:
+def _same(left: Any, right: Any) -> bool:
+    if left is right:
+        return True
+    try:
+        return bool(left == right)
+    except (RuntimeError, ValueError):  # arrays of several values
         return False
-    between = parts[arrays[0] : arrays[-1]]
-    return any(part is None or isinstance(part, slice) for part in between)

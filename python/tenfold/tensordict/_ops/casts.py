@@ -59,10 +59,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
         and getattr(td, "_consolidated", None) is not None
         and td.is_consolidated()
     ):
-        from tenfold.tensordict._files import consolidated
-
-        whole_tree: Like = consolidated.moved(td, device, non_blocking)
-        return whole_tree
+        return td._moved_as_one(device, non_blocking)
 
     def change(tensor: Any) -> Any:
         return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)

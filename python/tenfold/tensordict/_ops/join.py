@@ -23,8 +23,7 @@ from tenfold.tensordict._values import (
     NonTensorData,
     NonTensorStack,
     UnbatchedTensor,
-    ValueRows,
-    side_by_side,
+    joined_values,
 )
 
 TYPE_CHECKING = False
@@ -294,40 +293,13 @@ def _joined(entries: list[Any], dim: int) -> Any:
         elif type(parts[0]) is UnbatchedTensor:
             made_items[key] = parts[0]
         else:
-            made_items[key] = _joined_values(torch, parts, dim)
+            made_items[key] = joined_values(torch, parts, dim)
     made = first._with_entries(made_items)
     length = sum(node._batch_size[dim] for node in nodes)
     made._batch_size = (*first._batch_size[:dim], length, *first._batch_size[dim + 1 :])
     made._names = first._names
     made._device = _common_device(nodes)
     return rewrapped(entries[0], made)
-
-
-def _joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
-    if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
-        first = parts[0]._batch_size
-        length = sum(part._batch_size[dim] for part in parts)
-        return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
-    if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # Values that stacks along other dimensions hold are joined in each of those.
-        at = parts[0].stack_dim
-        inner = dim - (dim > at)
-        groups = zip(*[part.unbind(at) for part in parts], strict=True)
-        joined = [_joined_values(torch, list(group), inner) for group in groups]
-        return NonTensorStack(*joined, stack_dim=at)
-    values, places, stacked = side_by_side(parts)
-    device = parts[0].device if len({str(part.device) for part in parts}) == 1 else None
-    rows = ValueRows(torch.cat(places, dim), stacked or (dim,))
-    return NonTensorStack._of(values, rows, device)
-
-
-def _same(left: Any, right: Any) -> bool:
-    if left is right:
-        return True
-    try:
-        return bool(left == right)
-    except (RuntimeError, ValueError):  # arrays of several values
-        return False
 
 
 @set_module("tenfold")

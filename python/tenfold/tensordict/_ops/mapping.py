@@ -342,16 +342,15 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
 
 def update(
     td: T,
-    input_dict_or_td: Any = None,
-    clone: bool = False,
-    inplace: bool = False,
-    *,
-    non_blocking: bool = False,
-    keys_to_update: Iterable[Key] | None = None,
-    is_leaf: Callable[[type], bool] | None = None,
-    update_batch_size: bool = False,
-    ignore_lock: bool = False,
-    **kwargs: Any,
+    input_dict_or_td: Any,
+    clone: bool,
+    inplace: bool,
+    non_blocking: bool,
+    keys_to_update: Iterable[Key] | None,
+    is_leaf: Callable[[type], bool] | None,
+    update_batch_size: bool,
+    ignore_lock: bool,
+    more: dict[str, Any],
 ) -> T:
     if input_dict_or_td is td:
         return td
@@ -362,7 +361,7 @@ def update(
         td.batch_size = node_of(input_dict_or_td).batch_size
     _check_rows_of(td, input_dict_or_td)
     wanted = None if keys_to_update is None else _paths(keys_to_update)
-    for key, value in _pairs(input_dict_or_td, kwargs):
+    for key, value in _pairs(input_dict_or_td, more):
         path = path_of(key)
         if wanted is not None and not any(_overlap(path, one) for one in wanted):
             continue
@@ -430,17 +429,15 @@ def _update_one(
 
 def update_(
     td: T,
-    input_dict_or_td: Any = None,
-    clone: bool = False,
-    *,
-    non_blocking: bool = False,
-    keys_to_update: Iterable[Key] | None = None,
-    **kwargs: Any,
+    input_dict_or_td: Any,
+    non_blocking: bool,
+    keys_to_update: Iterable[Key] | None,
+    more: dict[str, Any],
 ) -> T:
     if input_dict_or_td is td:
         return td
     wanted = None if keys_to_update is None else _paths(keys_to_update)
-    for key, value in _pairs(input_dict_or_td, kwargs):
+    for key, value in _pairs(input_dict_or_td, more):
         path = path_of(key)
         if wanted is None or any(path[: len(one)] == one for one in wanted):
             td.set_(path, value, non_blocking=non_blocking)
@@ -451,15 +448,7 @@ def update_(
     return td
 
 
-def update_at_(
-    td: T,
-    input_dict_or_td: Any,
-    idx: Any,
-    clone: bool = False,
-    *,
-    non_blocking: bool = False,
-    keys_to_update: Iterable[Key] | None = None,
-) -> T:
+def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[Key] | None) -> T:
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, {}):
         path = path_of(key)
@@ -585,12 +574,12 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
 
 
 def split_keys(
-    td: Any,
-    *key_sets: Any,
-    inplace: bool = False,
-    default: Any = NOTHING,
-    strict: bool = True,
-    reproduce_struct: bool = False,
+    td: T,
+    key_sets: tuple[Any, ...],
+    inplace: bool,
+    default: Any,
+    strict: bool,
+    reproduce_struct: bool,
 ) -> tuple[Any, ...]:
     if default is not NOTHING and not strict:
         raise TypeError("split_keys: expected default or strict=False, found both")

@@ -450,26 +450,6 @@ class StateMethods:
         self.__dict__["_tensordict"] = state["tensordict"]
 
 
-def plain_metadata(metadata: Any) -> dict[str, Any]:
-    """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
-
-    A tensorclass names its class and all its values in one place; None stands for no entry.
-    """
-    made: dict[str, Any] = {}
-    for name, about in metadata.items():
-        values = about.get("_non_tensor")
-        if values is None or about.get("_type") in ("NonTensorData", "NonTensorStack"):
-            made[name] = about
-            continue
-        made[name] = {key: about[key] for key in ("batch_size", "device") if key in about}
-        for key, value in values.items():
-            if value is not None:
-                kind = "NonTensorStack" if key in about.get("_stacks", ()) else "NonTensorData"
-                place = f"{name}.{key}" if name else key
-                made[place] = {**made[name], "_type": kind, "_non_tensor": {"data": value}}
-    return made
-
-
 class FileMethods:
     """`load_memmap` and `load`; the methods that write are TensorDict's."""
 

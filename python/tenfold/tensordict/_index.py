@@ -1,0 +1,311 @@
+"""An index of batch dimensions: its parts, the shape that is left, and its part in a stack."""
+
+from __future__ import annotations
+
+import sys
+
+from tenfold._interop.arrays import need_torch, numpy_module
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Names = tuple[str | None, ...]
+
+
+def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
+    """`index` as a tuple of int, slice, None and arrays, without `...`.
+
+    It then suits tensors of more dimensions too. Raises IndexError for too many dimensions, and
+    RuntimeError, as tensordict does, where there is no dimension to index.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    if len(parts) == 1 and type(parts[0]) in _BASIC:
+        if batch_ndim:
+            return parts
+    else:
+        parts = tuple(_part(part) for part in parts)
+    ellipses = [position for position, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise RuntimeError("an index can only have a single ellipsis ('...')")
+    consumed = sum(_consumed(part) for part in parts if part is not Ellipsis)
+    if consumed > batch_ndim:
+        if batch_ndim == 0:
+            raise RuntimeError(
+                f"index {index!r}: expected a batch dimension, found batch_size []" + _remedy(index)
+            )
+        raise TooManyIndicesError(
+            f"too many indices: expected at most {batch_ndim} batch dimensions, found {consumed}"
+        )
+    if ellipses:
+        at = ellipses[0]
+        return (*parts[:at], *(slice(None),) * (batch_ndim - consumed), *parts[at + 1 :])
+    return parts
+
+
+def _remedy(index: Any) -> str:
+    """For who means a key: those of a dict of int keys or of a list are str here."""
+    path = index if isinstance(index, tuple) else (index,)
+    if not all(type(part) in (int, str) for part in path):
+        return ""
+    names = tuple(str(part) for part in path)
+    key = names[0] if len(names) == 1 else names
+    return f"; the keys of lists, and of dicts with int keys, are str: {key!r}"
+
+
+@set_module("tenfold")
+class TooManyIndicesError(IndexError, RuntimeError):
+    """An index of more dimensions than the batch has: tensordict raises now one, now the other."""
+
+
+_BASIC = frozenset([int, slice])
+
+
+def _part(part: Any) -> Any:
+    """One part of an index in the form that is fastest for many tensors."""
+    kind = type(part)
+    if part is None or part is Ellipsis or kind is int or kind is slice or kind is bool:
+        return part
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return list(part) if isinstance(part, range) else part
+    if isinstance(part, torch.Tensor):
+        return part
+    if isinstance(part, (list, range)):
+        if not part:
+            return torch.empty(0, dtype=torch.int64)
+        return torch.tensor(list(part))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        if isinstance(part, numpy.ndarray):
+            return torch.as_tensor(part)
+        if isinstance(part, numpy.integer):
+            return int(part)
+    return part
+
+
+def _consumed(part: Any) -> int:
+    """The dimensions that one part of an index takes away or walks along."""
+    if part is None or isinstance(part, bool):
+        return 0
+    kind = str(getattr(part, "dtype", ""))
+    if kind.endswith(("bool", "bool_")):
+        return int(part.ndim)
+    return 1
+
+
+def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
+    """The batch size that `index`, normalized, leaves. Raises IndexError as torch does."""
+    left: list[int] = []
+    dim = 0
+    arrays = 0
+    for part in index:
+        kind = type(part)
+        if kind is int:
+            if not -batch_size[dim] <= part < batch_size[dim]:
+                raise IndexError(
+                    f"index {part} is out of bounds: expected one for dimension {dim} of size "
+                    f"{batch_size[dim]}"
+                )
+            dim += 1
+        elif kind is slice:
+            if part.step is not None and part.step <= 0:
+                break  # torch says what is wrong with it
+            left.append(len(range(*part.indices(batch_size[dim]))))
+            dim += 1
+        elif part is None:
+            left.append(1)
+        elif arrays == 0 and len(index) == 1 and _is_positions(part):
+            left.extend(part.shape)
+            arrays = 1
+            dim += 1
+        else:
+            break
+    else:
+        return (*left, *batch_size[dim:])
+    return _probed_shape(batch_size, index)
+
+
+def _is_positions(part: Any) -> bool:
+    dtype = str(getattr(part, "dtype", ""))
+    return "int" in dtype and not dtype.endswith("uint8")
+
+
+def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        probe = torch.zeros((), dtype=torch.bool).expand(batch_size)
+        return tuple(probe[index].shape)
+    np = numpy_module()
+
+    return tuple(np.broadcast_to(np.zeros((), bool), batch_size)[index].shape)
+
+
+def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
+    """Names of the dimensions that are left.
+
+    A dimension that one array alone walks along keeps its name; where arrays share one, or an array
+    makes several of one, it has none.
+    """
+    if names is None:
+        return None
+    left: list[str | None] = []
+    arrays: list[tuple[Any, str | None]] = []
+    place = None  # where the arrays' dimensions go
+    apart = False  # something lies between two arrays: their dimensions go to the front
+    last_array = 0
+    dim = 0
+    for position, part in enumerate(index):
+        if part is None or isinstance(part, bool):
+            left.append(None)
+        elif isinstance(part, slice):
+            left.append(names[dim])
+            dim += 1
+        elif isinstance(part, int) or getattr(part, "ndim", None) == 0:
+            if "bool" in str(getattr(part, "dtype", "")):
+                left.append(None)
+                continue
+            dim += 1
+        else:
+            if place is None:
+                place = len(left)
+            elif any(not isinstance(between, int) for between in index[last_array + 1 : position]):
+                apart = True
+            last_array = position
+            taken = _consumed(part)
+            arrays.append((part, names[dim] if taken == 1 else None))
+            dim += taken
+    if place is not None:
+        made = _names_of_arrays(arrays)
+        place = 0 if apart else place
+        left[place:place] = made
+    return (*left, *names[dim:batch_ndim])
+
+
+def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
+    """Names of the dimensions that arrays, broadcast against each other, make."""
+    shapes = []
+    for array, _ in arrays:
+        is_mask = "bool" in str(getattr(array, "dtype", ""))
+        shapes.append((1,) if is_mask else tuple(array.shape))
+    ndim = max(len(shape) for shape in shapes)
+    made: list[str | None] = []
+    for dim in range(-ndim, 0):
+        walking = []
+        for (_, name), shape in zip(arrays, shapes, strict=True):
+            if len(shape) >= -dim and (len(shape) == 1 or shape[dim] != 1):
+                alone = len(shape) == 1 or sum(length != 1 for length in shape) == 1
+                walking.append(name if alone else None)
+        made.append(walking[0] if len(walking) == 1 else None)
+    return made
+
+
+def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An index with the positions that masks select in the place of the masks.
+
+    A mask of no dimensions says what a bool says.
+    """
+    made: list[Any] = []
+    for part in parts:
+        if "bool" in str(getattr(part, "dtype", "")):
+            made.extend(part.nonzero(as_tuple=True) if part.ndim else [bool(part)])
+        else:
+            made.append(part)
+    return tuple(made)
+
+
+class IndexPlan:
+    """One index of a stack.
+
+    Attributes:
+        at_stack: Its part for the stack dimension: an int, a slice (of all, if it says nothing), or
+            an array.
+        inner: Its parts for the members' dimensions, empty if they take all.
+        place: Of a slice, where the stack dimension is in the result; of an array, where the
+            arrays' dimensions begin.
+        moves: The arrays' dimensions would be elsewhere in the members' result.
+        arrays_ndim: The dimensions that the arrays make together, 0 without arrays.
+        is_alone: The part for the stack dimension is the only array.
+    """
+
+    __slots__ = (
+        "_arrays",
+        "_parts",
+        "arrays_ndim",
+        "at_stack",
+        "inner",
+        "is_alone",
+        "moves",
+        "place",
+    )
+
+    def __init__(self, parts: tuple[Any, ...], stack_dim: int) -> None:
+        self._parts = parts
+        self._arrays = [i for i, part in enumerate(parts) if _is_array(part)]
+        self.at_stack: Any = slice(None)
+        inner: list[Any] = []
+        dim = 0
+        for part in parts:
+            if part is not None and not isinstance(part, bool):
+                if dim == stack_dim:
+                    self.at_stack = part
+                else:
+                    inner.append(part)
+                dim += 1
+            else:
+                inner.append(part)
+        self.arrays_ndim = max((parts[i].ndim for i in self._arrays), default=0)
+        says_all = all(type(part) is slice and part == slice(None) for part in inner)
+        self.inner = () if says_all else tuple(inner)
+        self.is_alone = len(self._arrays) == 1 and _is_array(self.at_stack)
+        apart = _are_apart(parts)
+        self.moves = apart and not _are_apart(tuple(inner))
+        self.place = self._place_of_arrays(apart)
+        if type(self.at_stack) is slice:
+            self.place = self._place_of(stack_dim, self.place)
+
+    def _place_of_arrays(self, apart: bool) -> int:
+        if apart or not self._arrays:
+            return 0
+        before = self._parts[: self._arrays[0]]
+        return sum(part is None or isinstance(part, (slice, bool)) for part in before)
+
+    def _place_of(self, stack_dim: int, place_of_arrays: int) -> int:
+        """Where a dimension that a slice goes along is in the result."""
+        left = []
+        dim = 0
+        for part in self._parts:
+            if part is None or isinstance(part, bool):
+                left.append(-1)
+                continue
+            if type(part) is slice:
+                left.append(dim)
+            dim += 1
+        left.extend(range(dim, stack_dim + 1))
+        at = left.index(stack_dim)
+        return at + self.arrays_ndim if self._arrays and place_of_arrays <= at else at
+
+    def each_place(self) -> Iterator[tuple[Any, ...]]:
+        """The index for each place along the first dimension that the arrays make."""
+        torch = need_torch("index")
+        arrays = torch.broadcast_tensors(*[self._parts[i] for i in self._arrays])
+        for k in range(arrays[0].shape[0]):
+            parts = list(self._parts)
+            for i, array in zip(self._arrays, arrays, strict=True):
+                parts[i] = array[k] if array.ndim > 1 else int(array[k])
+            yield tuple(parts)
+
+
+def _is_array(part: Any) -> bool:
+    return not (part is None or isinstance(part, (int, slice))) and getattr(part, "ndim", 0) > 0
+
+
+def _are_apart(parts: tuple[Any, ...]) -> bool:
+    """True if something but integers lies between two arrays."""
+    arrays = [i for i, part in enumerate(parts) if _is_array(part)]
+    if not arrays:
+        return False
+    between = parts[arrays[0] : arrays[-1]]
+    return any(part is None or isinstance(part, slice) for part in between)
