@@ -6,6 +6,7 @@ import os
 import warnings
 
 from tenfold import _core, _pickle
+from tenfold._interop.frameworks import checked, using
 from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any
+
+    from tenfold._interop.frameworks import Framework
 
     PathLike = str | os.PathLike[str]
 
@@ -39,6 +42,7 @@ class MemmapReaders(Primitives):
         mode: str | None = None,
         num_threads: int = 0,
         allow_pickle: bool | None = None,
+        framework: Framework = None,
     ) -> Any:
         """The tree in a folder that tenfold or tensordict wrote, over its files.
 
@@ -57,6 +61,7 @@ class MemmapReaders(Primitives):
                 an error.
             num_threads: Ignored: mapping takes no time.
             allow_pickle: None or False; nothing is ever unpickled.
+            framework: ``"torch"`` or ``"numpy"``: whose tensors they are, as of `tenfold.load`.
 
         Returns:
             TensorDict: Unlocked. `memmap_` without arguments locks it and makes it `is_memmap`.
@@ -72,7 +77,8 @@ class MemmapReaders(Primitives):
             MemoryMappedTensor([1., 1., 1.])
         """
         loading.check_pickle(allow_pickle)
-        return loading.load(prefix, device, non_blocking, out, subpath, mode)
+        with using(checked(framework)):
+            return loading.load(prefix, device, non_blocking, out, subpath, mode)
 
     @classmethod
     def load(cls, prefix: PathLike, *arguments: Any, **options: Any) -> Any:
@@ -554,6 +560,7 @@ class MemmapMethods(MemmapWriters, MemmapReaders):
             marked,
             opened.identity,
             disk.keys_above,
+            opened.framework,
         )
 
     def _is_written(self, key: str, entry: Any) -> bool:
