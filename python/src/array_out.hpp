@@ -25,7 +25,7 @@ class Tied {
   /// `framework`: of the arrays that are made, decided once.
   explicit Tied(Framework framework) : framework_(framework) {}
 
-  Framework framework() const noexcept { return framework_; }
+  Framework framework() const { return makes_mapped() ? Framework::torch : framework_; }
 
   bool makes_mapped() const { return type_.is_valid() && !type_.is_none(); }
   const nb::object& type() const noexcept { return type_; }

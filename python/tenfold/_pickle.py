@@ -59,12 +59,17 @@ def opened_tree(
 
 
 def memmap_tree(
-    path: str, mode: str, marked: bool, identity: tuple[int, int] | None, keys: tuple[str, ...]
+    path: str,
+    mode: str,
+    marked: bool,
+    identity: tuple[int, int] | None,
+    keys: tuple[str, ...],
+    framework: Any = None,
 ) -> Any:
     """As `opened_tree`, of a tree that `memmap` or `load_memmap` gave; `marked`: `is_memmap`."""
     from tenfold.tensordict._files.folder import reopened
 
-    return reopened(path, mode, marked, identity, keys)
+    return reopened(path, mode, marked, identity, keys, framework)
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

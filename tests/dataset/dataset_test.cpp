@@ -379,5 +379,16 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   }
 }
 
+TEST(Dataset, RenamedColumnsAndRecordsTakeOtherPathsAndKeepTheirRows) {
+  const Dataset ds =
+      Dataset(test::ragged()).rename({{"age", {"years"}}, {"name", {"who", "name"}}});
+  EXPECT_EQ(ds.schema().columns()[3].path, (KeyPath{"years"}));
+  EXPECT_EQ(ds.rows(0, 1).text("who.name", 0), "Ann");
+  EXPECT_EQ(ds.select({"years.valid"}).rows(0, 4).columns()[0].values.numel(), 4);
+  EXPECT_EQ(ds.rename({{"who", {"x"}}}).rows(0, 1).text("x.name", 0), "Ann");
+  EXPECT_THROW(ds.rename({{"nobody", {"x"}}}), Error);
+  EXPECT_THROW(ds.rename({{"years", {"tokens"}}}), Error);
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -23,6 +23,7 @@ def default() -> Iterator[None]:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     tenfold.save({"a": {"x": torch.arange(3.0)}, "y": torch.ones(2, 2)}, tmp_path / "tree")
+    tenfold.TensorDict({"x": torch.ones(2), "n": {"y": torch.ones(2)}}).memmap(tmp_path / "memmap")
     rows: list[Any] = [{"x": float(i), "r": [i] * (i % 3), "t": str(i)} for i in range(10)]
     tenfold.ingest(rows, tmp_path / "rows")
     tenfold.MappedDict.build({"k": torch.ones(3), "l": torch.zeros(3)}, tmp_path / "dict")
@@ -33,6 +34,7 @@ def saved(tmp_path: Path) -> Path:
 KINDS = {"torch": torch.Tensor, "pt": torch.Tensor, "numpy": np.ndarray, "np": np.ndarray}
 HANDLES: dict[str, Any] = {
     "open": lambda path, **more: tenfold.open(path / "tree", **more),
+    "load_memmap": lambda path, **more: tenfold.load_memmap(path / "memmap", mode="r", **more),
     "Dataset": lambda path, **more: tenfold.Dataset(path / "rows", **more),
     "a view": lambda path, **more: tenfold.Dataset(path / "rows", **more).take([1, 0, 2]),
     "MappedDict": lambda path, **more: tenfold.MappedDict(path / "dict", **more),
@@ -41,6 +43,7 @@ HANDLES: dict[str, Any] = {
 }
 ARRAYS: dict[str, Any] = {
     "open": lambda td: [td["a", "x"], td["y"], *td["a"].values()],
+    "load_memmap": lambda td: [td["x"], td["n", "y"]],
     "Dataset": lambda ds: [ds["x"], ds[[1, 2]]["x"], ds[3]["x"], ds[3:5]["x"], next(iter(ds))["x"]],
     "a view": lambda ds: [ds["x"], ds[0]["x"]],
     "MappedDict": lambda d: [d["k"], d.get_many(["k", "z"])[1], d.rows(["k"]), *d.values()],

@@ -75,7 +75,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
     name = checked(framework)
     if name == "numpy" and needs_torch:
         raise ValueError('framework: expected "torch" for a device or pinned memory, found "numpy"')
-    if name == "torch" and "torch" not in sys.modules and not _is_torch_installed():
+    if name == "torch" and not _is_imported("torch") and not _is_torch_installed():
         raise ImportError('framework: expected the package torch for "torch", found none')
     if name is None:
         name = _SCOPED[_core.framework_scope()]
@@ -83,9 +83,9 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
         name = _default
     if name is not None:
         return name
-    if needs_torch or "torch" in sys.modules:
+    if needs_torch or _is_imported("torch"):
         return "torch"
-    if "numpy" in sys.modules:
+    if _is_imported("numpy"):
         return "numpy"
     return "torch" if _is_torch_installed() else "numpy"
 
@@ -93,6 +93,10 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 def code_of(framework: Name | None) -> int:
     """The number that the engine's binding has for it."""
     return _CODES[framework]
+
+
+def _is_imported(name: str) -> bool:
+    return sys.modules.get(name) is not None  # None: a program forbids to import it
 
 
 @functools.cache
@@ -111,12 +115,11 @@ class using:  # noqa: N801 - read as a statement
         self._code = _CODES[framework]
 
     def __enter__(self) -> None:
-        self._before = _core.framework_scope()
-        if self._code:
-            _core.set_framework_scope(self._code)
+        self._before = _core.set_framework_scope(self._code) if self._code else -1
 
     def __exit__(self, *_: object) -> None:
-        _core.set_framework_scope(self._before)
+        if self._before >= 0:
+            _core.set_framework_scope(self._before)
 
 
 if "TENFOLD_FRAMEWORK" in os.environ:

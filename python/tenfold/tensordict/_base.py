@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._interop.frameworks import checked, using
 from tenfold._public import set_module
 from tenfold.tensordict import _convert, _repr
 from tenfold.tensordict._entries import NOTHING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from tenfold._interop.frameworks import Framework
     from tenfold.tensordict._dense import TensorDict
     from tenfold.tensordict._entries import Keys
     from tenfold.tensordict._lazy import LazyStackedTensorDict
@@ -1432,7 +1434,7 @@ class TensorDictBase(TensorLike):
         out: TensorDictBase | None = None, robust_key: bool | None = True,
         subpath: str | tuple[str, ...] | None = None,
         mode: Literal["r", "c", "r+"] | None = None, num_threads: int = 0,
-        allow_pickle: bool | None = None,
+        allow_pickle: bool | None = None, framework: Framework = None,
     ) -> Self:  # fmt: skip
         """Opens the tree in a folder that tenfold or tensordict wrote, over its files.
 
@@ -1450,6 +1452,7 @@ class TensorDictBase(TensorLike):
                 ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writes, or is an error.
             num_threads: Ignored: mapping takes no time.
             allow_pickle: None or False; nothing is ever unpickled.
+            framework: ``"torch"`` or ``"numpy"``: whose tensors they are, as for `tenfold.load`.
 
         Returns:
             An unlocked TensorDict. `memmap_` without arguments locks it and makes it `is_memmap`.
@@ -1465,7 +1468,8 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor([1., 1., 1.])
         """
         folder.check_pickle(allow_pickle)
-        made: Self = memmap.load(prefix, device, non_blocking, out, subpath, mode)
+        with using(checked(framework)):
+            made: Self = memmap.load(prefix, device, non_blocking, out, subpath, mode)
         return made
 
     @classmethod

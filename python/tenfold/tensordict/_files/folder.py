@@ -8,6 +8,7 @@ import sys
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.frameworks import using
 from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
 from tenfold.tensordict._protocol import Primitives, dense
 
@@ -15,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
+
+    from tenfold._interop.frameworks import Name
 
 #: Tensors beyond these are mapped when they are asked for: a process may have some 65,000 maps.
 MAX_MAPPED_AT_ONCE = 4096
@@ -30,7 +33,8 @@ class MemmapFolder(Opened):
 
     def __init__(self, path: str, mode: str) -> None:
         super().__init__(path, mode, "memmap")
-        self.tied = _core.Tied(mapped_class(), None)
+        if self.framework == "torch":
+            self.tied = _core.Tied(mapped_class(), None)
 
 
 def mapped_class() -> Any:
@@ -190,6 +194,7 @@ def reopened(
     marked: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
+    framework: Name | None = None,
 ) -> Any:
     """Opens a tree that was pickled, unless something else is there now."""
     found = identity_of(path)
@@ -197,7 +202,8 @@ def reopened(
         import errno
 
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
-    made = open_folder(path, mode)
+    with using(framework):
+        made = open_folder(path, mode)
     for key in keys:
         node = node_of(made)
         made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)

@@ -180,6 +180,7 @@ def reduced(td: Any) -> Any:
         marked,
         opened.identity,
         disk.keys_above,
+        opened.framework,
     )
 
 

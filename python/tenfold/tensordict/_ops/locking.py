@@ -122,9 +122,10 @@ def enter(td: T) -> T:
 def leave(td: Any) -> None:
     undo, td._undo = td._undo, None
     if undo is _CLOSE:
-        return _close_opened(td)
-    method, args, options = undo
-    getattr(td, method)(*args, **options)
+        _close_opened(td)
+    else:
+        method, args, options = undo
+        getattr(td, method)(*args, **options)
 
 
 def _is_opened_root(td: Any) -> bool:
