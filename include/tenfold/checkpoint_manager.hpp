@@ -162,6 +162,9 @@ class TENFOLD_API CheckpointManager {
   /// True if `every_steps` or `every_seconds` have passed since the last save, or if neither is
   /// set.
   bool should_save(std::int64_t step) const;
+  /// should_save() counts from this step: save() calls it first, and so does who hands a save to
+  /// another thread.
+  void begin_save(std::int64_t step);
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.

@@ -205,6 +205,7 @@ void bind_checkpoint(nb::module_& module) {
                   "share_unchanged"_a, "durable"_a)
       .def("directory", [](const Manager& self) { return path_text(self.directory()); })
       .def("should_save", unlocked(&Manager::should_save), "step"_a)
+      .def("begin_save", unlocked(&Manager::begin_save), "step"_a)
       .def("save", &save_step, "step"_a, "state"_a, "metrics"_a, "extra"_a, "force"_a, "constant"_a,
            "progress"_a.none())
       .def(

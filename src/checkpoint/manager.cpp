@@ -73,9 +73,10 @@ CheckpointManager::CheckpointManager(const Path& directory, CheckpointManagerOpt
 const Path& CheckpointManager::directory() const noexcept { return state_->directory; }
 
 bool CheckpointManager::should_save(std::int64_t step) const {
-  const std::lock_guard lock(state_->mutex);
   const CheckpointManagerOptions& options = state_->options;
   if (!options.every_steps && !options.every_seconds) return true;
+  // Not the mutex of a save that is under way.
+  const std::lock_guard lock(state_->last_mutex);
   // A multiple was passed since the last save: loops need not call with every number.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
@@ -86,8 +87,11 @@ bool CheckpointManager::should_save(std::int64_t step) const {
   return options.every_seconds && passed.count() >= *options.every_seconds;
 }
 
+void CheckpointManager::begin_save(std::int64_t step) { state_->count_from(step); }
+
 Path CheckpointManager::save(std::int64_t step, const TensorDict& state,
                              const CheckpointSaveOptions& options) {
+  begin_save(step);
   const std::lock_guard lock(state_->mutex);
   return state_->save(step, state, options);
 }
@@ -168,10 +172,7 @@ std::optional<std::int64_t> CheckpointManager::best_step() const {
   return steps.empty() ? std::nullopt : std::optional(steps.front()->info.step);
 }
 
-std::vector<CheckpointStatus> CheckpointManager::status() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->status();
-}
+std::vector<CheckpointStatus> CheckpointManager::status() const { return state_->status(); }
 
 CheckpointInfo CheckpointManager::metadata(std::int64_t step) const {
   const Listing listing = state_->reader.list();
@@ -256,7 +257,6 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
 }
 
 CheckpointEstimate CheckpointManager::estimate(const TensorDict& state) const {
-  const std::lock_guard lock(state_->mutex);
   CheckpointEstimate estimate;
   for (const checkpoint::PlannedEntry& planned :
        checkpoint::plan_entries(state, state_->options.formats, state_->directory.string())) {

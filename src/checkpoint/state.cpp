@@ -143,6 +143,12 @@ os::Directory& CheckpointManager::State::require_writer() {
   return *writer_directory_;
 }
 
+void CheckpointManager::State::count_from(std::int64_t step) {
+  const std::lock_guard lock(last_mutex);
+  last_step = step;
+  last_save_time = std::chrono::steady_clock::now();
+}
+
 void CheckpointManager::State::release_writer() {
   lease_.reset();
   writer_directory_.reset();
@@ -299,8 +305,6 @@ Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state
     replacement.publish(options.durable);
   }
   last_saved_ = number;
-  last_step = number;
-  last_save_time = std::chrono::steady_clock::now();
   remember({info, name, {}}, true);
   if (previous != nullptr) {
     std::set<std::string> constant = save_options.constant;
@@ -391,8 +395,7 @@ void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,
   ancestors_.clear();
   if (!is_other_run) ancestors_ = restored.info.lineage;
   has_continued_ = !is_other_run;
-  last_step = restored.info.step;
-  last_save_time = std::chrono::steady_clock::now();
+  count_from(restored.info.step);
 }
 
 void CheckpointManager::State::discard_after(std::int64_t step) {

@@ -20,8 +20,8 @@
 namespace tenfold {
 
 /// What a manager remembers. The directory is the truth: nothing here is needed to read it.
-/// `mutex` is held by the caller of all members but `reader`, require_step(), find(), remember()
-/// and set_metrics().
+/// `mutex` is held by the caller of all members but `reader`, require_step(), find(), remember(),
+/// set_metrics(), status(), prunable_bytes() and count_from(): those go on during a save.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -53,6 +53,10 @@ struct CheckpointManager::State {
   std::mutex mutex;
   checkpoint::DirectoryReader reader;
   checkpoint::Trash trash;
+  /// should_save() counts from this step, and from now.
+  void count_from(std::int64_t step);
+
+  std::mutex last_mutex;
   std::int64_t last_step = 0;  ///< saved or restored
   std::chrono::steady_clock::time_point last_save_time = std::chrono::steady_clock::now();
 

@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -18,6 +20,7 @@
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -527,11 +530,31 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
   manager.save(12, state_at(12));
   EXPECT_FALSE(manager.should_save(19));
   EXPECT_TRUE(manager.should_save(20));
+  manager.begin_save(20);
+  EXPECT_FALSE(manager.should_save(20));
   EXPECT_TRUE(CheckpointManager(folder.path()).should_save(0));
   CheckpointManager timed(folder.path(), {.every_seconds = 1e-9});
   EXPECT_TRUE(timed.should_save(0));
   CheckpointManager patient(folder.path(), {.every_seconds = 1e9});
   EXPECT_FALSE(patient.should_save(1000));
+}
+
+TEST(CheckpointManager, ReadersGoOnDuringASave) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.every_steps = 1});
+  manager.save(1, state_at(1));
+  bool was_asked = false;
+  {
+    const WatchChanges watch([&](const os::Change&) {
+      if (std::exchange(was_asked, true)) return;
+      EXPECT_FALSE(manager.should_save(2));
+      EXPECT_EQ(manager.status().size(), 1U);
+      EXPECT_EQ(manager.latest_step(), 1);
+      EXPECT_TRUE(manager.verify(1).ok());
+    });
+    manager.save(2, state_at(2));
+  }
+  EXPECT_TRUE(was_asked);
 }
 
 TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {

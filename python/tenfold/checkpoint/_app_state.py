@@ -182,6 +182,8 @@ class Restoring:
         if self._strict:
             listed = [(found.name, found.expected, found.found, True) for found in mismatched]
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+        for found in mismatched:
+            del state[found.name]  # torch refuses other shapes, and casts other dtypes
         self._missing += [f"{name}.{key}" for key in missing]
         self._unexpected += [f"{name}.{key}" for key in unexpected]
         self._mismatched += [found._replace(name=f"{name}.{found.name}") for found in mismatched]

@@ -267,6 +267,7 @@ class CheckpointManager:
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
+        self._native.begin_save(number)  # the thread may come later than the next should_save
         handle = SaveHandle(number, self._path_of(number))
         more = _more(extra)
         constant = constant_names(app_state)

@@ -52,6 +52,24 @@ def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, mon
     assert repr(handle) == "<SaveHandle step=1 done>"
 
 
+def test_a_save_in_flight_holds_up_nobody_who_reads(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True, every_steps=10)
+    manager.save(10, {"w": torch.zeros(3)}).result(60)
+    gate = Gate(manager._native)
+    monkeypatch.setattr(manager, "_native", gate)
+    assert manager.should_save(20)
+    handle = manager.save(20, {"w": torch.ones(3)})
+    assert not manager.should_save(21)
+    assert manager.latest_step() == 10
+    assert [status.step for status in manager.status()] == [10]
+    manager.set_metrics(10, {"loss": 1.0})
+    assert not handle.done()
+    gate.may_go_on.set()
+    manager.set_metrics(20, {"loss": 0.5})  # waits for the step that it is of
+    assert manager.metadata(20)["metrics"] == {"loss": 0.5}
+    assert manager.should_save(30)
+
+
 def test_the_next_save_waits_for_the_one_in_flight(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     w = torch.zeros(10)

@@ -187,6 +187,24 @@ def test_nothing_changes_if_a_tensor_does_not_fit(tmp_path):
     assert_same(weights(narrow), before)
 
 
+def test_what_does_not_fit_stays_as_it_is_if_not_strict(tmp_path):
+    state = training()
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state)
+    other = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(4))
+    other[1].running_mean = other[1].running_mean.double()
+    before = other[0].weight.clone()
+    report = manager.restore({"model": other}, keys="model", strict=False).report
+    assert {found.name for found in report.mismatched} == {
+        "model.0.weight",
+        "model.0.bias",
+        "model.1.running_mean",
+    }
+    assert "model.0.weight" not in report.loaded
+    assert torch.equal(other[0].weight, before)
+    assert torch.equal(other[1].weight, state["model"][1].weight)
+
+
 def test_an_object_that_refuses_its_state_names_what_changed(tmp_path):
     class Refuses:
         def state_dict(self):
