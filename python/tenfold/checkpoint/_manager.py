@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, text
@@ -29,8 +24,19 @@ from tenfold.checkpoint._app_state import (
     state_of,
     states_of,
 )
+from tenfold.checkpoint._arguments import (
+    check_name,
+    metadata_of,
+    metrics_of,
+    more_of,
+    number_of,
+    refuse_ranks,
+    rules_of,
+    whole,
+)
 from tenfold.checkpoint._overlap import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
+from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._writing import SaveHandle, Writer
 
 TYPE_CHECKING = False
@@ -46,73 +52,6 @@ if TYPE_CHECKING:
 
 # How often `follow` looks for a new step.
 _POLL_SECONDS = 1.0
-
-
-@set_module("tenfold")
-@dataclass(frozen=True)
-class RestoreResult:
-    """What `CheckpointManager.restore` did. ``int(result)`` is the step.
-
-    Attributes:
-        step: The step that was restored; None if there was none and that was allowed.
-        path: Its folder.
-        report: What was loaded, missing, unexpected, mismatched, by dotted name.
-        skipped: Damaged steps that were passed over, newest first, with what is wrong.
-        metadata: As `CheckpointManager.metadata` gives it.
-        state: The entries, mapped from their files, if no `app_state` was given.
-    """
-
-    step: int | None
-    path: Path | None
-    report: LoadReport
-    skipped: tuple[tuple[int, str], ...] = ()
-    metadata: dict[str, Any] = field(default_factory=dict)
-    state: dict[str, Any] | None = None
-
-    def __int__(self) -> int:
-        if self.step is None:
-            raise ValueError("restore: expected a step, found that none was there to restore")
-        return self.step
-
-
-@set_module("tenfold")
-@dataclass(frozen=True)
-class Estimate:
-    """What a save needs.
-
-    Attributes:
-        entries: Bytes of the tensors and values of each entry; shared tensors count once.
-        num_bytes: Their sum.
-        free_bytes: What the file system has; 0 if it does not tell.
-        prunable_bytes: Size of the steps that no rule keeps now.
-    """
-
-    entries: dict[str, int]
-    num_bytes: int
-    free_bytes: int
-    prunable_bytes: int
-
-
-@set_module("tenfold")
-@dataclass(frozen=True)
-class StepStatus:
-    """A step and what keeps it.
-
-    Attributes:
-        step: Its number.
-        path: Its folder.
-        seq: The number of the save in the directory.
-        on_line: It belongs to the current line: the run that saved last, and what it continued.
-        held: Somebody holds it (`CheckpointManager.hold`).
-        kept_by: The rules that keep it; empty: the next pruning removes it.
-    """
-
-    step: int
-    path: Path
-    seq: int
-    on_line: bool
-    held: bool
-    kept_by: tuple[str, ...]
 
 
 @set_module("tenfold")
@@ -179,7 +118,7 @@ class CheckpointManager:
         durable: bool = True,
     ) -> None:
         where = "checkpoint manager: "
-        _refuse_ranks()
+        refuse_ranks()
         if async_save not in (False, True, "overlap"):
             raise ValueError(
                 f'{where}async_save: expected False, True or "overlap", found {async_save!r}'
@@ -187,21 +126,21 @@ class CheckpointManager:
         if on_error not in ("raise", "warn"):
             raise ValueError(f'{where}on_error: expected "raise" or "warn", found {on_error!r}')
         self._async: bool | str = async_save
-        self._check = _check_name(verify)
+        self._check = check_name(verify)
         self._writer = Writer(on_error, integer(where + "retries", retries, 0))
         self._pool = _core.StagingPool()
         self._lock = threading.Lock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
             os.fspath(directory),
-            _whole(where + "max_to_keep", max_to_keep),
-            _whole(where + "keep_every", keep_every),
+            whole(where + "max_to_keep", max_to_keep),
+            whole(where + "keep_every", keep_every),
             "" if best is None else text(where + "best", best),
             text(where + "best_mode", best_mode),
             integer(where + "best_to_keep", best_to_keep, 1),
-            _whole(where + "every_steps", every_steps),
-            None if every_seconds is None else _number(where + "every_seconds", every_seconds),
-            _rules(format),
+            whole(where + "every_steps", every_steps),
+            None if every_seconds is None else number_of(where + "every_seconds", every_seconds),
+            rules_of(format),
             boolean(where + "share_unchanged", share_unchanged),
             boolean(where + "durable", durable),
         )
@@ -263,13 +202,13 @@ class CheckpointManager:
             OSError: If the system failed, the disk is too full, or another process writes here.
         """
         number = integer("save: step", step, 0)
-        values = _metrics(metrics)
+        values = metrics_of(metrics)
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
         self._native.begin_save(number)  # the thread may come later than the next should_save
         handle = SaveHandle(number, self._path_of(number))
-        more = _more(extra)
+        more = more_of(extra)
         constant = constant_names(app_state)
 
         def write(tree: Any) -> str:
@@ -303,7 +242,7 @@ class CheckpointManager:
             TypeError: If a metric is no number.
         """
         number = integer("set_metrics: step", step, 0)
-        values = _metrics(metrics)
+        values = metrics_of(metrics)
         if self._writer.step_in_flight == number:
             self._writer.wait()
         self._native.set_metrics(number, values)
@@ -400,7 +339,7 @@ class CheckpointManager:
             raise ValueError("restore: path: expected a path, found an empty one")
         strict = boolean("restore: strict", strict)
         discard_later = boolean("restore: discard_later", discard_later)
-        check = self._check if verify is None else _check_name(verify)
+        check = self._check if verify is None else check_name(verify)
         try:
             found = self._native.find(number, place, check, None)
         except FileNotFoundError:
@@ -428,7 +367,7 @@ class CheckpointManager:
             Path(found.path),
             report,
             tuple(found.skipped),
-            _metadata(document),
+            metadata_of(document),
             state,
         )
 
@@ -459,7 +398,7 @@ class CheckpointManager:
         Raises:
             KeyError: If there is no such step.
         """
-        return _metadata(self._native.metadata(integer("metadata: step", step, 0)))
+        return metadata_of(self._native.metadata(integer("metadata: step", step, 0)))
 
     def path(self, step: int) -> Path:
         """The folder of a step. Its files are what `tenfold.load` and other tools read.
@@ -494,7 +433,7 @@ class CheckpointManager:
             ...         evaluate(manager.path(step))
         """
         after = None if after is None else integer("follow: after", after, 0)
-        timeout = None if timeout is None else _number("follow: timeout", timeout)
+        timeout = None if timeout is None else number_of("follow: timeout", timeout)
         seen: int | None = None
         waited_since = time.monotonic()
         while True:
@@ -587,7 +526,7 @@ class CheckpointManager:
         """
         self._writer.wait()
         number = integer("import_step: step", step, 0)
-        return Path(self._native.import_step(os.fspath(path), number, _more(None)))
+        return Path(self._native.import_step(os.fspath(path), number, more_of(None)))
 
     def wait(self) -> None:
         """Waits for the save in flight and for removals.
@@ -654,90 +593,3 @@ class CheckpointManager:
         except BaseException:
             self._lock.release()
             raise
-
-
-def _refuse_ranks() -> None:
-    module = sys.modules.get("torch.distributed")
-    if module is None or not module.is_available() or not module.is_initialized():
-        return
-    size = module.get_world_size()
-    if size > 1:
-        raise UnsupportedError(
-            f"checkpoint manager: expected one process, found a process group of {size}; let "
-            "rank 0 make the manager before init_process_group()"
-        )
-
-
-def _whole(where: str, value: int | None) -> int | None:
-    return None if value is None else integer(where, value, 1)
-
-
-def _number(where: str, value: Any) -> float:
-    """A real number, also of numpy, or a tensor of one element."""
-    if not isinstance(value, (bool, str, bytes)) and (
-        hasattr(value, "__float__") or hasattr(value, "__index__")
-    ):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{where}: expected a number, found one that no float holds") from None
-        except (TypeError, ValueError, RuntimeError):
-            pass
-    raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
-
-
-def _metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    if metrics is None:
-        return {}
-    if not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics: expected a dict, found {type(metrics).__name__}")
-    return {
-        text("metrics: name", name): _number(f'metrics: "{name}"', value)
-        for name, value in metrics.items()
-    }
-
-
-def _rules(format: Format) -> list[tuple[str, str]]:
-    where = "checkpoint manager: format"
-    if isinstance(format, str):
-        return [("*", text(where, format))]
-    if not isinstance(format, Mapping):
-        raise TypeError(f"{where}: expected a str or a dict, found {type(format).__name__}")
-    return [(text(where, name), text(where, value)) for name, value in format.items()]
-
-
-def _check_name(verify: Any) -> str:
-    names = {"auto": "full", "full": "full", "structure": "structure"}
-    if verify is True:
-        return "full"
-    if verify is False:
-        return "none"
-    if isinstance(verify, str) and verify in names:
-        return names[verify]
-    raise ValueError(
-        f'verify: expected "auto", "full", "structure", True or False, found {verify!r}'
-    )
-
-
-def _more(extra: Any) -> Any:
-    """What the engine puts into the document besides the entries."""
-    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in ("torch", "numpy"):
-        module = sys.modules.get(name)
-        if module is not None:
-            versions[name] = str(module.__version__)
-    try:
-        json.dumps(extra, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise UnsupportedError(f"extra: expected a JSON value, found another: {error}") from None
-    return _core.tree({"extra": extra, "versions": versions}, "extra")
-
-
-def _metadata(document: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(document)
-    special = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-    found["metrics"] = {
-        name: special[value] if isinstance(value, str) else float(value)
-        for name, value in found["metrics"].items()
-    }
-    return found

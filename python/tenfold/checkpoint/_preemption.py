@@ -65,7 +65,8 @@ class Preemption:
         before = self._before.get(number)
         if self.signal is None:
             self.signal = number
-            if callable(before):
+            # Python's own handler of Ctrl-C would end the step that is under way.
+            if callable(before) and before is not signal.default_int_handler:
                 before(number, frame)
             return
         if callable(before):

@@ -267,6 +267,17 @@ def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_the_first_ctrl_c_is_noted_and_the_second_one_raised(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with manager.preemption([signal.SIGINT]) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_preemption_is_for_the_main_thread(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     found = []

@@ -1,0 +1,111 @@
+"""Arguments of a CheckpointManager, checked and as the engine takes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._options import integer, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Format = str | Mapping[str, str]
+
+
+def refuse_ranks() -> None:
+    """Refuses a process group of several processes."""
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return
+    size = module.get_world_size()
+    if size > 1:
+        raise UnsupportedError(
+            f"checkpoint manager: expected one process, found a process group of {size}; let "
+            "rank 0 make the manager before init_process_group()"
+        )
+
+
+def whole(where: str, value: int | None) -> int | None:
+    """None, or a whole number from 1 on."""
+    return None if value is None else integer(where, value, 1)
+
+
+def number_of(where: str, value: Any) -> float:
+    """A real number, also of numpy, or a tensor of one element."""
+    if not isinstance(value, (bool, str, bytes)) and (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    ):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{where}: expected a number, found one that no float holds") from None
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
+
+
+def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    """Metrics as floats. Raises TypeError for what is no number."""
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics: expected a dict, found {type(metrics).__name__}")
+    return {
+        text("metrics: name", name): number_of(f'metrics: "{name}"', value)
+        for name, value in metrics.items()
+    }
+
+
+def rules_of(format: Format) -> list[tuple[str, str]]:
+    """Pairs of a name or glob of entries and a format."""
+    where = "checkpoint manager: format"
+    if isinstance(format, str):
+        return [("*", text(where, format))]
+    if not isinstance(format, Mapping):
+        raise TypeError(f"{where}: expected a str or a dict, found {type(format).__name__}")
+    return [(text(where, name), text(where, value)) for name, value in format.items()]
+
+
+def check_name(verify: Any) -> str:
+    """The engine's name of what `restore` checks."""
+    names = {"auto": "full", "full": "full", "structure": "structure"}
+    if verify is True:
+        return "full"
+    if verify is False:
+        return "none"
+    if isinstance(verify, str) and verify in names:
+        return names[verify]
+    raise ValueError(
+        f'verify: expected "auto", "full", "structure", True or False, found {verify!r}'
+    )
+
+
+def more_of(extra: Any) -> Any:
+    """What the engine puts into the document besides the entries."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("torch", "numpy"):
+        module = sys.modules.get(name)
+        if module is not None:
+            versions[name] = str(module.__version__)
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedError(f"extra: expected a JSON value, found another: {error}") from None
+    return _core.tree({"extra": extra, "versions": versions}, "extra")
+
+
+def metadata_of(document: str) -> dict[str, Any]:
+    """The document of a step, with metrics as floats."""
+    found: dict[str, Any] = json.loads(document)
+    special = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+    found["metrics"] = {
+        name: special[value] if isinstance(value, str) else float(value)
+        for name, value in found["metrics"].items()
+    }
+    return found

@@ -1,0 +1,81 @@
+"""What the calls of a CheckpointManager give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from tenfold._reports import LoadReport
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class RestoreResult:
+    """What `CheckpointManager.restore` did. ``int(result)`` is the step.
+
+    Attributes:
+        step: The step that was restored; None if there was none and that was allowed.
+        path: Its folder.
+        report: What was loaded, missing, unexpected, mismatched, by dotted name.
+        skipped: Damaged steps that were passed over, newest first, with what is wrong.
+        metadata: As `CheckpointManager.metadata` gives it.
+        state: The entries, mapped from their files, if no `app_state` was given.
+    """
+
+    step: int | None
+    path: Path | None
+    report: LoadReport
+    skipped: tuple[tuple[int, str], ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] | None = None
+
+    def __int__(self) -> int:
+        if self.step is None:
+            raise ValueError("restore: expected a step, found that none was there to restore")
+        return self.step
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class Estimate:
+    """What a save needs.
+
+    Attributes:
+        entries: Bytes of the tensors and values of each entry; shared tensors count once.
+        num_bytes: Their sum.
+        free_bytes: What the file system has; 0 if it does not tell.
+        prunable_bytes: Size of the steps that no rule keeps now.
+    """
+
+    entries: dict[str, int]
+    num_bytes: int
+    free_bytes: int
+    prunable_bytes: int
+
+
+@set_module("tenfold")
+@dataclass(frozen=True)
+class StepStatus:
+    """A step and what keeps it.
+
+    Attributes:
+        step: Its number.
+        path: Its folder.
+        seq: The number of the save in the directory.
+        on_line: It belongs to the current line: the run that saved last, and what it continued.
+        held: Somebody holds it (`CheckpointManager.hold`).
+        kept_by: The rules that keep it; empty: the next pruning removes it.
+    """
+
+    step: int
+    path: Path
+    seq: int
+    on_line: bool
+    held: bool
+    kept_by: tuple[str, ...]
