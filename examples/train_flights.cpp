@@ -50,7 +50,7 @@ struct LateModelImpl : torch::nn::Module {
 TORCH_MODULE(LateModel);
 
 /// Of all bytes of a batch, each counted by its place.
-std::uint64_t detail::formats::checksum_of(const tenfold::TorchBatch& batch) {
+std::uint64_t checksum_of(const tenfold::TorchBatch& batch) {
   std::uint64_t sum = 0;
   for (const auto& [name, tensor] : batch) {
     const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
@@ -75,7 +75,7 @@ void train(const tenfold::Path& folder) {
     for (auto& [rows, weight] : window) {
       const tenfold::TorchBatch batch = tenfold::to_torch(rows);
       std::cout << "batch " << number++ << ": " << rows.num_rows() << " rows, checksum "
-                << detail::formats::checksum_of(batch) << '\n';
+                << checksum_of(batch) << '\n';
       const at::Tensor late = (batch["arr_delay"] > 15).to(at::kFloat);
       at::Tensor loss = criterion(model(batch), late);
       (loss * weight).backward();

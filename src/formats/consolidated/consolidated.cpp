@@ -781,13 +781,18 @@ void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& re
   progress.finish();
 }
 
+const Format kFormat = {"consolidated", {}, probe, open, check, write, verify, true};
+
+}  // namespace tenfold::detail::formats::consolidated
+
+namespace tenfold {
+
 TensorDict open_consolidated(const Path& path, bool& locked) {
   os::keep_freed_memory();
-  OpenedFile opened = open_file(os::File::open_read(path));
+  const detail::formats::consolidated::OpenedFile opened =
+      detail::formats::consolidated::open_file(os::File::open_read(path));
   locked = opened.locked;
   return opened.tree;
 }
 
-const Format kFormat = {"consolidated", {}, probe, open, check, write, verify, true};
-
-}  // namespace tenfold::detail::formats::consolidated
+}  // namespace tenfold
