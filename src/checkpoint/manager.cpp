@@ -224,6 +224,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   const Step& found = state_->require_step(listing, step);
   const Path source = state_->directory / found.folder_name;
   refuse_inside(source, target);
+  const detail::formats::Format& format = format_for_converting(target, options);
   TensorDict tree = checkpoint::open_state(source, found.info);
   tree = select_only(tree, options.keys, options.only_keys, options.exclude);
   const bool has_keys = options.only_keys || !options.keys.empty();
@@ -232,7 +233,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
     if (const auto* node = std::get_if<TensorDict>(&only)) tree = *node;
   }
   require_renamed(tree, options.renamed);
-  return convert_tree(std::move(tree), source.string(), target, options);
+  return convert_tree(std::move(tree), source.string(), format, target, options);
 }
 
 Path CheckpointManager::import_step(const Path& source, std::int64_t step,

@@ -146,17 +146,22 @@ void refuse_inside(const Path& source, const Path& target) {
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
   refuse_inside(source, target);
   // Before the source is opened: a wrong target costs nothing.
-  refuse_shard_size(format_for_saving(target, options.format), target, options.shard_size_bytes);
+  const formats::Format& format = format_for_converting(target, options);
   TensorDict tree = open(source, {.format = options.from});
   require_renamed(tree, options.renamed);
   tree = select_only(tree, options.keys, options.only_keys, options.exclude);
-  return convert_tree(std::move(tree), source.string(), target, options);
+  return convert_tree(std::move(tree), source.string(), format, target, options);
 }
 
-ConvertReport convert_tree(TensorDict tree, const std::string& source, const Path& target,
-                           const ConvertOptions& options) {
+const formats::Format& format_for_converting(const Path& target, const ConvertOptions& options) {
   const formats::Format& format = format_for_saving(target, options.format);
   refuse_shard_size(format, target, options.shard_size_bytes);
+  return format;
+}
+
+ConvertReport convert_tree(TensorDict tree, const std::string& source,
+                           const formats::Format& format, const Path& target,
+                           const ConvertOptions& options) {
   // What torch.load would trust: indices beyond the shape read beyond its memory.
   require_sound_sparse_nodes(tree, source);
   tree = rename_leaves(tree, options.rename);
