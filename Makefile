@@ -238,6 +238,8 @@ layers: | build/.apt
 types: .venv/.package
 	.venv/bin/mypy
 	.venv/bin/mypy --strict tests/python/types/typed_uses.py
+	rm -rf build/types && mkdir -p build/types
+	cp -r "$$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tenfold" build/types
 	.venv/bin/basedpyright --pythonpath .venv/bin/python --level error
 
 ## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests

@@ -9,7 +9,6 @@ from __future__ import annotations
 from tenfold._io.snapshot import (
     PendingSnapshot,
     RNGState,
-    RngState,
     Snapshot,
     SnapshotEntry,
     SnapshotMetadata,
@@ -19,7 +18,6 @@ from tenfold._io.snapshot import (
 __all__ = [
     "PendingSnapshot",
     "RNGState",
-    "RngState",
     "Snapshot",
     "SnapshotEntry",
     "SnapshotMetadata",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import OrderedDict
 
@@ -140,7 +141,12 @@ class Restoring:
                     f'entry "{name}" could not be loaded: {error}; loaded before it: {changed}'
                 ) from error
             changed.append(name)
-        return LoadReport(self._loaded, self._missing, self._unexpected, self._mismatched)
+        return LoadReport(
+            tuple(self._loaded),
+            tuple(self._missing),
+            tuple(self._unexpected),
+            tuple(self._mismatched),
+        )
 
     def _compare(self, name: str, where: str) -> None:
         target = self._app_state[name]
@@ -186,7 +192,9 @@ class Restoring:
             del state[found.name]  # torch refuses other shapes, and casts other dtypes
         self._missing += [f"{name}.{key}" for key in missing]
         self._unexpected += [f"{name}.{key}" for key in unexpected]
-        self._mismatched += [found._replace(name=f"{name}.{found.name}") for found in mismatched]
+        self._mismatched += [
+            dataclasses.replace(found, name=f"{name}.{found.name}") for found in mismatched
+        ]
 
     def _load(self, name: str) -> None:
         target = self._app_state[name]

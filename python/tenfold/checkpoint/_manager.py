@@ -345,9 +345,9 @@ class CheckpointManager:
         except FileNotFoundError:
             if not boolean("restore: missing_ok", missing_ok) or number is not None:
                 raise
-            return RestoreResult(None, None, LoadReport([], [], [], []))
+            return RestoreResult(None, None, LoadReport((), (), (), ()))
         node = found.select(key_paths(keys), key_paths(exclude) or [])
-        report = LoadReport([], [], [], [])
+        report = LoadReport((), (), (), ())
         state = None
         if app_state is None:
             state = state_of(node)
@@ -418,7 +418,7 @@ class CheckpointManager:
 
         with Shown(progress) as callback:
             problems, *numbers = self._native.verify(integer("verify: step", step, 0), callback)
-        return VerifyReport([Problem(*problem) for problem in problems], *numbers)
+        return VerifyReport(tuple(Problem(*problem) for problem in problems), *numbers)
 
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
         """Yields the newest step, then each new one: for a job that evaluates.
