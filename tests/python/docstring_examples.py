@@ -244,8 +244,57 @@ def _pickles() -> dict[str, Any]:
     return {}
 
 
+def _steps() -> dict[str, Any]:
+    model = Encoder()
+    state = {"model": model}
+    manager = tenfold.CheckpointManager("run", async_save="overlap")
+    manager.save(500, state, block=True)
+    return {
+        "evaluate": lambda path: manager.close(),
+        "manager": manager,
+        "model": model,
+        "num_steps": 3,
+        "start": 0,
+        "state": state,
+    }
+
+
+def _followed() -> dict[str, Any]:
+    """An example that ends when the one step was seen."""
+    names = _steps()
+    manager = names["manager"]
+    steps = iter(manager.all_steps())
+    manager.follow = lambda timeout: steps
+    return names
+
+
+def _new_run() -> dict[str, Any]:
+    return {"manager": tenfold.CheckpointManager("run")}
+
+
+def _weights() -> dict[str, Any]:
+    tenfold.save({"w": torch.rand(3)}, "run/ckpt")
+    return {}
+
+
+def _prices() -> dict[str, Any]:
+    rows = {"price": torch.tensor([12.5, 99.0, 7.0]), "origin": ["LIS", "OPO", "LIS"]}
+    return {"ds": tenfold.ingest(rows, "prices")}
+
+
 PARTICULAR: dict[str, Callable[[], dict[str, Any]]] = {
     "tenfold.BatchLoader": _training,
+    "tenfold.CheckpointManager.export": _steps,
+    "tenfold.CheckpointManager.follow": _followed,
+    "tenfold.CheckpointManager.lock": _steps,
+    "tenfold.CheckpointManager.preemption": _steps,
+    "tenfold.CheckpointManager.restore": _steps,
+    "tenfold.Dataset.head": _prices,
+    "tenfold.Dataset.rename": _prices,
+    "tenfold.RngState": _new_run,
+    "tenfold.SparseMatrix.sum": _small_matrix,
+    "tenfold.SparseMatrix.toarray": _small_matrix,
+    "tenfold.set_framework": _weights,
     "tenfold.Dataset.append": _log,
     "tenfold.IterableDataset": _text_files,
     "tenfold.MappedDict.build": _words,

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import tenfold
 from docstring_examples import Checker, examples, prepare
 
 EXAMPLES = examples()
@@ -33,5 +34,8 @@ def test_the_example_of_a_docstring_runs(
     test.globs = prepare(name)
     report = io.StringIO()
     runner = doctest.DocTestRunner(Checker(), optionflags=FLAGS)
-    runner.run(test, out=report.write)
+    try:
+        runner.run(test, out=report.write)
+    finally:
+        tenfold.set_framework(None)  # an example sets it
     assert runner.failures == 0, report.getvalue()

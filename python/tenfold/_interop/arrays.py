@@ -70,6 +70,8 @@ def torch_or_none() -> Any:
 
     `frameworks` decides; where it decides for torch and torch cannot be imported, None.
     """
+    if _torch and _torch.compiler.is_compiling():
+        return _torch  # dynamo cannot trace the engine, which is asked below
     return import_torch() if decided() == "torch" else None
 
 

@@ -336,7 +336,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     Example:
         >>> report = tenfold.verify("run/ckpt")
         >>> report.ok, report.problems
-        (True, [])
+        (True, ())
     """
     from tenfold._progress import Shown
     from tenfold._reports import Problem, VerifyReport

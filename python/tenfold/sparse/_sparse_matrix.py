@@ -347,7 +347,7 @@ class SparseMatrix(Rows, Growing):
 
         Example:
             >>> m.toarray().shape
-            (200000, 100000)
+            (40, 50)
         """
         return _handing_out.numpy_of(self[:], "toarray")
 

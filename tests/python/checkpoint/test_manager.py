@@ -161,7 +161,7 @@ def test_missing_and_unexpected_entries_are_key_errors(tmp_path):
         manager.restore({**fresh, "scaler": {}})
     assert_same(weights(fresh), before)
     report = manager.restore({"model": fresh["model"], "x": 1}, strict=False).report
-    assert report.missing == ["x"]
+    assert report.missing == ("x",)
     assert set(report.unexpected) == {"optimizer", "scheduler", "epoch"}
     assert_same(weights(fresh), weights(state))
 
