@@ -169,3 +169,26 @@ def test_what_is_imported_decides_and_a_numpy_program_imports_no_torch(
     environment = {"TENFOLD_FRAMEWORK": "", **environment}
     found = run_python(DECIDES, saved, imported, environment=environment)
     assert found.split() == expected.split()
+
+
+def test_tensors_and_modules_of_torch_are_taken_where_numpy_arrays_are_handed_out(
+    tmp_path: Path,
+) -> None:
+    tenfold.set_framework("numpy")
+
+    @tenfold.tensorclass
+    class Sample:
+        image: torch.Tensor
+        label: str
+
+    data = Sample(torch.zeros(4, 3), label="cat", batch_size=[4])
+    assert data[:2].image.shape == (2, 3)
+    td = tenfold.TensorDict({"a": torch.zeros(3)}, [3])
+    td[0] = tenfold.TensorDict({"a": torch.tensor(5.0)}, [])
+    assert td[:2]["a"].tolist() == [5.0, 0.0]
+
+    module, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    tenfold.save(module.state_dict(), tmp_path / "m.safetensors")
+    tenfold.load_into(other, tmp_path / "m.safetensors")
+    assert torch.equal(module.weight, other.weight)
+    assert tenfold.SparseMatrix.from_torch(torch.eye(4).to_sparse_csr()).shape == (4, 4)

@@ -11,7 +11,6 @@ from tenfold._interop.frameworks import decided
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
     from typing import Any
 
 
@@ -53,7 +52,7 @@ _ML_DTYPES = frozenset(
     ]
 )
 
-_torch: ModuleType | bool | None = False  # False: not tried yet
+_torch: Any = False  # False: not tried yet
 _waiting: list[Callable[[Any], None]] = []  # what is called with torch once it is imported
 
 
@@ -73,6 +72,17 @@ def torch_or_none() -> Any:
     if _torch and _torch.compiler.is_compiling():
         return _torch  # dynamo cannot trace the engine, which is asked below
     return import_torch() if decided() == "torch" else None
+
+
+def imported_torch() -> Any:
+    """The torch module if the program has imported it: else no value is a tensor of torch's."""
+    return sys.modules.get("torch")
+
+
+def torch_of(value: object) -> Any:
+    """The torch module if `value` is a tensor of torch's, whatever is handed out; else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(value, torch.Tensor) else None
 
 
 def import_torch() -> Any:

@@ -173,7 +173,7 @@ def _is_module(target: Any) -> bool:
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
     """The parameters and buffers of a module by their names in its state_dict."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     memory = set()
     for tensor in (*module.parameters(), *module.buffers()):
         if not _is_lazy(torch, tensor) and tensor.layout is torch.strided:
@@ -225,7 +225,7 @@ _GROUP_BYTES = 64 << 20
 
 def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory; false for other devices."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
             return True
@@ -256,7 +256,7 @@ def _cannot_write(name: str, found: str) -> UnsupportedError:
 
 def _bare(tensor: Any) -> Any:
     """The same memory without subclass, graph or gradient."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         return tensor
     return tensor.detach().as_subclass(torch.Tensor)
@@ -281,13 +281,13 @@ def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _host_for(tensor: Any) -> Any:
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
     """Tells autograd, so that a backward over old values is an error and not a wrong result."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)
     if increment is None:

@@ -660,7 +660,7 @@ def empty(dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def empty_like(tensor: Any) -> Any:
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 

@@ -272,7 +272,7 @@ def _text(value: Any) -> str:
 def _fits(own: Any, saved: Any) -> bool:
     if not arrays.is_array(own) or not arrays.is_array(saved):
         return arrays.is_array(own) == arrays.is_array(saved)
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     if torch is not None and torch.nn.parameter.is_lazy(own):
         return True
     return own.dtype == saved.dtype and tuple(own.shape) == tuple(saved.shape)

@@ -98,7 +98,7 @@ def _set_numpy(saved: dict[str, Any]) -> None:
 
 
 def _set_torch(saved: dict[str, Any]) -> None:
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     if torch is None:
         _warn("torch", "it is not installed")
         return

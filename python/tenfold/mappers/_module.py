@@ -46,7 +46,7 @@ class ModuleStateMapper(StateMapper):
     def __init__(
         self, factory_name: str, config: dict[str, Any] | None = None, module: Any = None
     ) -> None:
-        torch = arrays.torch_or_none()
+        torch = arrays.import_torch()
         if torch is None:
             raise ImportError("ModuleStateMapper: it needs torch, which cannot be imported")
         self.factory_name = factory_name
@@ -65,7 +65,7 @@ class ModuleStateMapper(StateMapper):
             )
 
     def __call__(self, states: Any) -> Any:
-        torch = arrays.torch_or_none()
+        torch = arrays.import_torch()
         if isinstance(states, torch.Tensor):
             return self.module(states.to(self._device()))
         if arrays.is_array(states):
@@ -78,12 +78,12 @@ class ModuleStateMapper(StateMapper):
                 "states: a module alone does not tell the shape of a row: expected at least one "
                 "state, found none"
             )
-        torch = arrays.torch_or_none()
+        torch = arrays.import_torch()
         batch = torch.stack([torch.as_tensor(state) for state in states])
         return self.module(batch.to(self._device()))
 
     def key(self, state: Any) -> Hashable:
-        torch = arrays.torch_or_none()
+        torch = arrays.import_torch()
         tensor = torch.as_tensor(state).detach().cpu().contiguous()
         content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
         return tensor.dtype, tuple(tensor.shape), content

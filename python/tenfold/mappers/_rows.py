@@ -20,7 +20,7 @@ def is_tensor(value: Any) -> bool:
 def empty(length: int, like: Any) -> Any:
     """Room for `length` rows of the dtype and shape of those of `like`."""
     shape = (length, *like.shape[1:])
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(like)
     if torch is not None:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     np = numpy_module()
@@ -30,7 +30,7 @@ def empty(length: int, like: Any) -> Any:
 
 def take(rows: Any, positions: Any) -> Any:
     """The rows at `positions`, copied."""
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(rows)
     if torch is None:
         np = numpy_module()
 
@@ -42,7 +42,7 @@ def take(rows: Any, positions: Any) -> Any:
 
 def put(into: Any, positions: Any, rows: Any) -> None:
     """Writes `rows` to `positions` of `into`."""
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(into)
     if torch is None:
         np = numpy_module()
 
@@ -58,7 +58,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 def _bits(rows: Any) -> Any:
     """The same memory as integers, which torch moves whatever they stand for."""
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
         return rows
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -77,7 +77,7 @@ def detached(rows: Any) -> Any:
 
 def without_gradients() -> Any:
     """A context in which no graph is recorded."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     if torch is None:
         from contextlib import nullcontext
 
@@ -101,7 +101,7 @@ def stacked(tensors: list[Any]) -> Any:
     """Tensors of one dtype and shape as rows of one; a single one is not copied."""
     if len(tensors) == 1:
         return tensors[0][None]
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(tensors[0])
     if torch is not None:
         kind = _bits(tensors[0].reshape(1, -1)).dtype
         whole = torch.stack([tensor.contiguous().view(kind) for tensor in tensors])
@@ -117,7 +117,7 @@ def copied(row: Any) -> Any:
 
 def promoted(rows: list[Any]) -> Any:
     """The dtype that holds all of them, as `torch.cat` chooses it."""
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(rows[0])
     if torch is None:
         np = numpy_module()
 
@@ -133,7 +133,7 @@ def promoted(rows: list[Any]) -> Any:
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     """Rows of one shape at their places, in the dtype that holds them all."""
     dtype = promoted([rows for _, rows in parts])
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(parts[0][1])
     if torch is None:
         into = empty(length, parts[0][1].astype(dtype))
         for places, rows in parts:
@@ -167,7 +167,7 @@ def negative(rows: Any) -> list[int]:
     below = rows < 0
     if not below.any():
         return []
-    torch = arrays.torch_or_none()
+    torch = arrays.torch_of(below)
     found = below.nonzero() if torch is None else below.nonzero(as_tuple=True)
     positions: list[int] = found[0].tolist()
     return positions

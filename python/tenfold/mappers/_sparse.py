@@ -199,7 +199,7 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
         return matrix
     if isinstance(matrix, (str, os.PathLike)):
         return SparseMatrix(matrix)
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     if torch is not None and isinstance(matrix, torch.Tensor):
         return SparseMatrix.from_torch(matrix)
     return SparseMatrix.from_scipy(matrix)

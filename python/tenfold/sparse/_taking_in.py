@@ -64,7 +64,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
 def of_torch(tensor: Any) -> Any:
     """The engine's matrix over the memory of `tensor`, a sparse matrix on the CPU."""
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
     if torch is None or not isinstance(tensor, torch.Tensor) or tensor.layout not in layouts:
         found = getattr(tensor, "layout", type(tensor).__name__)

@@ -248,7 +248,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     array = _array(value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
-    can_move = device is not None and arrays.torch_or_none() is not None
+    can_move = device is not None and arrays.torch_of(array) is not None
     if can_move and str(array.device) != str(device):
         array = array.to(device)
     _check(key, _shape_of(array), batch_size)
@@ -293,12 +293,12 @@ def _holds_text(values: list[Any]) -> bool:
 
 def _array(value: Any) -> Any:
     """A tensor of `value`, or None if it is to stay a plain value."""
-    torch = arrays.torch_or_none()
-    if torch is not None and isinstance(value, torch.Tensor):
+    if arrays.torch_of(value) is not None:
+        torch = arrays.import_torch()  # now: what it registers, torch.compile cannot trace
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             TENSORS.add(type(value))
         return value
-    if torch is None and arrays.is_array(value):
+    if arrays.torch_or_none() is None and arrays.is_array(value):
         return value
     is_numbers = isinstance(value, (bool, int, float, list, tuple))
     if not (is_numbers or arrays.is_array(value) or hasattr(value, "__dlpack__")):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def make_from_shape(tree: Any, key: Any, shape: Any, dtype: Any, robust_key: Any) -> Any:
     """`TensorDict.make_memmap`."""
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     node, name = _place(tree, key, shape, robust_key)
     if dtype is None:
         dtype = torch.get_default_dtype()
@@ -50,7 +50,7 @@ def make_from_storage(
     tree: Any, key: Any, storage: Any, shape: Any, dtype: Any, robust_key: Any
 ) -> Any:
     """`TensorDict.make_memmap_from_storage`."""
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     node, name = _place(tree, key, shape, robust_key)
     if dtype is None:
         dtype = torch.get_default_dtype()
@@ -85,7 +85,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
             "of memmap, memmap_ or memmap_like"
         )
-    if arrays.torch_or_none() is None:
+    if arrays.import_torch() is None:
         raise ImportError("make_memmap needs torch, which cannot be imported")
     if folders.is_stack(tree):
         raise RuntimeError(
@@ -115,7 +115,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
     """Before a file is made."""
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         lengths: tuple[int, ...] = (len(shape),)
         batch_size = batch_size[:1]
@@ -149,7 +149,7 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
 def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, existsok: bool) -> Any:
     folder = folders.folder_of(node)
     mapped = folders.mapped_class()
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
     if folder is None:
         made = mapped.empty(shape=shape, dtype=dtype)

@@ -294,7 +294,7 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
 
 def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     """Puts copies on another device in the place of the tensors."""
-    torch = arrays.torch_or_none()
+    torch = arrays.import_torch()
     if torch is None:
         raise ImportError("device: moving tensors needs torch, which cannot be imported")
     to = torch.device(device)

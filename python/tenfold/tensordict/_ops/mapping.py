@@ -303,7 +303,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
         entry = entry.data
     if isinstance(entry, (NonTensorData, NonTensorStack)) or node_of(entry) is not None:
         raise RuntimeError(f'set_: key "{key}": expected a tensor, found a {type(entry).__name__}')
-    if arrays.torch_or_none() is None:
+    if arrays.torch_of(there) is None:
         there[...] = entry
     elif there is not entry:
         try:
@@ -334,7 +334,7 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
         return
     if class_kind(type(there)) == LEAF:
         value = unwrapped(value)
-        torch = arrays.torch_or_none()
+        torch = arrays.torch_of(there)
         if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
             value = torch.as_tensor(value, device=there.device)
     there[index] = value

@@ -256,7 +256,7 @@ def _as_value(value: Any, node: Any) -> NonTensorData:
 def _is_tensor(value: Any) -> bool:
     if class_kind(type(value)) != LEAF:
         return True
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     return torch is not None and isinstance(value, torch.Tensor)
 
 
@@ -273,7 +273,7 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
         return value, not (is_number or _is_tensor(value))
     if isinstance(value, target):
         return value, not _is_tensor(value)
-    torch = arrays.torch_or_none()
+    torch = arrays.imported_torch()
     try:
         if torch is not None and issubclass(target, torch.Tensor):
             made = torch.as_tensor(value)
