@@ -61,12 +61,6 @@ TIES = {
     "_interop.objects": {
         "tensordict._node": "the description of a node of a sparse tensor",
     },
-    "_interop.tensordict_package": {
-        "tensordict._dense": "makes our tree of one of that package",
-        "tensordict._entries": "reads our trees, to make theirs",
-        "tensordict._lazy": "reads our trees, to make theirs",
-        "tensordict._values": "reads our trees, to make theirs",
-    },
     "_io.load_into": {
         "_io.optimizer": "the states of optimizers are loaded by load_into in turn",
     },
@@ -80,26 +74,13 @@ TIES = {
     "dataset._ingest.sources": {
         "dataset._ingest.ingest": "opens what was written, with its report",
     },
-    "mappers._hierarchical": {
-        "mappers._hierarchy_json": "reads and writes this class",
-        "mappers._hierarchy_tree": "reads mappers, of which this is one",
-    },
     "mappers._mapper": {
         "mappers._cached": "a cache is a mapper itself",
-        "mappers._saved": "the base of all mappers loads and saves each of them",
-    },
-    "mappers._saved": {
-        "mappers._hierarchy_json": "a document may be of a class that loads other mappers",
-        "mappers._mapper": "the base of all mappers loads and saves each of them",
-    },
-    "tensordict._files.archive": {
-        "_io.files": "archives are read as every format is",
     },
     "tensordict._files.folder": {
         "tensordict._files.mapped_tensor": "imports torch",
     },
     "tensordict._files.write": {
-        "_io.files": "a folder that is not written in place is saved as every format is",
         "tensordict._files.mapped_tensor": "imports torch and multiprocessing",
     },
 }

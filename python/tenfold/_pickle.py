@@ -196,13 +196,13 @@ def opened_matrix(cls: type, path: str, framework: Any) -> Any:
 
 def opened_mapper(cls: type, path: str) -> Any:
     """The state mapper at `path`, which is one of `cls`."""
-    from tenfold.mappers._saved import load_mapper
+    from tenfold.mappers._mapper import load_mapper
 
     return load_mapper(path, cls, False)
 
 
 def mapper_of_tree(tree: dict[str, Any]) -> Any:
     """The state mapper that is saved as `tree`."""
-    from tenfold.mappers._saved import mapper_of
+    from tenfold.mappers._mapper import mapper_of
 
     return mapper_of(tree, "state mapper")

@@ -74,7 +74,7 @@ PYTHON_ALLOWED = [
     ("_io/files.py", "def f():\n    from tenfold._reports import VerifyReport"),
     ("_io/load_into.py", "def f():\n    from tenfold._io.optimizer import load_optimizer"),
     ("_io/files.py", "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import torch"),
-    ("_pickle.py", "def f():\n    from tenfold.mappers._saved import load_mapper"),
+    ("_pickle.py", "def f():\n    from tenfold.mappers._mapper import load_mapper"),
 ]
 
 ALLOWED = [

@@ -64,25 +64,8 @@ def _plain_lists(value: Any) -> Any:
     return [_plain_lists(item) for item in value] if isinstance(value, list) else value
 
 
-def made_of(td: Any, retain_none: bool) -> Any:
-    """A tree of that package over the same memory as `td`."""
-    return _theirs(_package(), td, retain_none)
-
-
-def taken_over(tree: Any) -> Any:
-    """A tree of ours over the same memory as one of that package."""
-    from tenfold import _core
-    from tenfold.tensordict._dense import TensorDict
-
-    package = _package()
-    if not package.is_tensor_collection(tree):
-        raise TypeError(
-            f"from_tensordict: expected a TensorDict of tensordict, found {type(tree).__name__}"
-        )
-    return TensorDict._from_native(_core.tree({"root": tree}), None)._entry("root")
-
-
-def _package() -> Any:
+def package() -> Any:
+    """The tensordict package. Raises ImportError if it is not installed."""
     try:
         import tensordict
     except ImportError as error:
@@ -90,31 +73,3 @@ def _package() -> Any:
             "to_tensordict: expected the package tensordict, which cannot be imported"
         ) from error
     return tensordict
-
-
-def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
-    from tenfold.tensordict._entries import node_of, unwrapped
-    from tenfold.tensordict._lazy import LazyStackedTensorDict
-    from tenfold.tensordict._values import UnbatchedTensor
-
-    if isinstance(td, LazyStackedTensorDict):
-        members = [_theirs(package, node_of(member), retain_none) for member in td.tensordicts]
-        return package.LazyStackedTensorDict(
-            *members, stack_dim=td.stack_dim, stack_dim_name=td._dim_name
-        )
-    made = package.TensorDict({}, batch_size=td.batch_size, device=td.device)
-    if td._names is not None:
-        made.names = list(td._names)
-    for key, entry in td._entries().items():
-        node = node_of(entry)
-        if node is not None:
-            made.set(key, _theirs(package, node, retain_none))
-        elif isinstance(entry, UnbatchedTensor):
-            made.set(key, package.UnbatchedTensor(entry.data))
-        elif not getattr(entry, "_is_non_tensor", False):
-            made.set(key, entry)
-        elif type(entry).__name__ == "NonTensorStack":
-            made.set(key, package.NonTensorStack.from_list(entry.tolist()))
-        elif unwrapped(entry) is not None or retain_none:
-            made.set_non_tensor(key, unwrapped(entry))
-    return made

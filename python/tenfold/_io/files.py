@@ -6,7 +6,7 @@ import os
 
 from tenfold import _core
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import INT32_MAX, boolean, integer_or_zero, text, text_or_empty
+from tenfold._options import boolean, integer_or_zero, text, text_or_empty
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -91,6 +91,8 @@ def save(
             progress=progress,
         )
         return done
+    from tenfold.tensordict._files.any_format import save_node
+
     return save_node(
         _core.tree(_named(obj, path, format), os.fsdecode(path)),
         path,
@@ -110,36 +112,6 @@ def _named(obj: Any, path: PathLike, format: str | None) -> Any:
     name = os.path.basename(os.fsdecode(path))
     is_npy = format == "npy" or (format is None and name.endswith(".npy") and name != ".npy")
     return {os.path.splitext(name)[0]: obj} if is_npy and is_array(obj) else obj
-
-
-def save_node(
-    node: Any,
-    path: PathLike,
-    *,
-    format: str | None,
-    durable: bool,
-    checksums: bool,
-    num_threads: int | None,
-    overwrite: bool,
-    progress: Progress,
-) -> Path:
-    """`save` of a tree that the engine holds."""
-    from pathlib import Path
-
-    from tenfold._progress import Shown
-
-    with Shown(progress) as callback:
-        _core.save(
-            node,
-            os.fspath(path),
-            text_or_empty("save: format", format),
-            boolean("save: durable", durable),
-            boolean("save: checksums", checksums),
-            integer_or_zero("save: num_threads", num_threads, INT32_MAX),
-            boolean("save: overwrite", overwrite),
-            callback,
-        )
-    return Path(os.fsdecode(path))
 
 
 @set_module("tenfold")
@@ -263,17 +235,9 @@ def open(
         >>> tenfold.open("run/ckpt")["model", "encoder.weight"].shape
         torch.Size([384, 384])
     """
-    from tenfold.tensordict._dense import TensorDict
-    from tenfold.tensordict._node import Opened
+    from tenfold.tensordict._files.any_format import open_tree
 
-    opened = Opened(
-        os.fsdecode(path), mode, format or "", keeps_parts=True, framework=decided(framework)
-    )
-    native = _core.open(
-        os.fspath(path), text("open: mode", mode), text_or_empty("open: format", format)
-    )
-    made: TensorDict = TensorDict._from_native(native, opened)
-    return made
+    return open_tree(path, mode, format, framework)
 
 
 @set_module("tenfold")

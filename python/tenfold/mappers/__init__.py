@@ -1,14 +1,13 @@
 """State mappers: what turns states into rows of numbers, saved without pickle.
 
-`_mapper` what all of them do; `_saved` how they lie in a tree; `_registry` which names stand for
-which classes; then a file for each kind, and `_cached`, which keeps rows that were asked for.
+`_mapper` is what all of them do, how they are saved, and the names of classes in files; then a
+module for each kind, and `_cached`, which keeps rows that were asked for.
 """
 
 from tenfold.mappers._cached import CachedStateMapper
 from tenfold.mappers._hierarchical import HierarchicalStateMapper
-from tenfold.mappers._mapper import StateMapper
+from tenfold.mappers._mapper import StateMapper, register_mapper
 from tenfold.mappers._module import ModuleStateMapper
-from tenfold.mappers._saved import register_mapper
 from tenfold.mappers._sparse import SparseStateMapper
 
 __all__ = [

@@ -18,8 +18,9 @@ from tenfold.mappers._hierarchy import (
     text_of,
     value_at,
 )
-from tenfold.mappers._mapper import StateMapper, shown
-from tenfold.mappers._saved import register_mapper
+from tenfold.mappers._hierarchy_json import is_json, read_json, write_json
+from tenfold.mappers._hierarchy_tree import hierarchy_of, tensors_of
+from tenfold.mappers._mapper import StateMapper, register_mapper, register_reader, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -281,8 +282,6 @@ class HierarchicalStateMapper(StateMapper):
                 65,536 numbers or of complex ones.
         """
         if format is None and os.fsdecode(path).endswith(".json"):
-            from tenfold.mappers._hierarchy_json import write_json
-
             saved = write_json(self._flat, path, durable=durable, overwrite=overwrite)
             self._remember(path)
             return saved
@@ -296,14 +295,10 @@ class HierarchicalStateMapper(StateMapper):
         }
 
     def tensors(self) -> dict[str, Any]:
-        from tenfold.mappers._hierarchy_tree import tensors_of
-
         return tensors_of(self._flat)
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: Any) -> HierarchicalStateMapper:
-        from tenfold.mappers._hierarchy_tree import hierarchy_of
-
         return cls._of(hierarchy_of(config, tensors))
 
     def _by_value(self) -> tuple[Any, ...]:
@@ -318,3 +313,14 @@ class HierarchicalStateMapper(StateMapper):
         )
         more = ", ..." if len(flat.tables) > 4 else ""
         return f"HierarchicalStateMapper({where}{len(flat.paths):,} nodes: {shapes}{more})"
+
+
+def _mapper_of_json(path: str) -> HierarchicalStateMapper:
+    members, default_key = read_json(path)
+    try:
+        return HierarchicalStateMapper(members, default_key)
+    except (TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path}: {error}") from error
+
+
+register_reader(is_json, _mapper_of_json)

@@ -15,7 +15,6 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold.mappers import _rows
-from tenfold.mappers._hierarchical import HierarchicalStateMapper
 from tenfold.mappers._hierarchy import nested, numbers_of
 
 TYPE_CHECKING = False
@@ -127,8 +126,8 @@ def _tensor_json(tensor: Any, where: str) -> dict[str, Any]:
 # --- reading ---
 
 
-def mapper_of_json(path: str) -> HierarchicalStateMapper:
-    """The mapper of a JSON file. Raises CorruptFileError for what is no hierarchy."""
+def read_json(path: str) -> tuple[dict[str, Any], str]:
+    """The nested levels and the default key of a JSON file. Raises CorruptFileError."""
     with open(path, "rb") as file:
         content = file.read()
     try:
@@ -145,10 +144,7 @@ def mapper_of_json(path: str) -> HierarchicalStateMapper:
     if HEAD in members:
         default_key = _default_key(members.pop(HEAD), path)
         members = _decoded(members, path)
-    try:
-        return HierarchicalStateMapper(members, default_key)
-    except (TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: {error}") from error
+    return members, default_key
 
 
 def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchy import Hierarchy, Table
-from tenfold.mappers._saved import mapper_of, tree_of
+from tenfold.mappers._mapper import mapper_of, tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._public import set_module
-from tenfold.mappers._mapper import StateMapper
-from tenfold.mappers._saved import register_mapper, registered
+from tenfold.mappers._mapper import StateMapper, register_mapper, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
-from tenfold.mappers._mapper import StateMapper, integers, shown
-from tenfold.mappers._saved import register_mapper
+from tenfold.mappers._mapper import StateMapper, integers, register_mapper, shown
 from tenfold.mappers._state_keys import StatesInMemory, StatesOnDisk, plain
 from tenfold.sparse import SparseMatrix
 

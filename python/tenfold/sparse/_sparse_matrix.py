@@ -8,7 +8,6 @@ import os
 from tenfold import _core, _pickle
 from tenfold._html import table
 from tenfold._interop.frameworks import decided, using
-from tenfold._io.files import save_node
 from tenfold._options import integer, text
 from tenfold._public import set_module
 from tenfold.sparse import _handing_out, _products, _taking_in
@@ -239,6 +238,8 @@ class SparseMatrix(Rows, Growing):
         Raises:
             UnsupportedError: For a format that holds no sparse tensors.
         """
+        from tenfold.tensordict._files.any_format import save_node
+
         return save_node(
             self._native.tree(),
             path,

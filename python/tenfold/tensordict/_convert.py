@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
+from tenfold import _core
+from tenfold._interop import tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
 from tenfold.tensordict._ops.mapping import node_for
-from tenfold.tensordict._protocol import dense
-from tenfold.tensordict._values import NonTensorStack
+from tenfold.tensordict._protocol import dense, stacked
+from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,15 +259,40 @@ def to_namedtuple(td: Any, dest_cls: Any = None) -> Any:
 
 
 def to_tensordict(td: Any, *, retain_none: bool | None = None) -> Any:
-    from tenfold._interop import tensordict_package
+    return _theirs(tensordict_package.package(), td, retain_none is not False)
 
-    return tensordict_package.made_of(td, retain_none is not False)
+
+def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
+    if isinstance(td, stacked()):
+        members = [_theirs(package, node_of(member), retain_none) for member in td.tensordicts]
+        return package.LazyStackedTensorDict(
+            *members, stack_dim=td.stack_dim, stack_dim_name=td._dim_name
+        )
+    made = package.TensorDict({}, batch_size=td.batch_size, device=td.device)
+    if td._names is not None:
+        made.names = list(td._names)
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            made.set(key, _theirs(package, node, retain_none))
+        elif isinstance(entry, UnbatchedTensor):
+            made.set(key, package.UnbatchedTensor(entry.data))
+        elif not getattr(entry, "_is_non_tensor", False):
+            made.set(key, entry)
+        elif type(entry).__name__ == "NonTensorStack":
+            made.set(key, package.NonTensorStack.from_list(entry.tolist()))
+        elif unwrapped(entry) is not None or retain_none:
+            made.set_non_tensor(key, unwrapped(entry))
+    return made
 
 
 def from_tensordict(tensordict: Any) -> Any:
-    from tenfold._interop import tensordict_package
-
-    return tensordict_package.taken_over(tensordict)
+    if not tensordict_package.package().is_tensor_collection(tensordict):
+        raise TypeError(
+            f"from_tensordict: expected a TensorDict of tensordict, found "
+            f"{type(tensordict).__name__}"
+        )
+    return dense()._from_native(_core.tree({"root": tensordict}), None)._entry("root")
 
 
 def state_dict(

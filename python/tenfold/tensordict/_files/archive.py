@@ -9,6 +9,7 @@ from tenfold._errors import UnsupportedError
 from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._files.any_format import open_tree
 from tenfold.tensordict._node import Opened
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tenfold._io.files import Progress
+    from tenfold.tensordict._files.any_format import Progress
 
     PathLike = str | os.PathLike[str]
 
@@ -193,9 +194,7 @@ def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_thre
         deflate_level=level,
         all_notes=True,
     )
-    from tenfold._io import files
-
-    return files.open(path)
+    return open_tree(path)
 
 
 def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:

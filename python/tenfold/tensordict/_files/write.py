@@ -10,6 +10,7 @@ from tenfold import _core
 from tenfold._interop import arrays
 from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict._files import folder as folders
+from tenfold.tensordict._files.any_format import open_tree, save_node
 from tenfold.tensordict._node import ON_DISK
 
 TYPE_CHECKING = False
@@ -329,8 +330,6 @@ def save(
     options: dict[str, Any],
 ) -> Any:
     """Saves `tree` and returns what was saved, opened."""
-    from tenfold._io import files
-
     path = os.path.abspath(os.fsdecode(prefix))
     if not options and (atomic is False or robust_key is False or _lives_there(tree, path)):
         written = Options(
@@ -339,9 +338,11 @@ def save(
         return write(tree, path, written)
     if not copy_existing:
         refuse_elsewhere(tree, path)
-    files.save(tree, path, durable=durable, num_threads=num_threads or None, **options)
+    save_node(
+        _core.tree(tree, path), path, durable=durable, num_threads=num_threads or None, **options
+    )
     if not os.path.isdir(path):
-        return files.open(path)
+        return open_tree(path)
     made = folders.open_folder(path, "r")
     folders.map_now(made)
     folders.lock(made)
