@@ -1,4 +1,4 @@
-# make demo | test | check | bench | wheel | format | lint | shared | clang | asan | tsan | file-systems | fuzz
+# make demo | test | check | bench | wheel | format | lint | shared | asan | tsan | file-systems | fuzz
 #
 # Every target works from a bare clone on a Debian machine and does only what is not done yet:
 # system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
@@ -34,7 +34,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers shared clang asan tsan file-systems fuzz wheel wheel-test \
+	types layers shared asan tsan file-systems fuzz wheel wheel-test \
 	test-minimum test-examples clean
 
 help:
@@ -121,17 +121,13 @@ build: build/release/build.ninja
 ctest: build
 	ctest --preset release
 
-## make shared    builds the shared library and the program (build/shared), and programs that use it
-shared: build/shared/build.ninja
+## make shared    builds the shared library and the program with clang (build/shared), and uses them
+shared: build/.apt-clang build/shared/build.ninja
 	cmake --build --preset shared
 	cmake -D BUILD_DIR=build/shared -D WORK_DIR=$(CURDIR)/build/shared/consumer -D SHARED=ON \
 	  -D CONFIG=Debug -D GENERATOR=Ninja -D MAKE_PROGRAM=$$(command -v ninja) \
 	  -D CXX_COMPILER=$$(command -v $(CXX)) -D PYTHON=$(PYTHON) \
 	  -P tests/consumer/run.cmake
-
-## make clang     compiles library and program with clang (build/clang)
-clang: build/.apt-clang build/clang/build.ninja
-	cmake --build --preset clang --target tenfold tenfold_program
 
 # --- Python ---
 

@@ -8,6 +8,7 @@
 
 #include <tenfold/io.hpp>
 
+#include "formats/shared/file_head.hpp"
 #include "formats/shared/verify_filter.hpp"
 
 namespace tenfold::detail::formats {
@@ -41,18 +42,29 @@ struct VerifyRequest {
 
 /// A format is a row of this table (io/registry.cpp lists all rows).
 struct Format {
-  std::string_view name;                       ///< as probe() returns it
+  std::string_view name;  ///< as probe() returns it
+  std::string_view noun;  ///< what messages call it, with its article: "a safetensors file"
   std::span<const std::string_view> suffixes;  ///< of file names it is saved under
-  /// True if what is at `path` (which exists) is of this format. Looks at content, cheaply.
-  bool (*probe)(const Path& path);
-  TensorDict (*open)(const Path& path, const OpenRequest& request);
+  bool holds_sparse = false;                   ///< nodes of kind sparse; others refuse them by key
+  bool is_writable_in_place = false;           ///< opens in Mode::write_through
+  bool holds_zeros = false;                    ///< WriteRequest::zeros makes it
+
+  /// True if what is there is of this format. Looks at content, cheaply.
+  bool (*probe)(const FileHead& head);
+  TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
+  /// Null, as write_tree is, for a format that is read only.
+  void (*check_tree)(const TensorDict& tree);
+  void (*write_tree)(const TensorDict& tree, const Path& path, const WriteRequest& request);
+  VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
+
+  /// Opens the tree. Throws Error(unsupported) if the format is not writable in place and that is
+  /// what the request asks for.
+  TensorDict open(const FileHead& head, const OpenRequest& request) const;
   /// Throws Error(unsupported), naming the key, for what this format cannot hold. write() does the
   /// same before it writes anything; this is for those who want to know before they begin.
-  void (*check)(const TensorDict& tree);
+  void check(const TensorDict& tree) const;
   /// Replaces what is at `path`, atomically.
-  void (*write)(const TensorDict& tree, const Path& path, const WriteRequest& request);
-  VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
-  bool holds_sparse = false;  ///< nodes of kind sparse; others refuse them by key
+  void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 
 namespace consolidated {

@@ -16,14 +16,14 @@ namespace tenfold {
 using namespace detail;
 
 std::string probe(const Path& path) {
-  return os::read_unreplaced(path, [&] { return std::string(format_of_content(path, {}).name); });
+  return os::read_unreplaced(path,
+                             [&] { return std::string(format_of_content(path, {}).format->name); });
 }
 
 TensorDict open(const Path& path, const OpenOptions& options) {
   os::keep_freed_memory();
-  return os::read_unreplaced(path, [&] {
-    return format_of_content(path, options.format).open(path, {.mode = options.mode});
-  });
+  return os::read_unreplaced(
+      path, [&] { return format_of_content(path, options.format).open(options.mode); });
 }
 
 Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {

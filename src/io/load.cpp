@@ -160,10 +160,9 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
 }
 
 TensorDict load_once(const Path& path, const LoadOptions& options) {
-  const formats::Format& format = format_of_content(path, options.format);
-  if (options.verify) require_intact(format, path, options);
-  TensorDict tree =
-      select_only(format.open(path, {.mode = options.mode}), options.keys, options.only_keys);
+  const FoundFormat found = format_of_content(path, options.format);
+  if (options.verify) require_intact(*found.format, path, options);
+  TensorDict tree = select_only(found.open(options.mode), options.keys, options.only_keys);
   if (!options.allow_opaque) {
     refuse_opaque(tree, path.string(),
                   "; the option keys loads the rest, allow_opaque shows what it was made of",

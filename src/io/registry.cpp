@@ -91,12 +91,9 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
 }
 
 /// What a file that no format claims seems to be, in words.
-std::string describe_file(const Path& path) {
-  const os::File file = os::File::open_read(path);
-  std::array<std::byte, 8> head{};
-  const std::size_t size = file.read_some_at(0, head);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
-  if (size == 0) return "an empty file";
+std::string describe_file(const formats::FileHead& head) {
+  const std::string_view text = head.head().substr(0, 8);
+  if (text.empty()) return "an empty file";
   if (text.starts_with("PK\x03\x04")) return "a zip archive (.npz perhaps)";
   if (text[0] == '\x80') {
     return "a pickle (.pkl), which is never run; scan lists what it would call: if you trust it, "
@@ -125,8 +122,8 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
 }
 
 /// The same for a folder.
-std::string describe_folder(const Path& path) {
-  const std::vector<std::string> names = os::Directory::open(path).list();
+std::string describe_folder(const formats::FileHead& head) {
+  const std::vector<std::string> names = head.folder().list();
   const bool is_distributed =
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
@@ -135,13 +132,12 @@ std::string describe_folder(const Path& path) {
   }
   const std::optional<std::string> inside = best_inside(names);
   std::string found = "a folder without meta.json";
-  if (inside) found += "; did you mean " + base::quote((path / *inside).string());
+  if (inside) found += "; did you mean " + base::quote((head.path() / *inside).string());
   return found;
 }
 
 /// True for what was a memmap folder before it lost its meta.json.
-bool is_damaged_folder(const Path& path) {
-  const os::Directory folder = os::Directory::open(path);
+bool is_damaged_folder(const os::Directory& folder) {
   if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
   const std::vector<std::string> names = folder.list();
   return std::any_of(names.begin(), names.end(),
@@ -151,22 +147,16 @@ bool is_damaged_folder(const Path& path) {
 /// True if the file may be what its suffix says, damaged. A pickle is no file of torch.save unless
 /// it begins as those before torch 1.6 do, and many programs call what they write ".bin": there
 /// the first bytes must say what it is.
-bool may_be_of(const formats::Format& format, const Path& path) {
+bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
-  const os::File file = os::File::open_read(path);
-  std::array<std::byte, 3> head{};
-  const std::size_t size = file.read_some_at(0, head);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), size);
+  const std::string_view text = head.head().substr(0, 3);
   if (text.starts_with('\x80')) return text == "\x80\x02\x8a";  // protocol 2, a long integer
-  return text.starts_with("PK") || !path.filename().string().ends_with(".bin");
+  return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
 /// What a download left instead of the data, and how to get that; nothing for other files.
-std::optional<std::string> mistaken_download(const Path& path) {
-  const os::File file = os::File::open_read(path);
-  std::array<std::byte, 64> head{};
-  const std::size_t size = file.read_some_at(0, head);
-  std::string text(reinterpret_cast<const char*>(head.data()), size);
+std::optional<std::string> mistaken_download(const formats::FileHead& head) {
+  std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
     return "a pointer of git-lfs instead of the file; run \"git lfs pull\"";
   }
@@ -246,30 +236,33 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
   return formats::folder::kFormat;
 }
 
-const formats::Format& format_of_content(const Path& path, std::string_view name) {
+FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) require_known(name);
   if (!os::exists(path) && !formats::recover_folder(path)) {
     throw Error(ErrorCode::file_not_found, path.string() + ": no such file or folder");
   }
+  formats::FileHead head(path);
+  const auto found = [&](const formats::Format& format) {
+    return FoundFormat{std::move(head), &format};
+  };
   for (const formats::Format* format : kFormats) {
-    if ((name.empty() || format->name == name) && format->probe(path)) return *format;
+    if ((name.empty() || format->name == name) && format->probe(head)) return found(*format);
   }
-  if (os::file_info(path).is_regular) {
-    if (const auto mistake = mistaken_download(path)) {
+  if (head.is_file()) {
+    if (const auto mistake = mistaken_download(head)) {
       unsupported(path, "not a known format", kReadable, *mistake);
     }
   }
   // The content fits nothing. If name or suffix says what it was meant to be, that format tells
   // best what is wrong with it.
-  if (!name.empty()) return format_for_saving(path, name);
-  const os::FileInfo info = os::file_info(path);
-  if (info.is_directory) {
-    if (is_damaged_folder(path)) return formats::folder::kFormat;
-    unsupported(path, "not a known format", kReadable, describe_folder(path));
+  if (!name.empty()) return found(format_for_saving(path, name));
+  if (head.is_folder()) {
+    if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);
+    unsupported(path, "not a known format", kReadable, describe_folder(head));
   }
   const formats::Format* format = format_by_suffix(path);
-  if (format != nullptr && may_be_of(*format, path)) return *format;
-  unsupported(path, "not a known format", kReadable, describe_file(path));
+  if (format != nullptr && may_be_of(*format, head)) return found(*format);
+  unsupported(path, "not a known format", kReadable, describe_file(head));
 }
 
 }  // namespace tenfold

@@ -16,7 +16,15 @@ const detail::formats::Format& format_by_name(std::string_view name);
 /// By the suffix of `path`; none or unknown: the memmap folder.
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
+/// What is at a path, and the format that it is of.
+struct FoundFormat {
+  detail::formats::FileHead head;
+  const detail::formats::Format* format = nullptr;
+
+  TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
+};
+
 /// By content. Throws Error(file_not_found), or Error(unsupported) saying what was looked for.
-const detail::formats::Format& format_of_content(const Path& path, std::string_view name);
+FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

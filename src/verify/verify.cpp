@@ -100,7 +100,7 @@ void check_tree(const formats::Format& format, const Path& path, VerifyReport& r
 
 VerifyReport verify(const Path& path, const VerifyOptions& options) {
   return os::read_unreplaced(path, [&] {
-    const formats::Format& format = format_of_content(path, options.format);
+    const formats::Format& format = *format_of_content(path, options.format).format;
     VerifyReport report =
         format.verify(path, {.num_threads = options.num_threads, .monitor = options.monitor});
     if (report.ok()) check_tree(format, path, report);

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -25,6 +29,42 @@ using testing::HasSubstr;
 
 void write_file(const Path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
+}
+
+/// How often one file was opened since this was made.
+class OpenCounter {
+ public:
+  explicit OpenCounter(const Path& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(fd_, path.c_str(), IN_OPEN | IN_ACCESS | IN_CLOSE), 0);
+  }
+  ~OpenCounter() { ::close(fd_); }
+  OpenCounter(const OpenCounter&) = delete;
+  OpenCounter& operator=(const OpenCounter&) = delete;
+
+  /// The kernel reports equal events in a row as one, so what lies between two opens is watched
+  /// too.
+  int count() {
+    int opens = 0;
+    inotify_event event{};
+    while (::read(fd_, &event, sizeof(event)) == static_cast<ssize_t>(sizeof(event))) {
+      opens += (event.mask & IN_OPEN) != 0 ? 1 : 0;
+    }
+    return opens;
+  }
+
+ private:
+  int fd_;
+};
+
+/// Bytes that this process has read by system calls so far.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  std::uint64_t value = 0;
+  while (io >> name >> value) {
+    if (name == "rchar:") return value;
+  }
+  return 0;
 }
 
 TEST(Registry, ChoosesTheFormatBySuffix) {
@@ -196,6 +236,22 @@ TEST(Registry, ListsTheFormatsForAnUnknownName) {
                         "\"snapshot\", \"memmap\", \"tdz\", \"npy\", \"npz\", \"pt\", \"dcp\", "
                         "found \"hdf5\""));
   EXPECT_EQ(thrown_by([] { format_by_name("pickle"); }).code, ErrorCode::unsupported);
+}
+
+TEST(Registry, OpensAFileTwiceAtMostAndReadsItsDirectoryOnce) {
+  const test::TemporaryFolder folder;
+  TensorDict tree = test::node_of(NodeKind::dict);
+  for (int i = 0; i < 2000; ++i) tree.set("layer." + std::to_string(i), test::counting({4}));
+  for (const char* name : {"m.pt", "m.safetensors", "m.tdz"}) {
+    const Path path = save(tree, folder / name);
+    OpenCounter opens(path);
+    const std::uint64_t before = bytes_read();
+    const TensorDict opened = open(path);
+    const std::uint64_t read = bytes_read() - before;
+    EXPECT_LE(opens.count(), 2) << name;
+    // Another time the directory of the archive would make it half as much again.
+    EXPECT_LT(read, std::filesystem::file_size(path) * 5 / 4) << name;
+  }
 }
 
 }  // namespace

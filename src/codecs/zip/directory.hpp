@@ -38,7 +38,6 @@ class ZipDirectoryReader {
   ZipDirectory read_central_headers();
   void read_local_headers(ZipDirectory& directory);
   void read_local_header(ZipEntry& entry, std::uint64_t limit);
-  bool has_entry(std::string_view name) const;
 
  private:
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const {

@@ -110,16 +110,6 @@ std::vector<ZipEntry> ZipDirectoryReader::read_centrals(const ZipEnd& end) const
   return entries;
 }
 
-bool ZipDirectoryReader::has_entry(std::string_view name) const {
-  const ZipEnd end = read_end();
-  const std::string text = directory_text(end);
-  bool found = false;
-  for_each_central(text, end.entries, [&](std::string_view header) {
-    found |= header.substr(kCentralBytes, static_cast<std::size_t>(little(header, 28, 2))) == name;
-  });
-  return found;
-}
-
 ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
   ZipEntry entry;
   const auto name_bytes = static_cast<std::size_t>(little(header, 28, 2));
@@ -299,11 +289,6 @@ ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory,
   const ZipLimits limits;
   ZipDirectoryReader(input, limits).read_local_header(entry, directory.offset);
   return entry;
-}
-
-bool zip_has_entry(const ZipInput& input, std::string_view name) {
-  const ZipLimits limits;
-  return ZipDirectoryReader(input, limits).has_entry(name);
 }
 
 }  // namespace tenfold::codecs

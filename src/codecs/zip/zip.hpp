@@ -81,10 +81,6 @@ void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
 /// One entry of the first step, with what its own local header tells.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
-/// True if the directory names such an entry. Reads the directory alone: enough to tell what kind
-/// of archive it is. Throws as read_zip_directory.
-bool zip_has_entry(const ZipInput& input, std::string_view name);
-
 /// The entry's bytes, inflated; their CRC-32 is checked. Throws Error(corrupt).
 std::vector<std::byte> read_zip_entry(const ZipInput& input, const ZipEntry& entry);
 

@@ -637,27 +637,20 @@ OpenedFile open_file(os::File file) {
   return opened;
 }
 
-bool probe(const Path& path) {
-  const os::FileInfo info = os::file_info(path);
-  if (!info.is_regular || info.size_bytes < kLengthBytes) return false;
-  const os::File file = os::File::open_read(path);
+bool probe(const FileHead& head) {
+  const std::uint64_t size_bytes = head.info().size_bytes;
+  if (!head.is_file() || size_bytes < kLengthBytes) return false;
   std::uint64_t length = 0;
-  const auto document = find_document(file, info.size_bytes, length);
+  const auto document = find_document(head.file(), size_bytes, length);
   if (!document) return false;
   // tensordict writes this member first.
-  std::string head(static_cast<std::size_t>(std::min<std::uint64_t>(length, 6)), '\0');
-  file.read_at(document->offset_bytes, std::as_writable_bytes(std::span(head)));
-  return head == "{\"cls\"";
+  std::string start(static_cast<std::size_t>(std::min<std::uint64_t>(length, 6)), '\0');
+  head.file().read_at(document->offset_bytes, std::as_writable_bytes(std::span(start)));
+  return start == "{\"cls\"";
 }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a consolidated file cannot be written through: expected "
-                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
-  }
-  return open_file(os::File::open_read(path)).tree;
+TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
+  return open_file(head.take_file()).tree;
 }
 
 void check(const TensorDict& tree) { make_plan(tree, {}); }
@@ -743,12 +736,6 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request,
                 bool locked) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: a consolidated file cannot be written through: expected a "
-                    "folder, found the format \"consolidated\"");
-  }
   Plan plan =
       make_plan(tree, {.notes = request.notes, .checksums = request.checksums, .locked = locked});
   Progress progress(request.monitor, plan.data_bytes, path.filename().string());
@@ -781,7 +768,17 @@ void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& re
   progress.finish();
 }
 
-const Format kFormat = {"consolidated", {}, probe, open, check, write, verify, true};
+const Format kFormat = {
+    .name = "consolidated",
+    .noun = "a consolidated file",
+    .suffixes = {},
+    .holds_sparse = true,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = check,
+    .write_tree = write,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::consolidated
 

@@ -70,35 +70,18 @@ Metadata metadata_of(const os::Directory& folder) {
   return merger.take();
 }
 
-bool probe(const Path& path) {
-  if (!os::file_info(path).is_directory) return false;
-  const os::Directory folder = os::Directory::open(path);
+bool probe(const FileHead& head) {
+  if (!head.is_folder()) return false;
+  const os::Directory& folder = head.folder();
   return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
 }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a checkpoint of torch.distributed cannot be written through: expected "
-                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
-  }
-  os::Directory folder = os::Directory::open(path);
+TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
+  os::Directory folder = head.take_folder();
   Metadata metadata = metadata_of(folder);
   auto files = std::make_shared<Files>(std::move(folder), metadata.files);
-  return build_tree(std::move(metadata), files, path.string());
+  return build_tree(std::move(metadata), files, head.path().string());
 }
-
-[[noreturn]] void refuse_to_write() {
-  throw Error(
-      ErrorCode::unsupported,
-      "format \"dcp\": this version reads such folders and writes none: expected \"memmap\" and "
-      "\"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" or "
-      "\"consolidated\", found \"dcp\"");
-}
-
-void check(const TensorDict&) { refuse_to_write(); }
-void write(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_write(); }
 
 void add_problem(VerifyReport& report, const std::string& path, std::string part,
                  const Error& error) {
@@ -191,6 +174,15 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kFormat = {"dcp", kSuffixes, probe, open, check, write, verify};
+const Format kFormat = {
+    .name = "dcp",
+    .noun = "a checkpoint of torch.distributed",
+    .suffixes = kSuffixes,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = nullptr,
+    .write_tree = nullptr,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::dcp

@@ -23,18 +23,12 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-bool has_meta(const os::Directory& folder) {
-  const auto meta = folder.entry_info(std::string(kMetaName));
-  return meta && meta->is_regular;
-}
+bool probe_folder(const FileHead& head) { return head.has_file(kMetaName); }
 
-bool probe_folder(const Path& path) {
-  return os::file_info(path).is_directory && has_meta(os::Directory::open(path));
-}
-
-TensorDict open_folder(const Path& path, const OpenRequest& request) {
+TensorDict open_folder(const FileHead& head, const OpenRequest& request) {
+  const Path& path = head.path();
   if (request.mode != Mode::write_through) {
-    return open_tree(os::Directory::open(path), path, request.mode);
+    return open_tree(head.take_folder(), path, request.mode);
   }
   WriteThroughLock lock = lock_for_writing_through(path);
   const os::Directory same = lock.folder.duplicate();
@@ -61,7 +55,18 @@ void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& 
 
 }  // namespace
 
-const Format kFormat = {"memmap",     {},           probe_folder,  open_folder,
-                        check_folder, write_folder, verify_folder, true};
+const Format kFormat = {
+    .name = "memmap",
+    .noun = "a memory-mapped folder",
+    .suffixes = {},
+    .holds_sparse = true,
+    .is_writable_in_place = true,
+    .holds_zeros = true,
+    .probe = probe_folder,
+    .open_tree = open_folder,
+    .check_tree = check_folder,
+    .write_tree = write_folder,
+    .verify = verify_folder,
+};
 
 }  // namespace tenfold::detail::formats::folder

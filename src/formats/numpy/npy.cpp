@@ -106,15 +106,10 @@ Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   return Tensor(array.dtype, array.shape, fortran_strides(array.shape), source->bytes(), 0);
 }
 
-bool probe(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  const os::File file = os::File::open_read(path);
-  std::string head(codecs::kNpyMagic.size(), '\0');
-  head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
-  return head == codecs::kNpyMagic;
-}
+bool probe(const FileHead& head) { return head.head().starts_with(codecs::kNpyMagic); }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
+TensorDict open(const FileHead& head, const OpenRequest& request) {
+  const Path& path = head.path();
   const std::string key = path.stem().string();
   if (!base::is_utf8(key)) {
     throw Error(ErrorCode::unsupported, base::quote(path.string()) +
@@ -165,12 +160,6 @@ Leaf only_leaf(const TensorDict& tree) {
 void check(const TensorDict& tree) { only_leaf(tree); }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: a NumPy file cannot be written through: expected "
-                    "a folder, found a name that ends in \".npy\"");
-  }
   const Leaf leaf = only_leaf(tree);
   const std::string head = npy_head_of(leaf);
 
@@ -204,6 +193,16 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kNpy = {"npy", kSuffixes, probe, open, check, write, verify};
+const Format kNpy = {
+    .name = "npy",
+    .noun = "a NumPy file",
+    .suffixes = kSuffixes,
+    .is_writable_in_place = true,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = check,
+    .write_tree = write,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::numpy

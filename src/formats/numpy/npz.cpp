@@ -254,21 +254,14 @@ constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
 
 /// Known by its first member: a torch file begins with another one, an archive of a folder too.
-bool probe_npz(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  const os::File file = os::File::open_read(path);
-  std::string head(kLocalHeaderBytes + 4096, '\0');
-  head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
+bool probe_npz(const FileHead& head) {
   constexpr std::string_view kEmptyArchive = "PK\x05\x06";
   // numpy.savez of nothing, or ours with a comment: an end record alone.
-  if (head.starts_with(kEmptyArchive)) {
-    return file.size_bytes() == kEndBytes ||
-           file.size_bytes() == kEndBytes + codecs::kZipStructureCommentBytes;
+  if (head.head().starts_with(kEmptyArchive)) {
+    const std::uint64_t size_bytes = head.info().size_bytes;
+    return size_bytes == kEndBytes || size_bytes == kEndBytes + codecs::kZipStructureCommentBytes;
   }
-  if (!head.starts_with("PK\x03\x04") || head.size() < kLocalHeaderBytes) return false;
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(head[at]); };
-  const std::size_t name_bytes = byte(26) | static_cast<std::size_t>(byte(27)) << 8U;
-  return head.substr(kLocalHeaderBytes, name_bytes).ends_with(".npy");
+  return head.first_zip_name().ends_with(".npy");
 }
 
 TensorDict tree_of(const std::shared_ptr<NpzSource>& source, const std::string& where) {
@@ -284,14 +277,8 @@ TensorDict tree_of(const std::shared_ptr<NpzSource>& source, const std::string& 
   return TensorDict(std::move(node));
 }
 
-TensorDict open_npz(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: an archive of NumPy files cannot be written through: expected \"r\" "
-                    "or \"c\", found \"r+\"; save it as a memmap folder");
-  }
-  return tree_of(std::make_shared<NpzSource>(os::File::open_read(path)), path.string());
+TensorDict open_npz(const FileHead& head, const OpenRequest& /*request*/) {
+  return tree_of(std::make_shared<NpzSource>(head.take_file()), head.path().string());
 }
 
 [[noreturn]] void refuse(const std::string& key, const std::string& what) {
@@ -356,12 +343,6 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
 void check_npz(const TensorDict& tree) { members_of(tree); }
 
 void write_npz(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: an archive of NumPy files cannot be written through: expected "
-                    "a folder, found a name that ends in \".npz\"");
-  }
   const std::vector<ZipArchiveEntry> members = members_of(tree);
   std::uint64_t total_bytes = 0;
   for (const ZipArchiveEntry& member : members) total_bytes += member.leaf->nbytes();
@@ -429,6 +410,15 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kNpz = {"npz", kNpzSuffixes, probe_npz, open_npz, check_npz, write_npz, verify_npz};
+const Format kNpz = {
+    .name = "npz",
+    .noun = "an archive of NumPy files",
+    .suffixes = kNpzSuffixes,
+    .probe = probe_npz,
+    .open_tree = open_npz,
+    .check_tree = check_npz,
+    .write_tree = write_npz,
+    .verify = verify_npz,
+};
 
 }  // namespace tenfold::detail::formats::numpy

@@ -39,9 +39,8 @@ bool is_shard(std::string_view name) {
          name.ends_with(kSuffix);
 }
 
-bool probe_dcp(const Path& path) {
-  if (!os::file_info(path).is_directory) return false;
-  return std::ranges::any_of(os::Directory::open(path).list(), is_shard);
+bool probe_dcp(const FileHead& head) {
+  return head.is_folder() && std::ranges::any_of(head.folder().list(), is_shard);
 }
 
 std::vector<OpenedFile> open_shards(const Path& path) {
@@ -169,24 +168,9 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   return TensorDict(std::move(node));
 }
 
-TensorDict open_dcp(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a checkpoint of torch.distributed cannot be written through: expected "
-                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
-  }
-  return tree_of(open_shards(path), path.string());
+TensorDict open_dcp(const FileHead& head, const OpenRequest& /*request*/) {
+  return tree_of(open_shards(head.path()), head.path().string());
 }
-
-[[noreturn]] void refuse_to_write() {
-  throw Error(ErrorCode::unsupported,
-              "format \"dcp\": this version reads such folders and writes none: expected "
-              "\"safetensors\", found \"dcp\"");
-}
-
-void check_dcp(const TensorDict&) { refuse_to_write(); }
-void write_dcp(const TensorDict&, const Path&, const WriteRequest&) { refuse_to_write(); }
 
 VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
   std::uint64_t num_tensors = 0;
@@ -201,7 +185,15 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kDcpFormat = {"dcp",     kDcpSuffixes, probe_dcp, open_dcp,
-                           check_dcp, write_dcp,    verify_dcp};
+const Format kDcpFormat = {
+    .name = "dcp",
+    .noun = "a checkpoint of torch.distributed",
+    .suffixes = kDcpSuffixes,
+    .probe = probe_dcp,
+    .open_tree = open_dcp,
+    .check_tree = nullptr,
+    .write_tree = nullptr,
+    .verify = verify_dcp,
+};
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -27,17 +27,11 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors"};
 
-bool probe(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  const os::File file = os::File::open_read(path);
+bool probe(const FileHead& head) {
   // The length (below 2^27 by the format's limit), then JSON.
-  std::array<std::byte, 64> head{};
-  const std::size_t size = file.read_some_at(0, head);
-  if (size < 10) return false;
-  for (std::size_t i = 4; i < 8; ++i) {
-    if (head[i] != std::byte{0}) return false;
-  }
-  const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, size - 8);
+  const std::string_view bytes = head.head().substr(0, 64);
+  if (bytes.size() < 10 || bytes.substr(4, 4) != std::string_view("\0\0\0\0", 4)) return false;
+  const std::string_view text = bytes.substr(8);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '{';
 }
@@ -52,14 +46,8 @@ TensorDict tree_of(const OpenedFile& opened) {
   return build_tree(std::move(tensors), opened.header->metadata, opened.source->file().display());
 }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a safetensors file cannot be written through: expected "
-                    "\"r\" or \"c\", found \"r+\"; save it as a memmap folder");
-  }
-  return tree_of(open_file(os::File::open_read(path)));
+TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
+  return tree_of(open_file(head.take_file()));
 }
 
 struct FilePlan {
@@ -89,12 +77,6 @@ void check(const TensorDict& tree) {
 }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: a safetensors file cannot be written through: "
-                    "expected a folder, found a name that ends in \".safetensors\"");
-  }
   const FilePlan file = plan_file(tree, request.notes);
   std::uint64_t total_bytes = 0;
   for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
@@ -116,6 +98,15 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kFormat = {"safetensors", kSuffixes, probe, open, check, write, verify};
+const Format kFormat = {
+    .name = "safetensors",
+    .noun = "a safetensors file",
+    .suffixes = kSuffixes,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = check,
+    .write_tree = write,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -264,16 +264,12 @@ constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.inde
 /// transformers' own limit: 5 GB, decimal.
 constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
-bool probe_index(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  const os::File file = os::File::open_read(path);
-  if (file.size_bytes() > kMaxHubIndexBytes) return false;
-  std::array<std::byte, 64> head{};
-  const std::string_view start(reinterpret_cast<const char*>(head.data()),
-                               file.read_some_at(0, head));
+bool probe_index(const FileHead& head) {
+  if (!head.is_file() || head.info().size_bytes > kMaxHubIndexBytes) return false;
+  const std::string_view start = head.head().substr(0, 64);
   const std::size_t first = start.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || start[first] != '{') return false;
-  return file.read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
+  return head.file().read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
 }
 
 /// An index with all its shards open, so that they stay the files they were.
@@ -358,14 +354,8 @@ TensorDict tree_of(const OpenedShards& opened) {
   return build_tree(std::move(tensors), opened.index.metadata, where);
 }
 
-TensorDict open_index(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: safetensors files cannot be written through: expected "
-                    "\"r\" or \"c\", found \"r+\"; save as a memmap folder");
-  }
-  return tree_of(open_indexed_shards(path));
+TensorDict open_index(const FileHead& head, const OpenRequest& /*request*/) {
+  return tree_of(open_indexed_shards(head.path()));
 }
 
 struct Shard {
@@ -516,7 +506,15 @@ VerifyReport verify_index(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kShardedFormat = {"safetensors", kShardedSuffixes, probe_index, open_index,
-                               check_plan,    write_index,      verify_index};
+const Format kShardedFormat = {
+    .name = "safetensors",
+    .noun = "an index of safetensors files",
+    .suffixes = kShardedSuffixes,
+    .probe = probe_index,
+    .open_tree = open_index,
+    .check_tree = check_plan,
+    .write_tree = write_index,
+    .verify = verify_index,
+};
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -277,11 +277,7 @@ void refuse_foreign(const Path& path) {
                   found + "; save to another path, or remove these first");
 }
 
-bool probe(const Path& path) {
-  if (!os::file_info(path).is_directory) return false;
-  const auto metadata = os::Directory::open(path).entry_info(std::string(kMetadataName));
-  return metadata && metadata->is_regular;
-}
+bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
 
 /// With what tenfold's own notes add.
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
@@ -293,14 +289,9 @@ TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory
   return tree;
 }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a snapshot cannot be written through: expected \"r\" or \"c\", found "
-                    "\"r+\"; save it as a memmap folder");
-  }
-  const os::Directory root = os::Directory::open(path);
+TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
+  const Path& path = head.path();
+  const os::Directory root = head.take_folder();
   auto manifest = std::make_shared<const Manifest>(
       parse_manifest(read_metadata(root), root.display_of(std::string(kMetadataName))));
   const std::vector<std::string> lost = unreachable(*manifest);
@@ -315,12 +306,6 @@ TensorDict open(const Path& path, const OpenRequest& request) {
 void check(const TensorDict& tree) { plan_snapshot(tree, {}); }
 
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: a snapshot cannot be written through: expected a memmap "
-                    "folder, found a snapshot");
-  }
   SnapshotOptions options;
   options.durable = request.durable;
   options.checksums = request.checksums;
@@ -418,6 +403,16 @@ void write_folder(const TensorDict& tree, const Path& path, const SnapshotOption
   replacement.publish(options.durable);
 }
 
-const Format kFormat = {"snapshot", {}, probe, open, check, write, verify, true};
+const Format kFormat = {
+    .name = "snapshot",
+    .noun = "a snapshot",
+    .suffixes = {},
+    .holds_sparse = true,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = check,
+    .write_tree = write,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::snapshot

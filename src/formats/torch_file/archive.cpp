@@ -69,9 +69,10 @@ const codecs::ZipEntry* Archive::find(std::string_view name) const {
   return directory.find(root + "/" + std::string(name));
 }
 
-Archive read_archive(const codecs::ZipInput& input) {
+Archive read_archive(const codecs::ZipInput& input, std::optional<codecs::ZipDirectory> directory) {
   Archive archive;
-  archive.directory = codecs::read_zip_central_headers(input, codecs::ZipLimits());
+  archive.directory = directory ? *std::move(directory)
+                                : codecs::read_zip_central_headers(input, codecs::ZipLimits());
   const auto& entries = archive.directory.entries;
   if (!entries.empty()) {
     archive.root = entries[0].name.substr(0, entries[0].name.find('/'));

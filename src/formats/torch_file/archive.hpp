@@ -34,8 +34,10 @@ struct Archive {
 
 /// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
 /// and Error(unsupported) for TorchScript, big-endian files and versions to come. Local headers,
-/// which say where storages lie, are left to the caller.
-Archive read_archive(const codecs::ZipInput& input);
+/// which say where storages lie, are left to the caller. `directory`: the central headers, if they
+/// have been read.
+Archive read_archive(const codecs::ZipInput& input,
+                     std::optional<codecs::ZipDirectory> directory = std::nullopt);
 
 /// The bytes of `data.pkl`.
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);

@@ -33,9 +33,7 @@ bool has_index_suffix(const Path& path) {
   });
 }
 
-bool probe_sharded(const Path& path) {
-  return has_index_suffix(path) && os::file_info(path).is_regular;
-}
+bool probe_sharded(const FileHead& head) { return head.is_file() && has_index_suffix(head.path()); }
 
 struct OpenedIndex {
   HubIndex index;
@@ -96,14 +94,8 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   return tree;
 }
 
-TensorDict open_sharded(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: files of torch.save cannot be written through: expected \"r\" or "
-                    "\"c\", found \"r+\"; save it as a memmap folder");
-  }
-  return tree_of(open_index(path), path.string());
+TensorDict open_sharded(const FileHead& head, const OpenRequest& /*request*/) {
+  return tree_of(open_index(head.path()), head.path().string());
 }
 
 [[noreturn]] void refuse_to_write() {
@@ -139,7 +131,16 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kShardedFormat = {"pt",          kShardedSuffixes, probe_sharded,  open_sharded,
-                               check_sharded, write_sharded,    verify_sharded, true};
+const Format kShardedFormat = {
+    .name = "pt",
+    .noun = "an index of files of torch.save",
+    .suffixes = kShardedSuffixes,
+    .holds_sparse = true,
+    .probe = probe_sharded,
+    .open_tree = open_sharded,
+    .check_tree = check_sharded,
+    .write_tree = write_sharded,
+    .verify = verify_sharded,
+};
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -410,9 +410,11 @@ void refuse_other_layouts(const ArchiveFile& file) {
 
 bool is_legacy(const os::File& file) { return is_legacy_head(head_of(file, kLegacyHeadBytes)); }
 
-std::shared_ptr<ArchiveStorages> open_archive(ArchiveFile file) {
+/// `directory`: its central headers, if they have been read.
+std::shared_ptr<ArchiveStorages> open_archive(
+    ArchiveFile file, std::optional<codecs::ZipDirectory> directory = std::nullopt) {
   refuse_other_layouts(file);
-  Archive archive = read_archive(file.input());
+  Archive archive = read_archive(file.input(), std::move(directory));
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
@@ -480,39 +482,20 @@ TensorDict::Item object_in(ArchiveFile file) {
 
 /// torch writes data.pkl first, so mostly the first record's name tells. Otherwise the directory
 /// does.
-bool probe(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  os::File file = os::File::open_read(path);
-  constexpr std::size_t kHeaderBytes = 30;
-  constexpr std::size_t kLengthAt = 26;
-  const std::string head = head_of(file, 4096);
-  if (is_legacy_head(head)) return true;
-  if (!head.starts_with(kZipMagic) || head.size() < kHeaderBytes) return false;
-  const std::size_t length = static_cast<unsigned char>(head[kLengthAt]) |
-                             static_cast<std::size_t>(static_cast<unsigned char>(head[27])) << 8U;
-  if (std::string_view(head).substr(kHeaderBytes, length).ends_with("/data.pkl")) return true;
-  try {
-    const codecs::ZipDirectory directory =
-        codecs::read_zip_directory(ArchiveFile(std::move(file)).input(), codecs::ZipLimits());
-    if (directory.entries.empty()) return false;
-    const std::string& first = directory.entries[0].name;
-    return directory.find(first.substr(0, first.find('/')) + "/data.pkl") != nullptr;
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::io) throw;
-    return false;
-  }
+bool probe(const FileHead& head) {
+  if (is_legacy_head(head.head())) return true;
+  if (head.first_zip_name().ends_with("/data.pkl")) return true;
+  const codecs::ZipDirectory* directory = head.zip_directory();
+  if (directory == nullptr || directory->entries.empty()) return false;
+  const std::string& first = directory->entries[0].name;
+  return directory->find(first.substr(0, first.find('/')) + "/data.pkl") != nullptr;
 }
 
-TensorDict open(const Path& path, const OpenRequest& request) {
-  if (request.mode == Mode::write_through) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": mode: a file of torch.save cannot be written through: expected \"r\" or "
-                    "\"c\", found \"r+\"; save it as a memmap folder");
-  }
-  os::File file = os::File::open_read(path);
-  if (is_legacy(file)) return open_legacy(std::move(file), path.stem().string());
-  return tree_of(open_archive(ArchiveFile(std::move(file))), path);
+TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
+  const std::string stem = head.path().stem().string();
+  if (is_legacy_head(head.head())) return open_legacy(head.take_file(), stem);
+  std::optional<codecs::ZipDirectory> directory = head.take_zip_directory();
+  return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)), head.path());
 }
 
 void add_problem(VerifyReport& report, const Path& path, std::string part, const Error& error) {
@@ -580,7 +563,17 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kFormat = {"pt", kSuffixes, probe, open, check_tree, write_tree, verify, true};
+const Format kFormat = {
+    .name = "pt",
+    .noun = "a file of torch.save",
+    .suffixes = kSuffixes,
+    .holds_sparse = true,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = check_tree,
+    .write_tree = write_tree,
+    .verify = verify,
+};
 
 }  // namespace tenfold::detail::formats::torch_file
 

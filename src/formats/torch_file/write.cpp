@@ -669,13 +669,6 @@ void check_tree(const TensorDict& tree) {
 }
 
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request) {
-  if (request.zeros) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": memmap_like: a file of torch.save cannot be written through: expected a "
-                    "folder, found " +
-                    base::quote(path.filename().string()));
-  }
   Plan plan = make_plan(tree);
   std::uint64_t total_bytes = 0;
   for (const StorageLayout& storage : plan.storages) total_bytes += storage.bytes.nbytes();

@@ -128,27 +128,6 @@ TEST(Zip, StoredBytesLieWhereTheEntrySays) {
   EXPECT_EQ(directory.find("b"), nullptr);
 }
 
-TEST(Zip, ANameIsFoundInTheDirectoryAlone) {
-  for (const std::string& name : files("ok-")) {
-    const std::string archive = read_file(kFolder / name);
-    const ZipInput input = input_of(archive);
-    for (const ZipEntry& entry : read_zip_directory(input, {}).entries) {
-      EXPECT_TRUE(zip_has_entry(input, entry.name)) << name;
-      EXPECT_FALSE(zip_has_entry(input, entry.name + "x")) << name;
-    }
-    EXPECT_FALSE(zip_has_entry(input, "")) << name;
-  }
-  // Whatever is wrong, it is an error or an answer.
-  for (const std::string& name : files("bad-")) {
-    const std::string archive = read_file(kFolder / name);
-    try {
-      zip_has_entry(input_of(archive), "a");
-    } catch (const Error& error) {
-      EXPECT_NE(error.code(), ErrorCode::io) << name;
-    }
-  }
-}
-
 TEST(Zip, TheStartOfAnEntryIsReadWithoutTheRest) {
   std::size_t deflated = 0;
   for (const std::string& name : files("ok-")) {

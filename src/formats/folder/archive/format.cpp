@@ -27,38 +27,17 @@ namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".tdz"};
-constexpr std::string_view kZipMagic = "PK\x03\x04";
 
 /// tensordict writes meta.json first, so mostly the first entry's name tells. Otherwise the
 /// directory does.
-bool probe_archive(const Path& path) {
-  if (!os::file_info(path).is_regular) return false;
-  constexpr std::size_t kHeaderBytes = 30;
-  constexpr std::size_t kLengthAt = 26;
-  const os::File file = os::File::open_read(path);
-  std::string head(kHeaderBytes + kMetaName.size(), '\0');
-  head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
-  if (!head.starts_with(kZipMagic)) return false;
-  const char length = static_cast<char>(kMetaName.size());
-  if (head.ends_with(kMetaName) && head[kLengthAt] == length && head[kLengthAt + 1] == '\0') {
-    return true;
-  }
-  codecs::ZipInput input;
-  input.where = file.display();
-  input.size_bytes = file.size_bytes();
-  input.read = [&file](std::uint64_t offset, std::span<std::byte> into) {
-    file.read_at(offset, into);
-  };
-  try {
-    return codecs::zip_has_entry(input, kMetaName);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::io) throw;
-    return false;
-  }
+bool probe_archive(const FileHead& head) {
+  if (head.first_zip_name() == kMetaName) return true;
+  const codecs::ZipDirectory* directory = head.zip_directory();
+  return directory != nullptr && directory->find(kMetaName) != nullptr;
 }
 
-TensorDict open_archive(const Path& path, const OpenRequest& request) {
-  return open_tree(root_of(Archive::open(path, request.mode)), request.mode);
+TensorDict open_archive(const FileHead& head, const OpenRequest& request) {
+  return open_tree(root_of(Archive::open(head.path(), request.mode)), request.mode);
 }
 
 void check_archive(const TensorDict& tree) { static_cast<void>(plan_tree(tree)); }
@@ -75,7 +54,18 @@ void write_archive(const TensorDict& tree, const Path& path, const WriteRequest&
 
 }  // namespace
 
-const Format kArchiveFormat = {"tdz",         kSuffixes,     probe_archive,  open_archive,
-                               check_archive, write_archive, verify_archive, true};
+const Format kArchiveFormat = {
+    .name = "tdz",
+    .noun = "an archive of a memory-mapped folder",
+    .suffixes = kSuffixes,
+    .holds_sparse = true,
+    .is_writable_in_place = true,
+    .holds_zeros = true,
+    .probe = probe_archive,
+    .open_tree = open_archive,
+    .check_tree = check_archive,
+    .write_tree = write_archive,
+    .verify = verify_archive,
+};
 
 }  // namespace tenfold::detail::formats::folder

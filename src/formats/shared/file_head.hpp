@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <tenfold/io.hpp>
+
+#include "codecs/zip/zip.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats {
+
+/// What is at a path, as the formats look at it to tell whether it is theirs. It is opened once,
+/// its first bytes and its zip directory are read once, and the format that takes it goes on with
+/// them. For one thread.
+class FileHead {
+ public:
+  /// First bytes that a format can look at.
+  static constexpr std::size_t kHeadBytes = 4096;
+
+  /// Throws Error(file_not_found), Error(io).
+  FileHead(Path path) : path_(std::move(path)), info_(os::file_info(path_)) {}
+
+  const Path& path() const noexcept { return path_; }
+  const os::FileInfo& info() const noexcept { return info_; }
+  bool is_file() const noexcept { return info_.is_regular; }
+  bool is_folder() const noexcept { return info_.is_directory; }
+
+  /// The file, opened for reading. Only if is_file().
+  const os::File& file() const;
+  /// The same for the caller to keep. The next call of file() opens it anew.
+  os::File take_file() const;
+  /// The folder, opened. Only if is_folder().
+  const os::Directory& folder() const;
+  os::Directory take_folder() const;
+  /// True if the folder has a regular file of that name; false if it is no folder.
+  bool has_file(std::string_view name) const;
+
+  /// The first bytes, kHeadBytes at most; empty for a folder.
+  std::string_view head() const;
+  /// The name of the entry at the beginning of a zip archive; empty for other files.
+  std::string_view first_zip_name() const;
+  /// The central headers of a zip archive; null for other files and damaged archives.
+  const codecs::ZipDirectory* zip_directory() const;
+  /// The same for the caller to keep; nothing if zip_directory() has not been asked for, or is
+  /// null.
+  std::optional<codecs::ZipDirectory> take_zip_directory() const;
+
+ private:
+  Path path_;
+  os::FileInfo info_;
+  mutable os::File file_;
+  mutable os::Directory folder_;
+  mutable std::optional<std::string> head_;
+  mutable bool has_looked_for_zip_ = false;
+  mutable std::optional<codecs::ZipDirectory> zip_;
+};
+
+}  // namespace tenfold::detail::formats
