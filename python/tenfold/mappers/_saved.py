@@ -31,17 +31,17 @@ _names: dict[Any, str] = {}
 
 @set_module("tenfold")
 def register_mapper(name: str) -> Callable[[Thing], Thing]:
-    """Gives a class or factory the name under which saved mappers find it again.
+    """Registers a class or factory under the name that saved mappers contain.
 
-    Of a subclass of `StateMapper`: files say its name, `StateMapper.load` makes one of it. Of
-    anything else that can be called: it makes the module of a `ModuleStateMapper`.
+    A subclass of `StateMapper` is instantiated by `StateMapper.load`. Any other callable creates
+    the module of a `ModuleStateMapper`.
 
     Args:
-        name: What files say. Prefix it (``"lab.grid_world"``) if others may choose the same.
+        name: The name in files. Prefix it (``"lab.grid_world"``) to avoid collisions.
 
     Raises:
-        ValueError: If the name is taken by something else. The same definition again (a module
-            that is reloaded, a cell that is run twice) takes the place of the old one.
+        ValueError: If the name is taken by another definition. The same definition again (a
+            reloaded module, a repeated notebook cell) replaces the old one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
