@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// A batch, and its part in the gradient of its window.
+/// A batch and the weight of its loss in the gradient of its window.
 struct WeightedBatch {
   Batch batch;
   double weight = 0;
@@ -42,7 +42,7 @@ class Window {
   std::int64_t rows_;
 };
 
-/// The windows of an epoch, made by accumulate(). Each begin() starts the loader.
+/// The windows of an epoch, as accumulate() returns them. Each begin() starts the loader.
 class TENFOLD_API Windows {
  public:
   class Iterator {
@@ -91,9 +91,9 @@ class TENFOLD_API Windows {
 ///   }
 ///
 /// A batch's weight is its rows divided by those of its window, so that the summed gradients of
-/// mean losses are the gradient of the window's rows as one batch. Where the gradients of several
-/// ranks are averaged, as DistributedDataParallel does: its rows times the world size, divided by
-/// the window's rows of all ranks; 0 for a batch in which this rank has no rows.
+/// mean losses equal the gradient of the window's rows as one batch. If the gradients of several
+/// ranks are averaged, as by DistributedDataParallel, it is the batch's rows times the world size,
+/// divided by the window's rows of all ranks; 0 for a batch in which this rank has no rows.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);

@@ -15,20 +15,20 @@ namespace tenfold {
 /// The values of one column in a batch of B rows.
 struct BatchColumn {
   Column column;
-  /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Otherwise of unequal length: the rows'
-  /// elements one after the other, [total, *shape]; of text its bytes.
+  /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Ragged: the elements of all rows,
+  /// concatenated, [total, *shape]; of strings their bytes.
   Tensor values;
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
-  /// Of ragged text: in items.
+  /// Of lists of strings: in items.
   Tensor offsets;
-  Tensor item_offsets;  ///< of ragged text: int64 [items + 1], in bytes
+  Tensor item_offsets;  ///< of lists of strings: int64 [items + 1], in bytes
   Tensor lengths;       ///< int64 [B], if padded
   Tensor valid;         ///< bool [B], if nullable; not for fixed rows of floats, which NaN marks
   bool is_padded = false;
 };
 
-/// Rows of a data set, copied. Its tensors keep their memory until the last of them is gone; it is
-/// never written to again.
+/// Rows of a data set, copied. Its tensors keep their memory until the last of them is released; it
+/// is not reused before.
 class TENFOLD_API Batch {
  public:
   Batch(std::int64_t num_rows, std::vector<BatchColumn> columns)
@@ -38,7 +38,7 @@ class TENFOLD_API Batch {
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
-  // What a temporary has, as in `for (c : ds.rows(0, 5).columns())`, outlives it.
+  // By value for temporaries, as in `for (c : ds.rows(0, 5).columns())`.
   std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
   const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;
@@ -48,8 +48,8 @@ class TENFOLD_API Batch {
     return column(name).values;
   }
   Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
-  /// The text of one row. Throws Error(invalid_argument) if the column is no text or the row out of
-  /// range.
+  /// The string of one row. Throws Error(invalid_argument) if the column has no strings or the row
+  /// is out of range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
   std::string text(std::string_view name, std::int64_t row) && {
     return std::string(std::as_const(*this).text(name, row));
@@ -60,7 +60,7 @@ class TENFOLD_API Batch {
   std::vector<BatchColumn> columns_;
 };
 
-/// What rows that are too short are filled with.
+/// The value that fills padded rows.
 using PadValue = std::variant<std::int64_t, double>;
 
 }  // namespace tenfold

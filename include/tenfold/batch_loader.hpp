@@ -17,48 +17,49 @@ namespace tenfold {
 class BatchStream;
 
 struct BatchLoaderOptions {
-  std::int64_t batch_size = 1;  ///< of all ranks together
+  std::int64_t batch_size = 1;  ///< total of all ranks
   bool shuffle = false;
   std::uint64_t seed = 0;
-  bool drop_last = false;  ///< leave out the last batch of an epoch if it is not full
+  bool drop_last = false;  ///< omit the last batch of an epoch if it is not full
   /// Rank r gets rows [b * r / world_size, b * (r + 1) / world_size) of each batch of b rows.
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::vector<std::string> columns{};  ///< empty: all
   std::int64_t prefetch = 2;           ///< batches made ahead
-  int num_threads = 0;  ///< 0: min(8, cores); 1: batches are made by the caller, when asked for
-  /// Shuffle blocks of so many rows, and the rows within windows of 64 blocks: for data larger than
-  /// memory whose rows are small. 0: every row may come anywhere.
+  int num_threads = 0;                 ///< 0: min(8, cores); 1: the caller makes batches, on demand
+  /// Shuffles blocks of this many rows, and the rows within windows of 64 blocks: for data larger
+  /// than memory with small rows. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded
-  /// Batches are made in memory given by supply(), as long as there is some.
+  /// Fills memory given by supply(), as long as there is some.
   bool use_supplied_memory = false;
 };
 
-/// What an epoch has cost so far.
+/// Counters and times of the current epoch.
 struct LoaderStats {
   std::int64_t batches = 0;
   std::int64_t rows = 0;
-  std::uint64_t bytes = 0;     ///< of the rows handed out
-  double elapsed_seconds = 0;  ///< since the first batch was asked for
-  double wait_seconds = 0;     ///< of them the caller waited in next()
-  /// How pages get into memory: "resident" (they are there, as far as was looked), "willneed" (the
-  /// kernel is advised to read those of coming batches), "pread" (threads read them), "none".
+  std::uint64_t bytes = 0;     ///< of the rows returned
+  double elapsed_seconds = 0;  ///< since the first batch was requested
+  double wait_seconds = 0;     ///< time that the caller waited in next()
+  /// How pages are prefetched: "resident" (a sample was in the page cache), "willneed"
+  /// (madvise for coming batches), "pread" (threads read them), "none".
   std::string residency;
-  std::int64_t shuffle_window_rows = 0;  ///< how far apart neighbours may come to lie; 0: anywhere
+  std::int64_t shuffle_window_rows = 0;  ///< greatest distance of a shuffled row; 0: unlimited
 };
 
-/// Batches of a data set, epoch after epoch, in an order that depends on seed and epoch alone: not
-/// on threads, ranks or where it was resumed.
+/// Batches of a data set, epoch after epoch. The order depends on seed and epoch only, not on
+/// threads, ranks or the point of resumption.
 ///
 ///   tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
 ///   for (const tenfold::Batch& batch : loader) train(batch.at("x"));
 ///
-/// An epoch that was iterated to its end advances the epoch, from 2^62, the last one, to 0.
+/// Iterating to the end increments the epoch; the last one, 2^62, is followed by 0.
 ///
 /// Thread safety: threads may share the stream of one start(): next() gives each batch to one of
 /// them, and nothing to all of them at the end. state_dict(), epoch() and stats() may be called
-/// beside them. All else, also an Iterator, is for one thread at a time. Batches are thread-safe.
+/// concurrently. Other members, and an Iterator, are for one thread at a time. Batches are
+/// thread-safe.
 class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
@@ -71,29 +72,28 @@ class TENFOLD_API BatchLoader {
   /// Batches of a whole epoch.
   std::int64_t size() const noexcept;
   std::int64_t epoch() const noexcept;
-  /// From the next start on: this epoch, from its first row.
+  /// Sets the epoch of the next start, which begins at its first row.
   void set_epoch(std::int64_t epoch);
 
-  /// {"seed":7,"epoch":2,"position":51200}: position counts the rows, of all ranks, that were
-  /// handed out. After the last batch it is the next epoch's 0.
+  /// {"seed":7,"epoch":2,"position":51200}: position counts the returned rows of all ranks.
+  /// After the last batch it is 0 of the next epoch.
   std::string state_dict() const;
-  /// The next start goes on there, at any batch_size and world_size.
-  /// Throws Error(invalid_argument) for what is no such state, or beyond the rows.
+  /// The next start resumes there, with any batch_size and world_size.
+  /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
 
   LoaderStats stats() const;
 
-  /// A block that batches may be made in, such as pinned memory. It is used once, and released with
-  /// the last tensor over it: whoever gives it knows when it may be written again. May be called
-  /// while batches are made.
+  /// Supplies a block of memory for batches, such as pinned memory. It is used for one batch and
+  /// released with the last tensor over it; the caller decides when it may be written again. May
+  /// be called while batches are made.
   void supply(Buffer memory);
-  /// The sizes of the blocks, supplied or not, that batches took since the last call: what to
-  /// supply for those to come.
+  /// Sizes of the blocks requested since the last call. Use them to pre-allocate.
   std::vector<std::size_t> sizes_taken();
 
   /// Starts an epoch, at the position of load_state_dict() the first time.
   std::shared_ptr<BatchStream> start();
-  /// The next batch of the stream that was started last, or nothing at the epoch's end.
+  /// The next batch of the most recently started stream, or nothing at the end of the epoch.
   std::optional<Batch> next(BatchStream& stream);
 
   class Iterator {

@@ -7,13 +7,13 @@
 
 namespace tenfold {
 
-/// Bytes a second. NaN where nothing was measured.
+/// Bytes per second. NaN if not measured.
 struct BenchSpeed {
-  double cold = std::numeric_limits<double>::quiet_NaN();  ///< from the device
+  double cold = std::numeric_limits<double>::quiet_NaN();  ///< from the disk
   double warm = std::numeric_limits<double>::quiet_NaN();  ///< from the page cache
 };
 
-/// One kind of work, and as much of it done by nothing but pread on the same files.
+/// One kind of access, and the same amount by bare pread on the same files.
 struct BenchPart {
   std::uint64_t num_bytes = 0;
   BenchSpeed speed;
@@ -21,7 +21,7 @@ struct BenchPart {
 };
 
 struct BenchReport {
-  BenchPart read;    ///< tensors one after the other
+  BenchPart read;    ///< tensors, sequentially
   BenchPart gather;  ///< rows of the largest tensor, chosen at random; none if it has no rows
   std::uint64_t row_bytes = 0;  ///< of a row, or the part of one that was read
   int num_threads = 0;
@@ -33,10 +33,10 @@ struct BenchOptions {
   Monitor* monitor = nullptr;
 };
 
-/// Measures how fast the data at `path`, in any format, is read here, against the limit of disk and
-/// memory. The pages of its files are dropped from the page cache before what is measured cold;
-/// where the system keeps them (they are mapped, or on a file system in memory) cold figures are
-/// NaN. Nothing is written. Throws what open() and Leaf::read throw.
+/// Measures how fast the data at `path`, in any format, is read on this machine, relative to the
+/// limits of disk and memory. Before cold measurements, the pages of its files are dropped from the
+/// page cache; if the system keeps them (they are mapped, or the file system is in memory), cold
+/// figures are NaN. Nothing is written. Throws what open() and Leaf::read throw.
 TENFOLD_API BenchReport bench(const Path& path, const BenchOptions& options = {});
 
 }  // namespace tenfold

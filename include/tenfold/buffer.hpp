@@ -14,9 +14,8 @@
 
 namespace tenfold {
 
-/// A run of bytes together with whatever keeps them alive: a file mapping, a heap block, or an
-/// object of another library. Copying a Buffer copies neither bytes nor mapping; the last copy
-/// to go releases the owner.
+/// A run of bytes and its owner: a file mapping, a heap block, or an object of another library.
+/// Copying a Buffer copies neither bytes nor mapping; destroying the last copy releases the owner.
 ///
 /// Thread safety: copies may be used from any thread. The bytes are not synchronised.
 class TENFOLD_API Buffer {
@@ -24,7 +23,7 @@ class TENFOLD_API Buffer {
   /// No bytes, no owner.
   Buffer() = default;
 
-  /// `writable` false: the pages are protected, and a write would end the process.
+  /// If `writable` is false, the pages are mapped read-only; a write raises SIGSEGV.
   Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable = true);
 
   /// `size_bytes` zeroed bytes on the heap, aligned to 64.
@@ -34,7 +33,7 @@ class TENFOLD_API Buffer {
   std::size_t size_bytes() const noexcept { return bytes_.size(); }
   std::span<std::byte> bytes() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_; }
 
-  /// False for pages that may only be read (see the constructor).
+  /// False for read-only pages (see the constructor).
   bool writable() const noexcept { return writable_; }
 
   const std::shared_ptr<const void>& owner() const noexcept { return owner_; }

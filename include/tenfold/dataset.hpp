@@ -19,7 +19,7 @@ namespace tenfold {
 struct DatasetState;
 class Growth;
 
-/// How rows become a batch.
+/// How rows are assembled into a batch.
 struct BatchOptions {
   /// Ragged columns to be padded, by dotted name.
   std::map<std::string, PadValue, std::less<>> pad{};
@@ -28,52 +28,52 @@ struct BatchOptions {
 };
 
 /// The rows of a tree whose tensors share their first dimension, on disk, in any format that open()
-/// reads. Nothing is read until rows are asked for.
+/// reads. Nothing is read until rows are accessed.
 ///
 ///   tenfold::Dataset ds("flights");
 ///   tenfold::Batch batch = ds.rows(std::array<std::int64_t, 3>{5, 2, 900'000'000});
 ///   batch.at("price").span<float>();
 ///
-/// A Dataset is a handle; views (range, select, take, ...) copy no row and compose.
+/// A Dataset is a handle; views (range, select, take, ...) copy no rows and can be combined.
 ///
 /// Opened with Mode::write_through, rows can be added and changed, while others read:
 ///
 ///   tenfold::Dataset ds = tenfold::create("buffer", schema, {.capacity = 1'000'000});
-///   ds.append(batch);   // whoever opens or refreshes it now sees these rows, whole
-///   ds.flush();         // and after a power loss too
+///   ds.append(batch);   // atomic for readers that open or refresh it afterwards
+///   ds.flush();         // survives a power failure
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
-  /// Throws what open() throws, Error(invalid_argument) if it is no table, Error(corrupt) if its
-  /// parts contradict each other.
+  /// Throws what open() throws, Error(invalid_argument) if it is not a table, Error(corrupt) if its
+  /// columns contradict each other.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
   explicit Dataset(TensorDict tree);
 
   std::int64_t size() const;
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// The rows at these positions, as often and in the order as named.
+  /// The rows at these positions, in the given order, repetitions included.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// The rows [begin, end).
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of what is mapped where the rows follow each
-  /// other, else copied. Throws Error(key_not_found), and Error(invalid_argument) for columns whose
-  /// rows are of unequal length: take those by rows().
+  /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous,
+  /// otherwise a copy. Throws Error(key_not_found), and Error(invalid_argument) for ragged columns:
+  /// read those by rows().
   Tensor column(std::string_view name) const;
 
   /// The rows [begin, end), both clamped as a slice clamps them.
   Dataset range(std::int64_t begin, std::int64_t end) const;
-  /// Some of the columns, by (dotted) names; a record's name means all it holds, and "x.valid"
-  /// where a nullable column x has values, as bools. Throws Error(key_not_found).
+  /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
+  /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
-  /// The columns under other names, where they stand. Each pair is a name (of a record: all that it
-  /// holds) and the new path. Throws Error(key_not_found), Error(invalid_argument) if two columns
-  /// have one name then.
+  /// The columns under other names, in the same order. Each pair is a name (of a record: all of its
+  /// columns) and the new path. Throws Error(key_not_found), Error(invalid_argument) if two columns
+  /// would have one name.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
-  /// The rows at `positions`, int64 [n], which are copied: in four bytes each where that is enough.
+  /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Dataset take(Tensor positions) const;
   /// The rows where `mask`, bool [size()], is true.
@@ -81,45 +81,45 @@ class TENFOLD_API Dataset {
   /// `sizes` rows each, which sum to size(): contiguous, or pieces of permutation(size(), seed).
   std::vector<Dataset> split(const std::vector<std::int64_t>& sizes,
                              std::optional<std::uint64_t> seed = {}) const;
-  /// The contiguous part of `rank`; the sizes of the parts differ by one at most.
+  /// The contiguous shard of `rank`; the sizes of shards differ by one at most.
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
-  /// One after the other. Throws Error(invalid_argument) naming a column that differs.
+  /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs.
   static Dataset concat(std::span<const Dataset> parts);
-  /// In turn: of every prefix, each source's part is within one row of its weight's share. Ends
-  /// with the first source that is exhausted.
+  /// Interleaves data sets: in every prefix, each source's rows are within one of its weight's
+  /// share. Ends with the first source that is exhausted.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  // Rows are added and changed by the handle that was opened with Mode::write_through, a folder's;
-  // views, and handles opened to read, throw Error(unsupported).
+  // Only a handle of a folder opened with Mode::write_through can add and change rows; views and
+  // read-only handles throw Error(unsupported).
 
-  /// Adds rows behind those there are; in a ring, over the oldest ones. They are visible, all at
-  /// once, to whoever opens or refreshes the data set afterwards, and survive the death of this
-  /// process; a power loss only after flush(). Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
-  /// rows (EBUSY) or the disk is full; with nothing appended.
+  /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
+  /// the data set afterwards see all of them or none. They survive a crash of this process, and a
+  /// power failure after flush(). Returns the new size(). Throws Error(invalid_argument) naming a
+  /// column that does not fit, Error(io) if another process adds rows (EBUSY) or the disk is full;
+  /// with nothing appended.
   std::int64_t append(const Batch& rows);
-  /// The same with a tree of rows: batch_size [B], its schema that of this data set.
+  /// Appends a tree of rows with batch_size [B] and the schema of this data set.
   std::int64_t append(const TensorDict& rows);
-  /// Writes columns of some rows in place; readers may see a row half written. No checksum
-  /// vouches for the data set's tensors afterwards. Throws Error(invalid_argument) for a position
-  /// outside [0, size()) and for what does not fit, Error(unsupported) for rows of unequal length.
+  /// Overwrites columns of some rows in place; readers may see a row half written. Checksums no
+  /// longer cover the data set's tensors afterwards. Throws Error(invalid_argument) for a position
+  /// outside [0, size()) and for values that do not fit, Error(unsupported) for ragged columns.
   void update(std::span<const std::int64_t> positions, const Batch& rows);
-  /// Brings all rows to the device, and meta.json up to date: tensordict sees them from now on.
+  /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
-  /// flush(); afterwards another process may append. Reading goes on, appending throws.
+  /// flush(); afterwards another process may append. Reading continues, appending throws.
   void close();
-  /// Sees the rows that others have added since it was opened. Not for views.
+  /// Includes the rows that other handles have added since it was opened. Not for views.
   void refresh();
-  /// Rows that a ring has room for; 0 if it is none.
+  /// Capacity of a circular buffer in rows; 0 for other data sets.
   std::int64_t capacity() const;
-  /// The slot of a ring that the next row goes to, else size().
+  /// The slot of the next row in a circular buffer, else size().
   std::int64_t cursor() const;
 
-  /// What it was made of when it was opened; of concat and mix the first.
+  /// The tree that it was opened from; of concat and mix the first.
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// The rows as they are now, which stay as they are when others come.
+  /// An immutable snapshot of the current rows.
   std::shared_ptr<const DatasetState> state() const;
   explicit Dataset(std::shared_ptr<const DatasetState> state) : state_(std::move(state)) {}
 
@@ -127,21 +127,21 @@ class TENFOLD_API Dataset {
   Growth& growth(const char* what) const;
 
   std::shared_ptr<const DatasetState> state_;  ///< when it was opened
-  std::shared_ptr<Growth> growth_;             ///< of what was opened from a path; views have none
+  std::shared_ptr<Growth> growth_;             ///< if opened from a path; null for views
 };
 
 struct CreateOptions {
-  /// Rows of zeros to begin with, for processes that write disjoint rows in place. Their space is
-  /// reserved where the file system can do that.
+  /// Initial rows of zeros, for processes that overwrite disjoint rows in place. Disk space is
+  /// reserved if the file system supports it.
   std::int64_t num_rows = 0;
-  /// Not 0: a ring of so many rows, empty to begin with. All columns have rows of equal size.
+  /// Not 0: a circular buffer of that many rows, initially empty. No column may be ragged.
   std::int64_t capacity = 0;
 };
 
-/// Makes a data set of these columns on disk, durably, and opens it with Mode::write_through. Where
-/// the columns are stored is chosen anew. Throws Error(io) if there is something at `path` (EEXIST)
-/// or no space for `num_rows` (ENOSPC), Error(invalid_argument) for a schema without columns and
-/// for options that exclude each other, Error(unsupported) for a ring of rows of unequal length.
+/// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
+/// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
+/// no space for `num_rows` (ENOSPC), Error(invalid_argument) for a schema without columns and for
+/// options that exclude each other, Error(unsupported) for a circular buffer with ragged columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// In what an entry that two trees share differs.
+/// The kind of difference of an entry that is in both trees.
 enum class ChangeKind : std::uint8_t {
   values,  ///< tensors of one dtype and shape
   dtype,   ///< tensors of one shape; the figures compare their values
@@ -29,20 +29,20 @@ struct Change {
 
   std::string key;  ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;
-  std::string a;  ///< what the first tree has: "float32 [3, 4]", "dict", JSON
+  std::string a;  ///< the entry of the first tree: "float32 [3, 4]", "dict", JSON
   std::string b;
 
-  // Figures of tensors of one shape; NaN where there are none. They leave out pairs in which both
-  // are NaN or the same infinity. One NaN or infinity against anything else is an infinite
-  // difference, and leaves no cosine. A float4_e2m1fn_x2 has two values an element; against
-  // another dtype it has no figures.
+  // Figures of tensors of one shape; NaN if there are none. They exclude pairs in which both are
+  // NaN or the same infinity. One NaN or infinity against another value is an infinite difference,
+  // without a cosine. A float4_e2m1fn_x2 has two values per element, and no figures against
+  // another dtype.
   double max_abs = kNone;           ///< greatest |a - b|
   double rel_l2 = kNone;            ///< |a - b| / |a|, Euclidean norms of all values
   double cosine = kNone;            ///< of the angle between all values of a and all of b
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
-/// What differs between two trees, in the order of the first.
+/// The differences between two trees, in the order of the first.
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors and values in `b` only
   std::vector<std::string> removed;  ///< in `a` only
@@ -53,7 +53,7 @@ struct DiffReport {
 };
 
 /// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. With
-/// zeros, the default, they are compared exactly, integers of 64 bits too.
+/// zeros, the default, the comparison is exact, also for 64-bit integers.
 struct DiffOptions {
   double rtol = 0;
   double atol = 0;
@@ -61,18 +61,16 @@ struct DiffOptions {
   Monitor* monitor = nullptr;
 };
 
-/// Compares what two trees hold, in parallel and in memory that does not grow with the tensors.
-/// Tensors and JSON values are matched by path, else by dotted name, so that a file of flat names
-/// fits a nested tree; the order of keys does not count, nor whether a dict is an OrderedDict, nor
-/// do strides and ties. JSON values are
-/// compared exactly, whatever the tolerance. Of opaque nodes the class and the parts are compared;
-/// one that stands for bytes which are not read (of a quantized tensor) differs from every other.
-/// Throws Error(invalid_argument) for a tolerance that is
-/// negative or NaN, and what open() and Leaf::read throw.
+/// Compares two trees, in parallel and in bounded memory. Tensors and JSON values are matched by
+/// path, then by dotted name, so that a file of flat names matches a nested tree. The order of
+/// keys, dict against OrderedDict, strides and shared storage are ignored. JSON values are compared
+/// exactly, whatever the tolerance. Opaque nodes are compared by class and arguments; one whose
+/// bytes are not read (of a quantized tensor) differs from every other. Throws
+/// Error(invalid_argument) for a negative or NaN tolerance, and what open() and Leaf::read throw.
 TENFOLD_API DiffReport diff(const TensorDict& a, const TensorDict& b,
                             const DiffOptions& options = {});
 
-/// The same of two paths, each in any format.
+/// Compares two paths, each in any format.
 TENFOLD_API DiffReport diff(const Path& a, const Path& b, const DiffOptions& options = {});
 
 }  // namespace tenfold

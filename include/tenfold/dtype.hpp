@@ -52,7 +52,7 @@ TENFOLD_API std::string_view name(DType dtype) noexcept;
 /// The dtype of that name, or nothing.
 TENFOLD_API std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
-/// True for uint8 to int64; bool is none of them.
+/// True for uint8 to int64; false for bool.
 constexpr bool is_integer(DType dtype) noexcept {
   return dtype >= DType::uint8 && dtype <= DType::int64;
 }
@@ -61,7 +61,7 @@ constexpr bool is_complex(DType dtype) noexcept {
   return dtype >= DType::complex32 && dtype <= DType::complex128;
 }
 
-/// True for those of one real number an element: not for float4_e2m1fn_x2, which is two.
+/// True for dtypes with one real number per element: not for float4_e2m1fn_x2, which has two.
 constexpr bool is_floating_point(DType dtype) noexcept {
   return (dtype >= DType::float16 && dtype <= DType::float64) ||
          (dtype >= DType::float8_e4m3fn && dtype <= DType::float8_e8m0fnu);

@@ -7,26 +7,25 @@
 
 namespace tenfold {
 
-/// The kinds of failure, each of which Python sees as exactly one exception class.
+/// The kinds of failure. Each maps to exactly one exception class in Python.
 enum class ErrorCode {
   file_not_found,    ///< the path does not exist (FileNotFoundError)
   key_not_found,     ///< no such key, row or step (KeyError)
-  corrupt,           ///< bytes break the format's promises (tenfold.CorruptFileError)
+  corrupt,           ///< the bytes violate the format (tenfold.CorruptFileError)
   unsupported,       ///< valid, but refused or unknown (tenfold.UnsupportedError)
   invalid_argument,  ///< the caller's value (ValueError)
-  io,                ///< the system failed (OSError with errno and filename)
+  io,                ///< a system call failed (OSError with errno and filename)
 };
 
-/// The only exception this library throws on purpose.
+/// The only exception that this library throws itself.
 ///
 /// what() reads `<path>: <part>: <what is wrong>: expected <E>, found <F>[; <remedy>]`.
 class TENFOLD_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);
 
-  /// A failure of the system: `system_errno` as in <cerrno>, `path` the file it concerns. what()
-  /// is `<path>: <message>: <the system's text for the errno>`, each part only where `message`
-  /// does not say it already.
+  /// A failed system call: `system_errno` as in <cerrno>, `path` the file it concerns. what()
+  /// is `<path>: <message>: <strerror of the errno>`; parts that `message` contains are omitted.
   static Error io(int system_errno, const std::string& path, const std::string& message);
 
   ErrorCode code() const noexcept { return code_; }

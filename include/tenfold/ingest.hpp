@@ -11,16 +11,16 @@
 
 namespace tenfold {
 
-/// What becomes of rows that are malformed or do not fit.
+/// Handling of rows that are malformed or do not fit.
 enum class OnError : std::uint8_t {
-  raise,    ///< the first one is an Error
-  skip,     ///< left out, with one warning that counts them
-  collect,  ///< left out, and told of in `bad_rows.jsonl` of the data set
+  raise,    ///< the first one throws an Error
+  skip,     ///< omitted, with one warning that counts them
+  collect,  ///< omitted, and listed in `bad_rows.jsonl` of the data set
 };
 
-/// How the text of source files is read.
+/// The format of source files.
 enum class SourceFormat : std::uint8_t {
-  by_name,     ///< as the suffix of each file says
+  by_name,     ///< by the suffix of each file
   json_lines,  ///< an object a line
   json,        ///< an object a line, or one array of objects
   csv,
@@ -31,7 +31,7 @@ enum class SourceFormat : std::uint8_t {
 /// Error(invalid_argument) for others.
 TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
-/// A column whose first value was of a narrower type than it has now.
+/// A column whose type was widened after its first value.
 struct Promotion {
   std::string column;
   std::string from;  ///< "int64"
@@ -39,46 +39,44 @@ struct Promotion {
   bool operator==(const Promotion&) const = default;
 };
 
-/// What ingest() did.
+/// The result of ingest().
 struct IngestReport {
   std::uint64_t num_rows = 0;
   std::uint64_t num_bad_rows = 0;
   std::uint64_t num_files = 0;
-  std::uint64_t num_bytes = 0;  ///< of the sources, as they are stored
+  std::uint64_t num_bytes = 0;  ///< of the sources as stored
   std::vector<Promotion> promotions;
   std::vector<std::string> ignored;  ///< names in the data that the schema does not have
 };
 
 struct IngestOptions {
-  /// Columns and their types; nothing: inferred from the whole of the source.
+  /// Columns and their types; nothing: inferred from the whole source.
   std::optional<Schema> schema{};
   /// Only these columns, in this order, by (dotted) names; empty: all.
   std::vector<std::string> columns{};
-  /// Of all files, whatever their names; a last .gz, .zst or .zip is unpacked all the same.
+  /// The format of all files, whatever their names; a final .gz, .zst or .zip is still unpacked.
   SourceFormat format = SourceFormat::by_name;
-  /// CSV and TSV: unquoted fields that say one of these are no value, as empty ones are.
+  /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;
-  std::int64_t batch_rows = 0;  ///< rows that a thread has in memory at most; 0: some MiB
+  std::int64_t batch_rows = 0;  ///< greatest number of rows in memory per thread; 0: some MiB
   int num_threads = 0;          ///< 0: min(8, cores)
   bool overwrite = true;        ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;          ///< on the device when the call returns
+  bool durable = true;          ///< fsynced when the call returns
   Monitor* monitor = nullptr;
 };
 
-/// Writes the rows of text files as a data set at `path`, which holds, at every moment, what was
-/// there or the whole new data set.
+/// Writes the rows of text files as a data set, which replaces `path` atomically.
 ///
 ///   tenfold::ingest({"flights.jsonl"}, "flights");
 ///   tenfold::Dataset ds("flights");
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
 /// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them ("**": folders of any
-/// depth), whose matches are read in the order of their names. All are streamed: memory is bounded,
-/// whatever their size. Records without any key are no rows: if there are no others, that is an
-/// Error(invalid_argument).
+/// depth), whose matches are read in the order of their names. All are streamed in bounded memory.
+/// If no record has any key, ingest() throws Error(invalid_argument).
 ///
-/// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
+/// Throws Error(file_not_found) for a missing source, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
 /// naming file, line, row and column, Error(key_not_found) for a column that no row has.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
@@ -91,7 +89,7 @@ TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_thread
                                 Monitor* monitor = nullptr,
                                 SourceFormat format = SourceFormat::by_name);
 
-/// True for names that ingest() takes: by their suffixes.
+/// True if ingest() supports the suffix of the file name.
 TENFOLD_API bool is_ingestible(const Path& source);
 
 }  // namespace tenfold

@@ -9,18 +9,18 @@
 
 namespace tenfold {
 
-/// The part of a tree that `keys` name, less what `exclude` names, still lazy: only nodes on the
-/// way to a key are entered. A key is a path of an entry or a node (all below it), or one string:
-/// a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an item
-/// becomes a dict with int keys, so that the others keep their names. No keys: everything.
+/// Selects the entries of `keys` without those of `exclude`, still lazily: only nodes on the path
+/// to a key are entered. A key is the path of an entry or a node (everything below it), or one
+/// string: a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an
+/// item becomes a dict with int keys, so that the others keep their names. No keys: everything.
 /// Throws Error(key_not_found), with near matches, for a key that selects or excludes nothing.
 TENFOLD_API TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
                               const std::vector<KeyPath>& exclude = {});
 
-/// What the values of a tensor look like. NaN and infinities are counted and left out of the
+/// Statistics of the values of a tensor. NaN and infinities are counted and excluded from the
 /// other figures; a complex value counts by its magnitude, a bool as 0 or 1.
 struct Statistics {
-  std::uint64_t count = 0;  ///< finite values; with none, min to std are NaN
+  std::uint64_t count = 0;  ///< finite values; if 0, min to std are NaN
   double min = 0;
   double max = 0;
   double mean = 0;
@@ -30,12 +30,12 @@ struct Statistics {
   std::uint64_t inf = 0;
 };
 
-/// Reads the whole leaf in bounded memory, whatever its dtype. Of a nested leaf: all its values.
+/// Reads the whole leaf in bounded memory. For a nested leaf: all of its values.
 /// Throws what Leaf::read throws.
 TENFOLD_API Statistics statistics(const Leaf& leaf, int num_threads = 0,
                                   Monitor* monitor = nullptr);
 
-/// Elements [begin, end) of the contiguous tensor, row by row, as text that reads back to the
+/// Elements [begin, end) of the contiguous tensor, in row-major order, as strings that parse to the
 /// same value: "1", "-0.5", "nan", "inf", "true", "1+2j". A float4_e2m1fn_x2 is "0.5,-6".
 /// Throws Error(invalid_argument) if the range does not fit, and what Leaf::read throws.
 TENFOLD_API std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin,

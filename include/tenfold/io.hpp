@@ -18,11 +18,11 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave, as in NumPy.
 enum class Mode : std::uint8_t {
   read,           ///< "r": the file never changes; pages are private
-  copy_on_write,  ///< "c": the same, and the program means to write into its copy
-  write_through,  ///< "r+": writes reach the file
+  copy_on_write,  ///< "c": the same, for programs that write into their private copy
+  write_through,  ///< "r+": a shared mapping; writes reach the file
 };
 
-/// Watches a long call. Both members are called by the calling thread only, at most every 50 ms.
+/// Observes a long call. Only the calling thread calls its members, at most every 50 ms.
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
@@ -32,7 +32,7 @@ class TENFOLD_API Monitor {
   virtual bool stop() = 0;
 };
 
-// Members have initializers so that {.keys = ...} warns of none that is left out.
+// Members have initializers so that {.keys = ...} gives no warning about omitted ones.
 
 struct OpenOptions {
   Mode mode = Mode::read;
@@ -42,11 +42,11 @@ struct OpenOptions {
 struct LoadOptions {
   Mode mode = Mode::read;
   std::string format{};         ///< empty: by content
-  std::vector<KeyPath> keys{};  ///< empty: all; else as select() in inspect.hpp takes them
+  std::vector<KeyPath> keys{};  ///< empty: all; else as for select() in inspect.hpp
   bool only_keys = false;       ///< empty `keys`: nothing
-  bool verify = false;          ///< check the checksums of what is loaded
-  bool aliases = true;          ///< tensors that shared bytes share them again
-  /// Objects of classes that are not read become nodes of kind opaque; false: Error(unsupported)
+  bool verify = false;          ///< compare the checksums of the loaded entries
+  bool aliases = true;          ///< restore shared storage
+  /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
   Monitor* monitor = nullptr;
@@ -54,39 +54,39 @@ struct LoadOptions {
 
 struct SaveOptions {
   std::string format{};   ///< empty: by suffix; no suffix or an unknown one is a folder
-  bool durable = true;    ///< on the device when the call returns
-  bool checksums = true;  ///< write them beside the data
+  bool durable = true;    ///< fsynced when the call returns
+  bool checksums = true;  ///< store them with the data
   int num_threads = 0;    ///< 0: min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;
 };
 
-/// Opens any format lazily: reads metadata, no tensor byte.
+/// Opens any format lazily: reads metadata only.
 /// Throws Error: file_not_found, corrupt, unsupported, io.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens, maps and checks every leaf; bytes are paged in on use.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Saves a tree so that `path` holds, at every moment, the old version or the new, whole.
+/// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one.
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
-/// The files that tensordict's `memmap` writes: no checksums, notes only of what its files would
-/// lose, not durable, but published by one rename; opened "r+". memmap.hpp has all its options.
+/// Writes the files of tensordict's `memmap` and opens them "r+": no checksums, notes only for what
+/// its files cannot express, not durable, but published by one rename. memmap.hpp has all options.
 TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads = 0);
 
-/// The same folder with zeros instead of the tensors' bytes (sparse files), opened "r+".
-/// Only dtypes and shapes of the tensors are looked at; JSON values are copied.
+/// Writes the same folder with zeros (sparse files) instead of the tensors' bytes, and opens it
+/// "r+". Reads only dtypes and shapes of the tensors; copies JSON values.
 TENFOLD_API TensorDict memmap_like(const TensorDict& tree, const Path& path);
 
-/// The name of the format that `path` is in: "memmap", "safetensors", ...
-/// Throws Error: file_not_found, unsupported if it is none.
+/// Returns the name of the format of `path`: "memmap", "safetensors", ...
+/// Throws Error: file_not_found, unsupported for other files.
 TENFOLD_API std::string probe(const Path& path);
 
 struct Problem {
   std::string path;  ///< the file
-  std::string part;  ///< which part of it, as errors name it
+  std::string part;  ///< the part of it, as in error messages
   std::string what;  ///< what is wrong: expected, found, remedy
 };
 
@@ -108,7 +108,7 @@ struct VerifyOptions {
 /// Damage is reported, not thrown. Throws Error(file_not_found), Error(io).
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
-/// Renames the dotted path of a leaf; return it unchanged to leave it.
+/// Returns the new dotted path of a leaf, or the same one to keep it.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 struct ConvertOptions {
@@ -117,15 +117,15 @@ struct ConvertOptions {
   std::vector<KeyPath> keys{};  ///< as LoadOptions::keys
   bool only_keys = false;       ///< as LoadOptions::only_keys
   std::vector<KeyPath> exclude{};
-  /// A key that changes as a whole stays one key, dots and all; where more than one changes, dots
-  /// make nodes.
+  /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
+  /// change, dots create nodes.
   RenameFunction rename{};
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
   std::optional<DType> dtype{};        ///< casts floating-point leaves
   bool durable = true;
   bool checksums = true;
   int num_threads = 0;
-  std::uint64_t shard_size_bytes = 0;  ///< greatest bytes a shard; 0: 5 GB
+  std::uint64_t shard_size_bytes = 0;  ///< greatest size of a shard; 0: 5 GB
   Monitor* monitor = nullptr;
 };
 
@@ -134,14 +134,14 @@ struct ConvertReport {
   std::uint64_t num_bytes = 0;
 };
 
-/// Streams `source` into `target` in another format, in bounded memory; `target` is replaced as
-/// save() does. What the target cannot hold is refused by key before anything is written, and so is
-/// a target inside the source's folder, and a shard size for what has no shards. Sparse tensors
-/// whose indices are not sound are Error(corrupt), as load() has it.
+/// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
+/// save() does. Before anything is written it refuses, by key, entries that the target cannot hold,
+/// a target inside the source's folder, and a shard size for a format without shards. Sparse
+/// tensors with invalid indices are Error(corrupt), as in load().
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 
-/// What load_into() did, by dotted name.
+/// The result of load_into(), by dotted name.
 struct LoadReport {
   struct Mismatch {
     std::string name;
@@ -153,10 +153,10 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;
-  /// In the source, without meaning in the target and without effect on any result: options of
+  /// Entries of the source that have no meaning in the target and no effect on results: options of
   /// Python's optimizers that LibTorch does not have, and "param_groups.<i>" for a group of an
-  /// optimizer that keeps its options, as no saved group has the same parameters. They do not count
-  /// as differences.
+  /// optimizer that keeps its options, because no saved group has the same parameters. They do not
+  /// count as differences.
   std::vector<std::string> ignored{};
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
@@ -172,17 +172,17 @@ struct LoadIntoOptions {
   Monitor* monitor = nullptr;
 };
 
-/// Copies tensors straight from the file into the tensors of `target` (in memory, or mapped "r+"),
-/// matched by dotted name, without a second copy in memory. JSON values are left alone. With
-/// `keys`, a tensor of the target counts as missing only if they name it. Where tensors of the
-/// target share memory (tied parameters) the last in its order is what stays, as in Python.
+/// Copies tensors from the file directly into the tensors of `target` (in memory, or mapped "r+"),
+/// matched by dotted name, without a second copy in memory. JSON values are not changed. With
+/// `keys`, a tensor of the target counts as missing only if they name it. If tensors of the target
+/// share storage (tied parameters), the last one in order wins, as in Python.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// What a strict load_into() does with its report: throws Error(invalid_argument) that lists all
-/// differences, names a prefix that explains them, and calls the source by that name.
+/// Throws the error of a strict load_into(): Error(invalid_argument) that lists all differences of
+/// the report, names a prefix that explains them, and calls the source `source`.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

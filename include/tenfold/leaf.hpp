@@ -10,12 +10,12 @@
 
 namespace tenfold {
 
-/// What torch's autograd makes of a tensor: nothing, one that requires a gradient, or a Parameter.
+/// How torch's autograd treats a tensor: no gradient, requires_grad, or a Parameter.
 enum class Grad : std::uint8_t { none, required, parameter, frozen_parameter };
 
 class LeafSource;
 
-/// A tensor of the tree: in memory, or still on disk and described by its metadata alone.
+/// A tensor of the tree: in memory, or on disk and known by its metadata only.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Leaf {
@@ -23,24 +23,24 @@ class TENFOLD_API Leaf {
   /// A leaf over memory.
   Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf
 
-  /// A leaf that `source` can map or read; `position` means what the source wants it to mean.
+  /// A leaf that `source` can map or read; only the source interprets `position`.
   Leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source, std::uint64_t position);
 
   DType dtype() const noexcept { return tensor_.has_value() ? tensor_->dtype() : dtype_; }
-  /// The tensor's shape. Of a nested leaf: the shape `[n, k]` of sizes().
+  /// The tensor's shape. For a nested leaf: the shape `[n, k]` of sizes().
   const Shape& shape() const& noexcept {
     return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
   }
   Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
-  /// Bytes of a contiguous copy. Of a nested leaf on disk this reads its sizes.
+  /// Bytes of a contiguous copy. For a nested leaf on disk this reads its sizes.
   std::uint64_t nbytes() const;
 
-  /// The tensor; a leaf on disk is mapped (or read, if small) at the first call, and its file's
-  /// size is checked. Throws Error(corrupt) if the file is too short, Error(io) if it cannot be
-  /// read or was replaced since it was opened. Of a nested leaf: all values in one dimension.
+  /// The tensor. The first call maps a leaf on disk (or reads it, if small) and checks the size of
+  /// its file. Throws Error(corrupt) if the file is too short, Error(io) if it cannot be read or
+  /// was replaced since it was opened. For a nested leaf: all values in one dimension.
   Tensor tensor() const;
 
-  /// True if the bytes are in memory already (not merely mapped from a file).
+  /// True if the bytes are on the heap (not mapped from a file).
   bool in_memory() const noexcept { return tensor_.has_value(); }
   /// The tensor of a leaf in memory, without a copy of the handle; null for one on disk.
   const Tensor* tensor_in_memory() const noexcept TENFOLD_LIFETIMEBOUND {
@@ -48,7 +48,7 @@ class TENFOLD_API Leaf {
   }
 
   /// Copies the bytes [offset_bytes, offset_bytes + into.size()) of the contiguous tensor,
-  /// through `pread` if they are on disk: bounded memory, and a clean error if the file shrank.
+  /// by `pread` if they are on disk: bounded memory, and an error if the file was truncated.
   void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
 
   /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.
@@ -60,18 +60,18 @@ class TENFOLD_API Leaf {
   /// Marks a leaf on disk as nested; its shape() is then that of sizes().
   void mark_nested() noexcept { nested_ = true; }
 
-  /// Exempt from the batch_size of its node (tensordict's UnbatchedTensor). In a folder such leaves
-  /// lie in the sub-folder `%values/`, itself a folder of batch_size [] that meta.json does not
-  /// name.
+  /// True if the leaf is exempt from the batch_size of its node (tensordict's UnbatchedTensor). In
+  /// a folder such leaves are in the sub-folder `%values/`, which has batch_size [] and which
+  /// meta.json does not name.
   bool is_unbatched() const noexcept { return unbatched_; }
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 
-  /// What a file of torch.save says of it, and only such a file: it changes no byte.
+  /// The autograd state recorded by a file of torch.save; no other format has it.
   Grad grad() const noexcept { return grad_; }
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
-  /// A part of a storage of torch, in which others may lie, too: the buffer of tensor() is all of
-  /// it, so that in torch they are views of one storage again.
+  /// True if the leaf is a view of a torch storage with other views: buffer() of tensor() is the
+  /// whole storage, so that torch tensors become views of one storage again.
   bool in_storage() const noexcept { return in_storage_; }
   void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }
 

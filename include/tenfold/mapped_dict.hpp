@@ -18,49 +18,48 @@ struct DictState;
 class DictHandle;
 
 enum class DictKeyType : std::uint8_t { string, bytes, int64 };
-/// "str", "bytes", "int": as Python says it.
+/// "str", "bytes", "int": the Python type.
 TENFOLD_API std::string_view name(DictKeyType type) noexcept;
 
-/// What the values were when they were given, which is what they come back as.
+/// The form of the values, in which they are also returned.
 enum class DictValueForm : std::uint8_t {
   tensor,   ///< one tensor: the column "value"
   scalar,   ///< one JSON scalar: the column "value"
   columns,  ///< a dict of tensors: a column each
 };
 
-/// What becomes of a key that comes again.
+/// Handling of duplicate keys.
 enum class DuplicateKeys : std::uint8_t {
   error,  ///< Error(invalid_argument), and nothing is stored
-  last,   ///< the last value is the key's
+  last,   ///< the last value wins
 };
 
-/// Keys, in memory that is somebody else's. Of a dictionary with keys of the other kind none of
-/// them is there.
+/// Views of keys. A dictionary with keys of the other type contains none of them.
 using DictKeys = std::variant<std::span<const std::int64_t>, std::span<const std::string_view>>;
 
-/// Values of several keys. Where `found` is false, they are zeros or empty.
+/// Values of several keys: zeros or empty where `found` is false.
 struct DictValues {
   Batch values;
   Tensor found;  ///< bool [B]
 };
 
-/// A dictionary on disk: keys (text, bytes or 64-bit integers) to rows of tensors, found through an
-/// index that is mapped, not read. It is a data set with a column "key" and an index beside it, so
-/// that tensordict and Dataset open the folder, too.
+/// A dictionary on disk: keys (strings, bytes or 64-bit integers) to rows of tensors, found through
+/// a mapped index. It is a data set with a column "key" and an index, so that tensordict and
+/// Dataset open the folder, too.
 ///
 ///   tenfold::MappedDict words("embeddings");
 ///   tenfold::Tensor row = words.at("house").at("value");                 // [1, 300]
 ///   const std::array<std::string_view, 2> keys = {"house", "garden"};
 ///   tenfold::DictValues batch = words.get_many(keys);                    // [2, 300], and found
 ///
-/// Opened with Mode::write_through keys can be added and values changed while others read; each
-/// key's value is, at every moment and after any kill, the one before or the new one.
+/// With Mode::write_through, keys can be added and values changed while others read. Each key has
+/// its old value or the new one, at every moment and after a crash.
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
 class TENFOLD_API MappedDict {
  public:
-  /// Throws what Dataset() throws, Error(invalid_argument) if it is no dictionary, Error(corrupt)
-  /// if its index cannot belong to it.
+  /// Throws what Dataset() throws, Error(invalid_argument) if it is not a dictionary,
+  /// Error(corrupt) if its index does not fit.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
   explicit MappedDict(TensorDict tree);
 
@@ -75,47 +74,47 @@ class TENFOLD_API MappedDict {
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
   Batch at(std::int64_t key) const;
-  /// The values of all keys by one gathering; tens of thousands on several threads.
+  /// Gathers the values of all keys; uses several threads for tens of thousands.
   DictValues get_many(const DictKeys& keys) const;
-  /// The rows of the keys in dataset(), -1 where there is none. They hold until compact().
+  /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
-  /// The values of rows that rows() gave; -1 gives zeros or nothing.
+  /// The values of row indices from rows(); -1 gives zeros or empty values.
   Batch at_rows(std::span<const std::int64_t> rows) const;
 
-  /// All rows, with the column "key": also earlier ones of keys that were assigned anew.
+  /// All rows, with the column "key", superseded ones included.
   Dataset dataset() const;
-  /// The row of each key's value, in the order in which the keys were added: a key that was
-  /// assigned keeps its place. They hold until compact().
+  /// The row index of each key's value, in insertion order: an assigned key keeps its position.
+  /// Valid until compact().
   std::vector<std::int64_t> ordered_rows() const;
-  /// True if every row is the value of a key.
+  /// True if no row is superseded.
   bool is_dense() const;
 
-  // What follows needs Mode::write_through; otherwise Error(unsupported). One process writes at a
-  // time: Error(io) (EBUSY) names the other one.
+  // The following members require Mode::write_through; otherwise Error(unsupported). One process
+  // writes at a time: Error(io) (EBUSY) names the other one.
 
-  /// Gives keys that are there new values: `values` has a row for each key and the columns of
-  /// schema(). The old rows stay, unused, until compact(). Throws Error(key_not_found), naming keys
-  /// that are not there; nothing is changed then.
+  /// Assigns new values to existing keys: `values` has a row for each key and the columns of
+  /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
+  /// missing keys; nothing is changed then.
   void assign(const DictKeys& keys, const Batch& values);
-  /// Adds keys, all of them at once. Throws Error(invalid_argument), naming keys that come twice or
-  /// are there already, with nothing added; with `last` those are assigned.
+  /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, with
+  /// nothing added; with `last` those are assigned.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
-  /// Writes the dictionary anew without unused rows, and replaces it in one step. No other process
-  /// may write meanwhile: what one adds and closes in between is not in the new one.
+  /// Rewrites the dictionary without superseded rows, and replaces it atomically. No other process
+  /// may write concurrently: keys that it adds and closes in that time are lost.
   void compact(Monitor* monitor = nullptr);
-  /// Brings everything to the device: a power loss takes none of it any more.
+  /// Makes all changes durable.
   void flush();
-  /// flush(); another process may write afterwards. Reading goes on.
+  /// flush(); another process may write afterwards. Reading continues.
   void close();
-  /// Sees what others have added. Values that others assign are seen without it.
+  /// Includes keys that others have added. Values that others assign are visible without it.
   void refresh();
 
-  /// Every key is found at its row, and no slot names a row that is not there: what is wrong, or
-  /// nothing. Reads all keys.
+  /// Checks that every key is found at its row and that no slot names a missing row. Reads all
+  /// keys.
   std::vector<Problem> check() const;
 
-  /// What it is a handle of.
+  /// The shared state, for the library's own use.
   const std::shared_ptr<DictHandle>& handle() const noexcept { return handle_; }
 
  private:
@@ -124,22 +123,22 @@ class TENFOLD_API MappedDict {
 
 struct MappedDictOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
-  bool overwrite = true;  ///< false: Error(io) with errno EEXIST if something is at the path
-  bool durable = true;    ///< on the device when commit() returns
+  bool overwrite = true;  ///< false: Error(io) with errno EEXIST if the path exists
+  bool durable = true;    ///< fsynced when commit() returns
   Monitor* monitor = nullptr;
-  std::int64_t expected_keys = 0;  ///< that will come at least: Error(io) (ENOSPC) at once if they
+  std::int64_t expected_keys = 0;  ///< least number of keys: Error(io) (ENOSPC) at once if they
                                    ///< cannot fit on the disk
 };
 
-/// Writes a dictionary beside `path`, in bounded memory, published at once by commit(); destroyed
-/// before that, nothing is left.
+/// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
+/// that is destroyed before leaves nothing.
 ///
 ///   tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
 ///   builder.append(keys, batch);
 ///   builder.commit();
 class TENFOLD_API MappedDictBuilder {
  public:
-  /// `schema`: of the values; of one column "value" unless the form is `columns`. Throws as
+  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws as
   /// ingest(), and Error(invalid_argument) for a column called "key".
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
@@ -148,10 +147,11 @@ class TENFOLD_API MappedDictBuilder {
   MappedDictBuilder& operator=(const MappedDictBuilder&) = delete;
   ~MappedDictBuilder();
 
-  /// A row of `values` for each key. Throws Error(invalid_argument) for keys of the other kind and
-  /// values that do not fit.
+  /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of the other
+  /// type and values that do not fit.
   void append(const DictKeys& keys, const Batch& values);
-  /// Throws Error(invalid_argument) naming a key that came twice (DuplicateKeys::error).
+  /// Publishes the dictionary. Throws Error(invalid_argument) naming a duplicate key
+  /// (DuplicateKeys::error).
   void commit();
 
  private:
@@ -159,9 +159,9 @@ class TENFOLD_API MappedDictBuilder {
   std::unique_ptr<State> state_;
 };
 
-/// A dictionary of the rows of `source` by the values of its column `key` (text, bytes or int64),
-/// which becomes "key". Throws Error(key_not_found) for a column that is not there,
-/// Error(invalid_argument) for one that makes no keys, and as MappedDictBuilder.
+/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes or int64),
+/// which becomes "key". Throws Error(key_not_found) for a missing column, Error(invalid_argument)
+/// for one of another type, and as MappedDictBuilder.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

@@ -8,55 +8,55 @@
 
 namespace tenfold {
 
-// Folders that live and change: tensordict's `memmap` family. What is saved whole and never changes
-// is better saved with save(), which adds notes, checksums and a lock.
+// Folders that change: tensordict's `memmap` functions. Use save() for data that does not change;
+// it adds notes, checksums and a lock.
 
 struct MemmapOptions {
   int num_threads = 0;
   bool zeros = false;        ///< memmap_like: sparse zeros; JSON values are copied
-  bool durable = false;      ///< on the device when the call returns
-  bool in_place = false;     ///< write over the files that are there, as tensordict does
+  bool durable = false;      ///< fsynced when the call returns
+  bool in_place = false;     ///< overwrite existing files, as tensordict does
   bool existing_ok = true;   ///< false: Error(io, EEXIST) if a tensor's file exists
-  bool robust_names = true;  ///< false: keys as file names as they stand
+  bool robust_names = true;  ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;
-  /// Tensors in memory that are mapped from this very folder: their files stay as they are. Then
-  /// only new tensors and metadata are written, each by replacing one file.
+  /// Tensors that are mapped from this very folder: their files are kept. Then only new tensors and
+  /// metadata are written, each by replacing one file.
   std::vector<std::string> mapped_there{};
-  bool replace_foreign = false;  ///< the caller looked at foreign_entries() himself
+  bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
 
-/// Writes the files that tensordict's `memmap` writes: no checksums, and notes only of what its
-/// files would lose. A folder that exists is replaced whole by one rename, unless `in_place` or
-/// `mapped_there` say otherwise. Ties between tensors are not kept. Throws Error(unsupported) where
-/// a folder cannot hold the tree, Error(invalid_argument) if entries that no metadata names would
-/// go with the old folder; both before anything is written.
+/// Writes the files of tensordict's `memmap`: no checksums, and notes only for what its files
+/// cannot express. An existing folder is replaced by one rename, unless `in_place` or
+/// `mapped_there` is set. Shared storage is not kept. Throws Error(unsupported) if a folder cannot
+/// hold the tree, Error(invalid_argument) if the old folder has entries that no metadata names;
+/// both before anything is written.
 TENFOLD_API void write_memmap(const TensorDict& tree, const Path& path,
                               const MemmapOptions& options = {});
 
-/// Opens a folder without holding it locked against being replaced: then a handle keeps the old
-/// files. write_through drops the checksums of its tensors, as open() does.
+/// Opens a folder without a lock against replacement: a handle keeps the old files. write_through
+/// removes the checksums of its tensors, as open() does.
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
-/// Entries of a folder, at any depth, that no metadata in it names: somebody else's files.
+/// Returns entries of a folder, at any depth, that none of its metadata names: files of others.
 TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
-/// The same tree over one mapping of `file`, which is made as long as it must be.
-/// For memory that processes share: `file` is best one without a name.
+/// Returns the same tree over one mapping of `file`, which is extended as needed.
+/// For memory shared between processes: `file` should be an unnamed file.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
-/// The tensor of a new entry of a saved node: `shape` of a nested tensor is that of its sizes.
+/// A new tensor of a saved node. For a nested tensor, `shape` is that of its sizes.
 struct NewLeaf {
   std::string key;
   DType dtype = DType::float32;
   Shape shape;
   const Tensor* sizes = nullptr;  ///< int64 [n, k] of a strided nested tensor
-  bool existing_ok = false;       ///< an existing file is taken as it is, and grown if too short
+  bool existing_ok = false;       ///< use an existing file, extended if too short
   bool robust_names = true;
 };
 
-/// Adds a tensor of zeros to the node in `folder` and returns its file (there is none if it has no
-/// elements). Throws Error(invalid_argument) if the key exists or needs the notes, Error(io,
+/// Adds a tensor of zeros to the node in `folder` and returns its file (none without elements).
+/// Throws Error(invalid_argument) if the key exists or needs the notes, Error(io,
 /// EEXIST) if the file exists.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
@@ -64,12 +64,12 @@ TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
-/// Replaces the JSON value (NonTensorData, NonTensorStack) that is stored in `folder`.
+/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
-/// Adds rows at the end of dimension 0 of every tensor: keys, dtypes and further dimensions are
-/// those of the saved tree. Tensors are written first, then each meta.json is replaced, the root's
-/// before its children's: readers that open meanwhile see whole rows. Throws
+/// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
+/// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
+/// its children's: concurrent readers see complete rows. Throws
 /// Error(invalid_argument) before anything is written if the rows do not fit, or if a node is a
 /// stack.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);

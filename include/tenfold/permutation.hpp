@@ -14,23 +14,23 @@ struct PermutationNetwork {
   static constexpr std::size_t kRounds = 8;
   unsigned low_bits = 5;
   unsigned high_bits = 5;
-  /// 1: the results 0 and 1 change places. Rounds alone make even permutations only.
+  /// 1: swaps the results 0 and 1. Rounds alone give even permutations only.
   std::uint64_t swap = 0;
   std::array<std::uint64_t, kRounds> keys{};
 };
 
-/// A shuffled order of the rows [0, size) of an epoch: any position at once, in no memory. The
-/// same on every machine and in every version: `(seed, epoch, size)` is all there is to store.
+/// A shuffled order of the rows [0, size) of an epoch, with random access and without memory. It is
+/// the same on every machine and in every version: `(seed, epoch, size)` determines it.
 ///
 ///   Permutation order(ds.size(), 7, 0);
-///   order[0];                  // the row that comes first
-///   order.fill(512, batch);    // those at the positions 512, 513, ...
+///   order[0];                  // the first row
+///   order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
 /// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
-/// of unequal width where they must be, and cycle walking for what falls outside (M. Luby and
+/// of unequal width if necessary, and cycle walking for values outside (M. Luby and
 /// C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
 /// "Ciphers with arbitrary finite domains", 2002). Four rounds differ from random orders of 1,000
-/// rows in simple statistics, six no longer; there are eight. It is no cipher.
+/// rows in simple statistics, six do not; it uses eight. It is not a cipher.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {
@@ -39,13 +39,13 @@ class TENFOLD_API Permutation {
   explicit Permutation(std::int64_t size, std::uint64_t seed = 0, std::uint64_t epoch = 0);
 
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(size_); }
-  /// The row at `position`, which lies in [0, size).
+  /// The row at `position`, which must be in [0, size).
   std::int64_t operator[](std::int64_t position) const noexcept;
-  /// The rows at the positions from `begin` on. Throws Error(invalid_argument) if they leave
+  /// The rows at the positions from `begin` on. Throws Error(invalid_argument) if they are not in
   /// [0, size).
   void fill(std::int64_t begin, std::span<std::int64_t> rows) const;
 
-  /// Replaces positions, each of which lies in [0, size), by the rows there.
+  /// Replaces positions, each in [0, size), by their rows.
   void map(std::span<std::int64_t> positions) const noexcept;
 
  private:

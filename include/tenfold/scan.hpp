@@ -10,18 +10,18 @@
 
 namespace tenfold {
 
-/// What a program that unpickles may expect of a global (a class or function that a pickle names).
+/// The risk of unpickling a global (a class or function that a pickle names).
 enum class ScanRisk : std::uint8_t {
-  safe,        ///< one that checkpoints of tensors are made of
-  suspicious,  ///< one that is not known, or a pickle that cannot be read to its end
-  dangerous,   ///< runs code, reads or writes files, or reaches what does
+  safe,        ///< used by checkpoints of tensors
+  suspicious,  ///< unknown, or a pickle that cannot be read to its end
+  dangerous,   ///< runs code, accesses files, or gives access to functions that do
 };
 
 /// "safe", "suspicious", "dangerous".
 TENFOLD_API std::string_view name(ScanRisk risk) noexcept;
 
 struct ScanFinding {
-  std::string global;  ///< "os.system"; of what is no global, in words: "pickle that is cut"
+  std::string global;  ///< "os.system"; for other findings a description: "pickle that is cut"
   ScanRisk risk = ScanRisk::suspicious;
   std::string where;  ///< "record \"m/data.pkl\" at byte 17": the first place
 };
@@ -29,20 +29,20 @@ struct ScanFinding {
 struct TENFOLD_API ScanReport {
   std::vector<ScanFinding> findings;  ///< one a global and pickle, in order
   std::uint64_t num_pickles = 0;
-  /// True if everything named is safe, also of a file without pickles.
+  /// True if all globals are safe, also for a file without pickles.
   bool safe() const noexcept;
 };
 
-/// Lists every global that the pickles in a file name: a file of torch.save (of any age), a pickle,
-/// a zip archive with pickles or archives in it (.npz too), a .npy file of objects, a file of
-/// torch.distributed.checkpoint (`where` tells the key if its .metadata is in the folder that is
-/// scanned). Nothing is imported, called or executed. What torch.load, pickle.load or numpy.load
-/// with allow_pickle would come to import is never called safe, whatever the file is named: where a
-/// pickle cannot be read to its end, that is a suspicious finding. What is not looked into is a
-/// suspicious finding: archives that are no zip, compressed files, bytes after a pickle that are
-/// none. Of a folder, all files in it are scanned, those of folders in it too, and `where` begins
-/// with the file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be
-/// read). In a folder, a file or sub-folder that cannot be read is a suspicious finding instead.
+/// Lists every global named by the pickles in a file: a file of torch.save (of any version), a
+/// pickle, a zip archive with pickles or nested archives (.npz too), a .npy file of objects, a file
+/// of torch.distributed.checkpoint (`where` has the key if the scanned folder has its .metadata).
+/// Nothing is imported, called or executed. A global that torch.load, pickle.load or numpy.load
+/// with allow_pickle would import is never called safe unless it is known to be, whatever the
+/// file's name. A pickle that cannot be read to its end is a suspicious finding, and so is content
+/// that is not scanned: archives other than zip, compressed files, trailing bytes after a pickle.
+/// In a folder, all files at any depth are scanned, and `where` begins with the file's name. Throws
+/// Error: file_not_found, io, corrupt (an archive that cannot be read). In a folder, a file or
+/// sub-folder that cannot be read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

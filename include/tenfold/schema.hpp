@@ -11,27 +11,28 @@
 
 namespace tenfold {
 
-/// What the values of a column are to a program.
+/// The kind of the values of a column.
 enum class ColumnKind : std::uint8_t {
   number,  ///< elements of a dtype
   string,  ///< UTF-8, stored as uint8
   bytes,   ///< stored as uint8
 };
 
-/// One column of a data set, and where in the tree its parts are stored.
+/// One column of a data set, and the paths of its leaves in the tree.
 ///
 ///   fixed rows   `leaf` [N, *shape]
-///   ragged       `end_leaf` int64 [N]; row i is rows [end[i - 1], end[i]) of the unbatched `leaf`
-///                [M, *shape]; end[-1] is 0
-///   text         the same over uint8 bytes
-///   ragged text  `end_leaf` ends rows in items, the unbatched `item_end_leaf` items in bytes
+///   ragged       `end_leaf` int64 [N]; row i is elements [end[i - 1], end[i]) of the unbatched
+///                `leaf` [M, *shape]; end[-1] is 0
+///   string       the same over uint8 bytes
+///   ragged string  `end_leaf`: end offsets of rows in items, the unbatched `item_end_leaf`: end
+///                offsets of items in bytes
 ///   nullable     and `valid_leaf` bool [N]
 struct TENFOLD_API Column {
   KeyPath path;  ///< {"x"}; of a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;
-  DType dtype = DType::float32;  ///< of the stored elements: uint8 for text
-  Shape shape;                   ///< of a row's value; of a ragged column: of each of its elements
-  bool ragged = false;           ///< of text: a list of texts in every row
+  DType dtype = DType::float32;  ///< of the stored elements: uint8 for strings
+  Shape shape;                   ///< of a row's value; of each element of a ragged column
+  bool ragged = false;           ///< strings: a list of strings in every row
   bool nullable = false;
   std::string unit;  ///< "ns", "days", ...; empty for none
 
@@ -43,33 +44,33 @@ struct TENFOLD_API Column {
   /// "a.b"
   std::string name() const { return dotted(path); }
   bool is_text() const noexcept { return kind != ColumnKind::number; }
-  /// Rows are of unequal length, so their ends are stored.
+  /// True if rows have end offsets because their lengths vary.
   bool has_ends() const noexcept { return ragged || is_text(); }
-  /// "float32", "string", "bytes": as the schema document and Python spell it.
+  /// "float32", "string", "bytes": the name in the schema document and in Python.
   std::string_view dtype_name() const noexcept;
 
   bool operator==(const Column&) const = default;
 };
 
-/// The columns of a data set, in order. In a file it is a JSON document in the notes:
+/// The columns of a data set, in order. Files store it as JSON in the notes document:
 ///
 ///   {"columns": {"x": {"dtype": "float32", "shape": [3]},
 ///                "name": {"dtype": "string", "nullable": true},
 ///                "tokens": {"dtype": "int32", "ragged": true},
 ///                "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
 ///
-/// A column whose parts are not stored under its own name says where they are: `"leaf"`,
-/// `"end_leaf"`, `"item_end_leaf"`, `"valid_leaf"`.
+/// A column whose leaves have other names lists them: `"leaf"`, `"end_leaf"`, `"item_end_leaf"`,
+/// `"valid_leaf"`.
 class TENFOLD_API Schema {
  public:
   Schema() = default;
-  /// Throws Error(invalid_argument) for a name that comes twice.
+  /// Throws Error(invalid_argument) for a duplicate name.
   explicit Schema(std::vector<Column> columns);
 
-  /// The schema of a tree: what its notes say, or else a column of numbers for each tensor.
-  /// Throws Error(invalid_argument) if the tree is no table (its batch_size is [], or its tensors
-  /// differ in their first dimension), Error(corrupt) if the notes and the tensors contradict each
-  /// other.
+  /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor.
+  /// Throws Error(invalid_argument) if the tree is not a table (its batch_size is [], or its
+  /// tensors differ in their first dimension), Error(corrupt) if the notes and the tensors
+  /// contradict each other.
   static Schema of(const TensorDict& tree);
 
   const std::vector<Column>& columns() const noexcept { return columns_; }
@@ -82,7 +83,7 @@ class TENFOLD_API Schema {
 
   std::string to_json() const;
   Value to_value() const;
-  /// Throws Error(corrupt) for what is no schema; `where` names the source in the message.
+  /// Throws Error(corrupt) for an invalid schema; `where` names the source in the message.
   static Schema from_json(std::string_view text, std::string_view where);
   static Schema from_value(const Value& value, std::string_view where);
 
@@ -92,7 +93,7 @@ class TENFOLD_API Schema {
   std::vector<Column> columns_;
 };
 
-/// Names the parts of `column` after it, as a new data set does: "x", "x.end", "x.valid".
+/// Sets the leaf names of `column` to those of a new data set: "x", "x.end", "x.valid".
 TENFOLD_API void name_leaves(Column& column);
 
 }  // namespace tenfold

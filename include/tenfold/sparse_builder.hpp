@@ -9,18 +9,18 @@ namespace tenfold {
 
 struct SparseBuilderOptions {
   SparseLayout layout = SparseLayout::csr;
-  /// Of the indices, int32 or int64; int32 becomes int64 where a number does not fit.
+  /// int32 or int64; int32 becomes int64 if an index does not fit.
   DType index_dtype = DType::int64;
-  /// Entries of the same coordinate are added up, in the order in which they came. False:
-  /// Error(invalid_argument) naming the coordinate.
+  /// Adds entries with the same coordinate, in insertion order. False: Error(invalid_argument)
+  /// naming the coordinate.
   bool sum_duplicates = true;
-  /// For entries that wait to be sorted; what is more goes to files without a name.
+  /// Memory for unsorted entries; the rest goes to spill files.
   std::uint64_t memory_bytes = std::uint64_t{256} << 20U;
-  Path temporary_folder{};  ///< of these files; empty: the system's
+  Path temporary_folder{};  ///< of the spill files; empty: the system's
 };
 
-/// Makes a sparse matrix of coordinates in any order, of which there may be more than fit memory:
-/// sorted runs go to disk and are merged.
+/// Builds a sparse matrix from coordinates in any order, which may exceed memory: sorted runs are
+/// written to disk and merged.
 ///
 ///   SparseBuilder builder(num_users, num_films, DType::float32);
 ///   for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);
@@ -36,25 +36,24 @@ class TENFOLD_API SparseBuilder {
   SparseBuilder& operator=(const SparseBuilder&) = delete;
   ~SparseBuilder();
 
-  /// More entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
+  /// Adds entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
   /// Throws Error(invalid_argument) for lengths and dtypes that do not fit and for a coordinate
   /// outside the matrix; nothing is added then.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
-  /// All entries of a matrix of the same shape and dtype, in bounded memory. Throws Error(io) with
-  /// errno ECANCELED if `monitor` stops it.
+  /// Adds all entries of a matrix of the same shape and dtype, in bounded memory. Throws Error(io)
+  /// with errno ECANCELED if `monitor` stops it.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
-  /// Makes it a matrix of another shape. Throws Error(invalid_argument) if a coordinate that was
-  /// added is outside.
+  /// Changes the shape of the matrix. Throws Error(invalid_argument) if an added coordinate is
+  /// outside.
   void resize(std::int64_t num_rows, std::int64_t num_cols);
-  /// The smallest shape that all coordinates fit.
+  /// The smallest shape that contains all coordinates.
   std::int64_t rows_needed() const noexcept;
   std::int64_t cols_needed() const noexcept;
 
-  /// The matrix, in memory or over files without a name that go with it. Once. Throws
-  /// Error(invalid_argument) for entries of the same coordinate that may not be summed,
-  /// Error(unsupported) if their dtype has no sum, Error(io) with errno ECANCELED if `monitor`
-  /// stops it.
+  /// Returns the matrix, in memory or over spill files that it owns. May be called once. Throws
+  /// Error(invalid_argument) for duplicate coordinates that may not be summed, Error(unsupported)
+  /// if their dtype has no sum, Error(io) with errno ECANCELED if `monitor` stops it.
   SparseMatrix finish(Monitor* monitor = nullptr);
 
  private:

@@ -16,58 +16,58 @@ namespace tenfold {
 
 struct SavedMapper;
 
-/// What the class of a saved mapper means here.
+/// The kind of a saved mapper, by its class.
 enum class MapperKind : std::uint8_t {
   sparse,        ///< Python's SparseStateMapper: rows of a sparse matrix by key
   hierarchical,  ///< Python's HierarchicalStateMapper: values by path
   module,        ///< Python's ModuleStateMapper: a factory's name and parameters
-  other,         ///< a class of somebody's program
+  other,         ///< a user-defined class
 };
 
-/// A state mapper that Python saved: what turns the states of an environment into rows of numbers.
+/// A state mapper saved by Python: a map from states of an environment to rows of numbers.
 ///
 ///   auto mapper = tenfold::StateMapper::open("features");
 ///   Tensor row = mapper.at(Value::Tuple{{3, 4}});                        // [dim]
 ///   Tensor rows = mapper.rows(std::vector<Value>{"room/door", "room/x"});  // [2, dim]
 ///
-///   auto net = tenfold::StateMapper::open("policy");    // of a module:
+///   auto net = tenfold::StateMapper::open("policy");    // a module:
 ///   MyNet module(width_from(net.config()));             // net.factory() names its class
 ///   tenfold::load_into(*module, net.parameters());      // with LibTorch
 ///
-/// A state is an integer, a text or a tuple of them; of a hierarchy, a path: a text with "/" or a
-/// tuple. Nothing is read but what is asked for; a hierarchy in a JSON file is parsed whole.
+/// A state is an integer, a string or a tuple of these; for a hierarchy it is a path: a string with
+/// "/" or a tuple. Rows are read on demand; a hierarchy in a JSON file is parsed completely.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
  public:
-  /// Throws what tenfold::open() throws, Error(unsupported) if it is no state mapper,
-  /// Error(corrupt) if its parts contradict each other.
+  /// Throws what tenfold::open() throws, Error(unsupported) if it is not a state mapper,
+  /// Error(corrupt) if its entries contradict each other.
   static StateMapper open(const Path& path);
-  /// A mapper that is a part of a tree.
+  /// A mapper inside a tree.
   explicit StateMapper(const TensorDict& tree);
 
   MapperKind kind() const noexcept;
   /// "tenfold.SparseStateMapper", or the name that the class was registered under.
   const std::string& class_name() const noexcept;
-  /// What it was made with: an object. Of a module, the arguments of its factory.
+  /// Its constructor arguments: an object. For a module, the arguments of its factory.
   const Value& config() const noexcept;
 
-  /// The row of one state: [dim]. Throws Error(key_not_found) naming a state that is not known,
-  /// Error(unsupported) if rows are made by a program: a module, a class of somebody's own.
+  /// The row of one state: [dim]. Throws Error(key_not_found) naming an unknown state,
+  /// Error(unsupported) if only a program can compute rows: a module, a user-defined class.
   Tensor at(const Value& state) const;
   /// The rows of several states, copied: [n, dim]. Throws as at(), and Error(invalid_argument) if
   /// values of a hierarchy differ in shape.
   Tensor rows(std::span<const Value> states) const;
-  /// Of a hierarchy: a value that is no tensor, such as a text; of numbers, numbers and lists.
+  /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists.
   Value value(const Value& state) const;
 
-  /// Of a hierarchy: where its values are mappers themselves, and those.
+  /// Hierarchies: the paths of values that are mappers, and the mapper at one of them.
   std::vector<std::string> mapper_paths() const;
   StateMapper mapper(std::string_view path) const;
 
-  /// Of a module: the name of its factory. Throws Error(unsupported) of others.
+  /// Modules: the name of the factory. Throws Error(unsupported) for other kinds.
   const std::string& factory() const;
-  /// The tensors: of a module its parameters and buffers, by their names in the module.
+  /// The tensors. For a module, its parameters and buffers by name.
   TensorDict parameters() const;
 
  private:

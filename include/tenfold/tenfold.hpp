@@ -4,8 +4,8 @@
 /// The chapters, in reading order:
 
 // clang-format off: reading order
-#include <tenfold/error.hpp>       // what can go wrong
-#include <tenfold/warnings.hpp>    // what was ignored
+#include <tenfold/error.hpp>       // the exception class
+#include <tenfold/warnings.hpp>    // the handler for warnings
 #include <tenfold/dtype.hpp>       // element types
 #include <tenfold/buffer.hpp>      // bytes and their owner
 #include <tenfold/tensor.hpp>      // strided views of a buffer
@@ -13,26 +13,26 @@
 #include <tenfold/leaf.hpp>        // a tensor in memory or on disk
 #include <tenfold/tensordict.hpp>  // the tree
 #include <tenfold/io.hpp>          // open, load, save, verify, convert, load_into
-#include <tenfold/memmap.hpp>      // folders that live and change
+#include <tenfold/memmap.hpp>      // folders that change
 #include <tenfold/consolidated.hpp>  // the files of tensordict's consolidate
 #include <tenfold/archive.hpp>     // folders in one file
 #include <tenfold/snapshot.hpp>    // the folders of torchsnapshot
-#include <tenfold/checkpoint_manager.hpp>  // the steps of a training, and which are kept
-#include <tenfold/inspect.hpp>     // select a part, statistics, values as text
-#include <tenfold/diff.hpp>        // what differs between two trees
-#include <tenfold/bench.hpp>       // how fast data is read here
-#include <tenfold/scan.hpp>        // what the pickles in a file would call
-#include <tenfold/permutation.hpp>   // a shuffled order of any size, in no memory
+#include <tenfold/checkpoint_manager.hpp>  // the steps of a training, and their retention
+#include <tenfold/inspect.hpp>     // selection, statistics, values as strings
+#include <tenfold/diff.hpp>        // the differences between two trees
+#include <tenfold/bench.hpp>       // reading speed on this machine
+#include <tenfold/scan.hpp>        // the globals named by pickles in a file
+#include <tenfold/permutation.hpp>   // a shuffled order that takes no memory
 #include <tenfold/schema.hpp>        // the columns of a data set
 #include <tenfold/batch.hpp>         // rows of a data set, copied
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
 #include <tenfold/arrow.hpp>         // the rows as a stream of Arrow's record batches
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
-#include <tenfold/accumulate.hpp>    // batches, one optimizer step after the other
+#include <tenfold/accumulate.hpp>    // batches grouped by optimizer step
 #include <tenfold/ingest.hpp>        // data sets from text files
 #include <tenfold/mapped_dict.hpp>   // dictionaries on disk
-#include <tenfold/sparse_matrix.hpp>   // matrices of which most elements are 0
-#include <tenfold/sparse_builder.hpp>  // ... of coordinates in any order
+#include <tenfold/sparse_matrix.hpp>   // sparse matrices
+#include <tenfold/sparse_builder.hpp>  // ... from coordinates in any order
 #include <tenfold/state_mapper.hpp>    // states to rows of numbers
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

@@ -13,8 +13,8 @@ namespace tenfold {
 /// Lengths of the dimensions, or strides in elements; empty for a 0-d tensor.
 using Shape = std::vector<std::int64_t>;
 
-/// A strided view of a Buffer: dtype, shape, strides and where the first element lies.
-/// Copying shares the bytes. A constructed Tensor lies wholly inside its buffer.
+/// A strided view of a Buffer: dtype, shape, strides and the offset of the first element.
+/// Copying shares the bytes. All elements of a Tensor are inside its buffer.
 ///
 /// Thread safety: as Buffer.
 class TENFOLD_API Tensor {
@@ -27,14 +27,14 @@ class TENFOLD_API Tensor {
   Tensor(DType dtype, Shape shape, Buffer buffer);
 
   /// A strided view; the first element starts `offset_bytes` into `buffer`. Strides count
-  /// elements and are not negative. Throws Error(invalid_argument) if any element would lie
+  /// elements and are not negative. Throws Error(invalid_argument) if any element would be
   /// outside the buffer.
   Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint64_t offset_bytes);
 
   /// Zeros, on the heap.
   static Tensor zeros(DType dtype, Shape shape);
 
-  /// A copy of `values` with that shape (by default one dimension).
+  /// A copy of `values` with the given shape (by default one dimension).
   template <class T>
   static Tensor from(std::span<const T> values, Shape shape);
   template <class T>
@@ -45,7 +45,7 @@ class TENFOLD_API Tensor {
   DType dtype() const noexcept { return dtype_; }
   const Shape& shape() const& noexcept { return is_default() ? default_shape() : shape_; }
   const Shape& strides() const& noexcept { return is_default() ? default_strides() : strides_; }
-  // Those of a temporary, as in `for (n : td.at("w").shape())`, outlive it.
+  // By value for temporaries, as in `for (n : td.at("w").shape())`.
   Shape shape() && { return is_default() ? default_shape() : std::move(shape_); }
   Shape strides() && { return is_default() ? default_strides() : std::move(strides_); }
   std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
@@ -55,7 +55,7 @@ class TENFOLD_API Tensor {
   std::uint64_t nbytes() const noexcept;
   bool is_contiguous() const noexcept;
 
-  /// The whole buffer that keeps the bytes alive; it may reach beyond this view.
+  /// The buffer that owns the bytes; it may extend beyond this view.
   const Buffer& buffer() const noexcept { return buffer_; }
   std::uint64_t offset_bytes() const noexcept { return offset_bytes_; }
 
@@ -71,7 +71,7 @@ class TENFOLD_API Tensor {
     return reinterpret_cast<const T*>(raw_data());
   }
 
-  /// As data(), for writing. Throws Error(invalid_argument) if the bytes may only be read.
+  /// As data(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
   template <class T>
   T* mutable_data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
@@ -85,12 +85,12 @@ class TENFOLD_API Tensor {
     check_contiguous();
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
-  /// `for (float v : td.at("w").span<float>())` would read memory that went with the temporary:
-  /// name the tensor first.
+  /// `for (float v : td.at("w").span<float>())` would read memory released with the temporary:
+  /// store the tensor in a variable first.
   template <class T>
   std::span<const T> span() const&& = delete;
 
-  /// The same elements, contiguous: this tensor if it is already, else a copy on the heap.
+  /// The same elements, contiguous: this tensor if it already is, otherwise a copy on the heap.
   Tensor contiguous() const;
 
   /// Row `index` of dimension 0, a view. Throws Error(invalid_argument) if 0-d or out of range.

@@ -24,19 +24,18 @@ struct Node;
 /// Keys from a node down to an entry: {"model", "encoder.weight"}.
 using KeyPath = std::vector<std::string>;
 
-/// What a node was in the program that saved it.
+/// The type of a node in the program that saved it.
 enum class NodeKind : std::uint8_t {
   tensordict,    ///< keys, batch_size, dim names
-  dict,          ///< a Python dict; its keys may have been other than str (int_keys,
-                 ///< typed_keys)
+  dict,          ///< a Python dict; its keys need not have been str (int_keys, typed_keys)
   ordered_dict,  ///< collections.OrderedDict
   list,          ///< keys "0", "1", ...
   tuple,         ///< keys "0", "1", ...
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
-  sparse,        ///< a sparse tensor of torch: its parts, by the names that torch gives them
-  opaque,        ///< what a pickle would make by calling class_name: "args", "state", ...; and what
-                 ///< of a known class cannot be read (problem)
+  sparse,        ///< a sparse tensor of torch: its component tensors, by torch's names
+  opaque,        ///< an object that a pickle would create by calling class_name: "args", "state",
+                 ///< ...; or an unreadable object of a known class (problem)
 };
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
@@ -47,7 +46,7 @@ TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) n
 /// A JSON value in the tree: tensordict's NonTensorData, or a NonTensorStack of them.
 struct NonTensor {
   Value value;
-  bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of the items
+  bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of items
   std::int64_t stack_dim = 0;  ///< of a NonTensorStack
   std::string device{};        ///< of a NonTensorStack: as saved, "cpu"; empty for none
   bool operator==(const NonTensor&) const = default;
@@ -55,11 +54,11 @@ struct NonTensor {
 
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// Everything a node knows besides its entries.
+/// The properties of a node other than its entries.
 struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;
   bool int_keys = false;       ///< dict, ordered_dict: all keys were Python int
-  TypedKeys typed_keys{};      ///< dict, ordered_dict: what they were, where some were no text
+  TypedKeys typed_keys{};      ///< dict, ordered_dict: keys that were not str
   Shape batch_size{};          ///< tensordict, tensorclass
   DimNames names{};            ///< empty, or one per batch dimension
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
@@ -69,17 +68,17 @@ struct NodeInfo {
   std::string layout{};                         ///< sparse: "sparse_coo", "sparse_csr", ...
   Shape dense_shape{};                          ///< sparse
   bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
-  std::string problem{};  ///< opaque: why it cannot be read; empty if that is its class
-  /// ordered_dict: `_metadata`, by which a module's state_dict() tells the versions of its layers.
+  std::string problem{};  ///< opaque: why it cannot be read; empty if because of its class
+  /// ordered_dict: `_metadata` of a module's state_dict(), the versions of its layers.
   std::optional<Value> module_versions{};
-  /// Of a data set's root: what its columns mean, kept in the notes.
+  /// Root of a data set: the schema of its columns, stored in the notes.
   std::optional<Value> schema{};
-  std::map<std::string, std::string> metadata{};  ///< of a root: safetensors' `__metadata__`
+  std::map<std::string, std::string> metadata{};  ///< root: safetensors' `__metadata__`
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
-/// A TensorDict is a handle: copies share the node, as Python's do. A node that was opened from
-/// a file reads its metadata when it is entered and its tensors when they are asked for.
+/// A TensorDict is a handle: copies share the node, as in Python. A node opened from a file reads
+/// its metadata when it is entered and its tensors when they are accessed.
 ///
 /// Thread safety: concurrent readers are safe, also on a lazy node; set() needs exclusion.
 class TENFOLD_API TensorDict {
@@ -117,8 +116,8 @@ class TENFOLD_API TensorDict {
   }
   Tensor tensor(const KeyPath& path) const;
 
-  /// The node of `key`. A JSON object or array, which is what a container without tensors is, gives
-  /// a new node of its members. Throws Error(key_not_found), which says so if a tensor is there.
+  /// The node of `key`. A JSON object or array (a container without tensors) gives a new node of
+  /// its members. Throws Error(key_not_found), also if the entry is a tensor.
   TensorDict operator[](std::string_view key) const;
 
   /// The JSON value of `key`. Throws Error(key_not_found) if there is none or it is not JSON.
@@ -137,27 +136,27 @@ class TENFOLD_API TensorDict {
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension / rows [begin, end): views of every tensor, nested
-  /// nodes included; unbatched leaves and JSON values as they are. Maps every tensor.
+  /// nodes included; unbatched leaves and JSON values are kept. Maps every tensor.
   /// Throws Error(invalid_argument) if batch_size is [] or the index is out of range.
   TensorDict select_row(std::int64_t index) const;
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
 
-  /// Where this node was read from, for messages: "ckpt" or "ckpt/model"; empty in memory.
+  /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty in memory.
   const std::string& where() const;
 
-  /// Where the lazy parts stand; same_node() tells whether two handles share one node.
+  /// The shared state, for the library's own use; same_node() is true if two handles share it.
   const std::shared_ptr<Node>& node() const noexcept { return node_; }
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
-  /// Writes every mapped tensor of a tree that was opened "r+" to the device (fdatasync). An
-  /// archive reads what was written through for its CRC-32s: that is what `monitor` watches.
+  /// Syncs every mapped tensor of a tree opened "r+" to disk (fdatasync). An archive then reads the
+  /// written tensors for their CRC-32s, which `monitor` observes.
   void flush(Monitor* monitor = nullptr) const;
 
  private:
   std::shared_ptr<Node> node_;
 };
 
-/// "model.encoder.weight": the keys joined with dots, as the command line and globs see them.
+/// "model.encoder.weight": the keys joined with dots, as in the command line and globs.
 TENFOLD_API std::string dotted(const KeyPath& path);
 
 }  // namespace tenfold

@@ -11,8 +11,8 @@
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it links LibTorch, the library tenfold does not. Only
-/// ATen's tensor is included here; the module is a template parameter, so that who has no module
-/// does not pay for torch/torch.h.
+/// ATen's tensor is included here; the module is a template parameter, so that programs without a
+/// module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -43,15 +43,15 @@ inline c10::ScalarType to_torch(DType dtype);
 /// Throws Error(unsupported) for quantized and sub-byte dtypes.
 inline DType from_torch(c10::ScalarType dtype);
 
-/// The same bytes as a tensor on the CPU of the same shape and strides, without gradient. They (a
-/// mapping, say) are kept alive by its storage; writes go where writes to `tensor` go.
-/// Throws Error(invalid_argument) if the bytes may only be read: torch would crash on a write.
+/// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
+/// storage keeps the bytes (a mapping, for example) alive; writes have the effect of writes to
+/// `tensor`. Throws Error(invalid_argument) if `tensor` is read-only: torch would crash on a write.
 inline at::Tensor to_torch(const Tensor& tensor);
 
-/// The same bytes, kept alive. Strided tensors on the CPU are shared without a copy; gradients and
-/// graph stay behind. Throws Error(unsupported) for tensors of other devices (`cpu()` copies them),
-/// conjugate and negative views (`resolve_conj()`, `resolve_neg()`), sparse, nested, quantized,
-/// meta and undefined ones, and those whose storage was released.
+/// Returns a Tensor over the same bytes, which it keeps alive. Strided CPU tensors are shared
+/// without a copy; gradient and graph are dropped. Throws Error(unsupported) for tensors of other
+/// devices (`cpu()` copies them), conjugate and negative views (`resolve_conj()`, `resolve_neg()`),
+/// sparse, nested, quantized, meta and undefined ones, and those whose storage was released.
 inline Tensor from_torch(const at::Tensor& tensor);
 
 /// torch::nn::Module, torch::jit::Module, or anything with lists of named tensors like theirs:
@@ -63,23 +63,23 @@ concept TorchModule = requires(Module& module) {
 };
 
 /// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
-/// the module's own memory. Tied tensors stay tied. What is undefined (the bias of a layer without
-/// one) is left out, as in Python. Tensors of other devices are copied to main memory, tied ones
-/// once. C++ modules do not know which buffers Python calls not persistent: they are all here.
+/// the module's own memory. Tied tensors share storage. Undefined tensors (the bias of a layer
+/// without one) are omitted, as in Python. Tensors on other devices are copied to main memory, tied
+/// ones once. C++ modules do not know which buffers are not persistent in Python: all are included.
 /// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta.
 template <TorchModule Module>
 TensorDict state_dict(Module& module);
 
-/// Copies tensors straight from the file into the parameters and buffers of `module`, which keep
+/// Copies tensors from the file directly into the parameters and buffers of `module`, which keep
 /// their identity: optimizers, tied parameters and flattened weights of RNNs see the new values.
-/// Names, dtypes and shapes are compared first; unless `options.strict` is false a difference is
-/// thrown as Error(invalid_argument) that lists all of them, and nothing has changed.
+/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, one
+/// Error(invalid_argument) lists all differences, and nothing has changed.
 ///
-/// Memory: no second copy, except at most 64 MiB (or one tensor) at a time for tensors of other
-/// devices. Of names that are tied in the module the last in its order is read, as in Python. A
-/// backward over values from before is an error, as after copy_(). `options.monitor` watches the
-/// tensors on the CPU. Throws Error(unsupported) naming a tensor of the module that cannot be
-/// written in place.
+/// Memory: no second copy, except at most 64 MiB (or one tensor) at a time for tensors on other
+/// devices. For tied names the last one in the module's order is read, as in Python. A backward
+/// pass over the old values is an error, as after copy_(). `options.monitor` observes the CPU
+/// tensors. Throws Error(unsupported) naming a tensor of the module that cannot be written in
+/// place.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
 template <TorchModule Module>
@@ -93,43 +93,42 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.state();
 };
 
-/// What Python's Optimizer.state_dict() gives, by the same names: {"state": {0: {...}},
-/// "param_groups": [...]}. Tensors are the optimizer's own memory, as those of a module. Options
-/// that only Python has say what LibTorch does (maximize is false).
-/// Throws Error(unsupported) if it is another optimizer.
+/// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
+/// "param_groups": [...]}. Tensors share the optimizer's memory, as those of a module do. Options
+/// that only Python has get the value of LibTorch's behaviour (maximize is false).
+/// Throws Error(unsupported) for other optimizers.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);
 
-/// Loads the state that state_dict() gave, here or in Python: td["optimizer"]. Parameters are
-/// matched by their order in the groups. Tensors of the state that exist are filled in place,
-/// others are made like their parameters; options of the groups are loaded. All is compared first:
-/// unless `options.strict` is false, a difference is thrown as Error(invalid_argument) that lists
-/// all of them, and nothing has changed. If it is false, the state of a parameter is loaded whole
-/// or not at all.
+/// Loads the state of state_dict(), saved by C++ or Python: td["optimizer"]. Parameters are matched
+/// by their order in the groups. Existing state tensors are filled in place, others are created
+/// like their parameters; group options are loaded. Everything is compared first: unless
+/// `options.strict` is false, one Error(invalid_argument) lists all differences, and nothing has
+/// changed. If it is false, the state of a parameter is loaded completely or not at all.
 ///
-/// Of Python's options that LibTorch does not have, those that change no result (foreach, fused,
-/// capturable, differentiable) are listed in LoadReport::ignored; one that LibTorch cannot follow
-/// (maximize) is a difference. `options.keys` does not apply, `options.rename` to names only.
+/// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
+/// change results (foreach, fused, capturable, differentiable); an option that LibTorch cannot
+/// implement (maximize) is a difference. `options.keys` does not apply, `options.rename` to names
+/// only.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
 
-/// The same with the names that the parameters have in `module`, as Python's
-/// Optimizer(module.named_parameters()) keeps them: "param_names" in each group. Throws
-/// Error(invalid_argument) for a parameter that is not of the module.
+/// As above, with the names of the parameters in `module`: "param_names" in each group, as with
+/// Python's Optimizer(module.named_parameters()). Throws Error(invalid_argument) for a parameter
+/// that does not belong to the module.
 template <TorchOptimizer Optimizer, TorchModule Module>
 TensorDict state_dict(Optimizer& optimizer, Module& module);
 
-/// The same, with parameters matched by the names that they have in `module` if the source has
-/// names, wherever they stand, and by their order otherwise. `options.rename` goes from the
-/// source's names to the module's.
+/// As above, with parameters matched by their names in `module` if the source has names, in any
+/// order, and by order otherwise. `options.rename` maps the source's names to the module's.
 template <TorchOptimizer Optimizer, TorchModule Module>
 LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
                      const LoadIntoOptions& options = {});
 
-// --- what follows is not to be called ----------------------------------------------------------
+// --- implementation details ----------------------------------------------------------
 
 namespace torch_detail {
 
@@ -180,8 +179,8 @@ inline std::optional<DType> dtype_of_scalar(c10::ScalarType wanted) noexcept {
   return std::nullopt;
 }
 
-/// What keeps a tensor from being shape, strides and bytes of some device; empty if nothing does.
-/// The order matters: who is asked later may not be asked of those refused before.
+/// Why a tensor is not described by shape, strides and bytes on a device; empty if it is.
+/// The order matters: later queries are invalid for tensors that earlier ones refuse.
 inline std::string obstacle(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined one";
   if (tensor.is_nested()) return "a nested one";
@@ -199,7 +198,7 @@ inline std::string obstacle(const at::Tensor& tensor) {
   return {};
 }
 
-/// Why the memory of a tensor without obstacle() is not simply its elements; empty if it is.
+/// Why the memory of a tensor without obstacle() differs from its elements; empty if it does not.
 inline std::string indirection(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
     return "one on the device " + tensor.device().str() + "; copy it with cpu()";
@@ -224,7 +223,7 @@ inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
   std::string found = obstacle(tensor);
   if (found.empty()) found = indirection(tensor);
   if (!found.empty()) refuse(subject, kProblem, found);
-  // The storage and not the tensor is kept: a graph behind the tensor may go.
+  // Keeps the storage, not the tensor, so that its autograd graph can be released.
   const auto storage = std::make_shared<c10::Storage>(tensor.storage());
   auto* first = static_cast<std::byte*>(storage->mutable_data());
   std::uint64_t offset_bytes = 0;
@@ -237,7 +236,7 @@ inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
           std::move(buffer), offset_bytes};
 }
 
-/// Shares tensors of the CPU and copies others to it; those that are tied stay so.
+/// Shares CPU tensors and copies others to the CPU; tied ones share storage afterwards.
 class MainMemory {
  public:
   Tensor tensor(const NamedTensor& named, std::string_view whose) {
@@ -295,7 +294,7 @@ void add_all(const List& list, const std::string& prefix, NamedTensors& tensors)
   }
 }
 
-/// A module whose own tensors can be told from those of its children.
+/// A module whose own tensors can be distinguished from those of its children.
 template <class Module>
 concept HasChildren = requires(Module& module) {
   module.named_parameters(false);
@@ -303,8 +302,8 @@ concept HasChildren = requires(Module& module) {
   module.named_children();
 };
 
-/// Python's order, which named_parameters() of the whole is not: the parameters of a module, its
-/// buffers, and then its children in turn.
+/// Python's order, which differs from named_parameters() of the root: the parameters of a module,
+/// its buffers, and then each of its children.
 template <class Module>
 void collect(Module& module, const std::string& prefix, NamedTensors& tensors) {
   if constexpr (HasChildren<Module>) {
@@ -332,10 +331,10 @@ NamedTensors tensors_of(Module& module) {
 
 // --- loading ---
 
-/// Main memory for tensors of other devices at a time.
+/// Size of the staging memory for tensors on other devices.
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
-/// dtype and shape without memory, to be compared and not to be written.
+/// dtype and shape without memory, for comparison only.
 inline Tensor stand_in(const NamedTensor& target) {
   const std::string found = obstacle(target.tensor);
   if (!found.empty()) {
@@ -353,8 +352,8 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Each memory once: of tied tensors the last, so that two threads never write the same bytes and
-/// the result is Python's.
+/// Each storage once: the last of tied tensors, so that two threads never write the same bytes and
+/// the result is that of Python.
 inline NamedTensors without_ties(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;
@@ -366,12 +365,12 @@ inline NamedTensors without_ties(NamedTensors tensors) {
   return last;
 }
 
-/// Before the write: one that fails half-way has changed the tensors too.
+/// Before the write, because one that fails half-way has changed the tensors, too.
 inline void note_write(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-/// Reads `group` into main memory and hands it to its devices.
+/// Reads `group` into main memory and copies it to its devices.
 inline void load_group(const NamedTensors& group, const TensorDict& source,
                        const LoadIntoOptions& options) {
   TensorDict host;
@@ -384,7 +383,7 @@ inline void load_group(const NamedTensors& group, const TensorDict& source,
 
 inline void load_indirect(const NamedTensors& tensors, const TensorDict& source,
                           LoadIntoOptions options) {
-  options.monitor = nullptr;  // it has seen the end
+  options.monitor = nullptr;  // it has reported completion
   NamedTensors group;
   std::uint64_t size_bytes = 0;
   for (const NamedTensor& named : tensors) {
@@ -420,7 +419,7 @@ inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDic
     }
   }
   LoadIntoOptions copying = options;
-  copying.strict = false;  // the rest of the source is none of theirs
+  copying.strict = false;  // the rest of the source belongs to other targets
   load_into(direct, source, copying);
   load_indirect(indirect, source, std::move(copying));
   return report;

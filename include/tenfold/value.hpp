@@ -12,10 +12,9 @@
 
 namespace tenfold {
 
-/// A JSON value as Python's json module knows it: integers of any size, NaN and the infinities
-/// included, members in order. A tuple is told apart from a list; JSON itself writes both as an
-/// array, and a format's notes remember which is which, as they do of Python's other plain values
-/// (Special).
+/// A JSON value with the extensions of Python's json module: integers of any size, NaN and the
+/// infinities, members in order. Tuples and extended scalars (Special) are distinct types. JSON
+/// writes a tuple as an array; the notes document of a format records the difference.
 class TENFOLD_API Value {
  public:
   struct Null {
@@ -34,8 +33,8 @@ class TENFOLD_API Value {
     std::vector<Value> items;
     bool operator==(const Tuple&) const;
   };
-  /// Members in order; keys are unique. `int_keys`: in Python all keys were int; `typed_keys`: what
-  /// they were where some were no text, as in NodeInfo.
+  /// Members in order; keys are unique. `int_keys`: in Python all keys were int; `typed_keys`: keys
+  /// that were not str, as in NodeInfo.
   struct Object {
     std::vector<std::pair<std::string, Value>> members;
     bool int_keys = false;
@@ -46,14 +45,14 @@ class TENFOLD_API Value {
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
   };
-  /// A value of Python or torch that JSON lacks. JSON writes `text` (bytes as base64), `items` as
-  /// an array, or a Counter as its object.
+  /// An extended scalar: a value of Python or torch that JSON lacks. JSON writes `text` (bytes as
+  /// base64), `items` as an array, or a Counter as its object.
   struct Special {
     enum class Type : std::uint8_t {
       bytes,      ///< text: the bytes
       bytearray,  ///< text: the bytes
       complex,    ///< items: two floats, the real and the imaginary part
-      set,        ///< items, which Python can hash; in the order of whoever saved it
+      set,        ///< hashable items, in the order in which they were saved
       frozenset,  ///< as set
       counter,    ///< items: one Object, the counts of collections.Counter
       size,       ///< items: the lengths of a torch.Size
@@ -98,7 +97,7 @@ class TENFOLD_API Value {
   }
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or a Special's: for messages.
+  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or name() of a Special.
   std::string_view type_name() const noexcept;
 
   /// Equal as Python compares them, except that NaN equals NaN and types must agree.
@@ -108,8 +107,8 @@ class TENFOLD_API Value {
   Variant data_;
 };
 
-/// Keys of a dict that were no text in Python, by the text that stands for each: "1", "0.5",
-/// "True", "None", "(1, 'a')". Sorted by text.
+/// Keys of a Python dict that were not str, by their str(): "1", "0.5", "True", "None", "(1, 'a')".
+/// Sorted by str().
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...

@@ -6,8 +6,8 @@
 
 namespace tenfold {
 
-/// Receives the library's warnings: what was ignored, or done in another way than asked. Called on
-/// the thread that warns, which may be any.
+/// Receives the library's warnings: input that was ignored, or a request that was done differently.
+/// Called on the thread that warns, which may be any.
 using WarningHandler = void (*)(const std::string& message);
 
 /// Installs `handler` and returns the previous one. Null, the default, drops warnings.

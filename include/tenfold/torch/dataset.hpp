@@ -6,12 +6,12 @@
 ///     auto loader = torch::data::make_data_loader(std::move(data), /*batch_size=*/256);
 ///     for (tenfold::TorchBatch& batch : *loader) train(batch["price"]);
 ///
-/// Or in the order, and with the resumption, of BatchLoader:
+/// Or with the order and resumption of BatchLoader:
 ///
 ///     auto data = tenfold::torch_dataset(tenfold::BatchLoader(ds, {.batch_size = 256}));
 ///
-/// They have the members that torch::data asks of a data set and derive from none of its classes,
-/// whose headers take a compiler ten seconds.
+/// They have the members that torch::data requires of a data set and derive from none of its
+/// classes, whose headers take ten seconds to compile.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -41,10 +41,10 @@ MapDataset<D, T> map(D, T);
 namespace tenfold {
 
 /// The tensors of a batch by (dotted) name, in the order of the columns. A column of numbers is
-/// `[B, *shape]`. One whose rows are of unequal length is what BatchColumn says: its values, and
-/// "<column>.offsets" int64 [B + 1]; of text the values are bytes, and text in lists has
-/// "<column>.item_offsets" too. "<column>.length" tells the rows' lengths in a padded column,
-/// "<column>.valid" which rows have a value.
+/// `[B, *shape]`. A ragged column has its values and "<column>.offsets" int64 [B + 1], as in
+/// BatchColumn; the values of strings are bytes, and lists of strings also have
+/// "<column>.item_offsets". "<column>.length" holds the row lengths of a padded column,
+/// "<column>.valid" marks rows with a value.
 class TorchBatch {
  public:
   struct Item {
@@ -98,8 +98,8 @@ inline TorchBatch to_torch(const Batch& batch) {
   return made;
 }
 
-/// The rows that a sampler of torch's draws; each batch is gathered in one call. A handle: copies,
-/// one for each worker thread, share the mapped data.
+/// A data set for torch's samplers; each batch is gathered in one call. A handle: copies, one for
+/// each worker thread, share the mapped data.
 class TorchDataset {
  public:
   using BatchType = TorchBatch;
@@ -114,8 +114,8 @@ class TorchDataset {
     return to_torch(dataset_.rows(positions, options_));
   }
   std::optional<std::size_t> size() const { return static_cast<std::size_t>(dataset_.size()); }
-  /// Batches as `transform` makes them, a torch::data::transforms::BatchLambda<TorchBatch, ...>
-  /// for instance.
+  /// Applies `transform` to each batch, for example a
+  /// torch::data::transforms::BatchLambda<TorchBatch, ...>.
   template <class Transform>
   auto map(Transform transform) const {
     return torch::data::datasets::map(*this, std::move(transform));
@@ -127,8 +127,7 @@ class TorchDataset {
 };
 
 /// The batches of a BatchLoader, epoch after epoch, as a stateful data set: the batch_size of
-/// torch's loader is not looked at. Copies share the loader, and any thread may ask for the next
-/// batch.
+/// torch's loader is ignored. Copies share the loader, and any thread may take the next batch.
 class TorchBatches {
  public:
   using BatchType = std::optional<TorchBatch>;
@@ -149,13 +148,13 @@ class TorchBatches {
   std::optional<std::size_t> size() const {
     return static_cast<std::size_t>(shared_->loader.size());
   }
-  /// The next batch is an epoch's first, or the one where load_state_dict() goes on.
+  /// Restarts: the next batch is the first of an epoch, or that of load_state_dict().
   void reset() {
     const std::lock_guard lock(shared_->mutex);
     shared_->stream.reset();
   }
-  /// BatchLoader's: where it stands. It counts what torch's loader has taken, which without
-  /// workers is what it has handed out.
+  /// The state_dict() of BatchLoader. It counts the batches that torch's loader has taken; without
+  /// workers these are the batches that it has returned.
   std::string state_dict() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();

@@ -1,4 +1,4 @@
-"""Whose arrays are handed out: torch tensors, or numpy arrays."""
+"""The framework of returned arrays: torch tensors, or numpy arrays."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 
 @set_module("tenfold")
 def set_framework(framework: Framework) -> None:
-    """Sets whose arrays are handed out where a call has no ``framework=``.
+    """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    Handles that are open keep theirs. The environment variable ``TENFOLD_FRAMEWORK`` does the same
-    for a process.
+    Open handles keep theirs. The environment variable ``TENFOLD_FRAMEWORK`` does the same for a
+    process.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,

@@ -267,17 +267,17 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
 
 @set_module("tenfold")
 class Opaque:
-    """What a pickle would have made by calling something that tenfold does not know.
+    """A placeholder for an object that a pickle creates by an unsupported call.
 
-    Nothing was imported or called. `tenfold.load(path, allow_opaque=True)` gives these in the
-    places of such objects.
+    Nothing was imported or called. `tenfold.load(path, allow_opaque=True)` returns placeholders for
+    such objects.
 
     Attributes:
-        name: What would have been called: ``"module.Class"``.
+        name: The class or function: ``"module.Class"``.
         args: The arguments, a tuple; None for a class or function that is only named.
-        state: What the object's ``__setstate__`` or ``__dict__`` would have got, or None.
-        parts: All that the pickle says of it: ``args``, ``state``, ``kwargs``, ``items`` (what was
-            appended), ``entries`` (keys and values in turn), ``callable`` (what has no plain name).
+        state: The argument of the object's ``__setstate__``, or its ``__dict__``, or None.
+        parts: The pickled content: ``args``, ``state``, ``kwargs``, ``items`` (appended items),
+            ``entries`` (alternating keys and values), ``callable`` (a callable without a name).
 
     Example:
         >>> tenfold.load("run.pt", allow_opaque=True)["config"]

@@ -41,22 +41,22 @@ def save(
     overwrite: bool = True,
     progress: Progress = None,
 ) -> Path:
-    """Saves a tree of tensors so that `path` holds, at every moment, the old version or the new.
+    """Saves a tree of tensors and replaces `path` atomically.
 
-    Tensors are written from where they are; those that share their bytes are stored once and stay
-    tied. Nothing is pickled.
+    A crash leaves the old version or the new one, never a partial file. Tensors that share storage
+    are stored once and share it again after loading. Nothing is pickled.
 
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
             ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
             bool, None or tuples of these.
-            In a ``.npy`` file, a tensor or array by itself.
-        path: Where to. What is there is replaced, unless it holds other things.
-        format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
-            memory-mapped files if it has none or an unknown one; one that resembles a known suffix
-            (``.safetensor``) is a warning.
-        durable: Return only when the data is on the device.
+            For a ``.npy`` file, also a single tensor or array.
+        path: Target path. It is replaced, unless it is a folder with files of others.
+        format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`; a folder of
+            memory-mapped files without a suffix or with an unknown one. A suffix that resembles a
+            known one (``.safetensor``) gives a warning.
+        durable: fsync before returning.
         checksums: Store checksums, which `verify` compares.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         overwrite: If false, an existing `path` is an error.
@@ -67,11 +67,12 @@ def save(
         Path: `path`.
 
     Raises:
-        UnsupportedError: If the format cannot hold something; the message names its key. Nothing
+        UnsupportedError: If the format cannot hold an entry; the message names its key. Nothing
             has been written.
-        ValueError: If a key is none of these, two have one text, or a container holds itself.
-        FileExistsError: If there is something at `path` and `overwrite` is false.
-        OSError: If the system failed. The old version is untouched.
+        ValueError: If a key has another type, two keys of a dict have the same ``str()``, or a
+            container contains itself.
+        FileExistsError: If `path` exists and `overwrite` is false.
+        OSError: If a system call failed. The old version is unchanged.
 
     Example:
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
@@ -106,7 +107,7 @@ def save(
 
 
 def _named(obj: Any, path: PathLike, format: str | None) -> Any:
-    """An array by itself under the name that it is read back with, where a file holds just one."""
+    """Wraps a single array for ``.npy`` under the key that it gets when it is loaded."""
     from tenfold._interop.arrays import is_array
 
     name = os.path.basename(os.fsdecode(path))
@@ -129,43 +130,43 @@ def load(
     framework: Framework = None,
     device: Any = None,
 ) -> Any:
-    """Loads what was saved: the same nesting, key types and containers, over mapped files.
+    """Loads a saved tree with the same nesting, key types and containers, over mapped files.
 
-    Every leaf is mapped and its file's size checked; the bytes are paged in when they are used, so
-    loading takes little time and memory whatever the size. Files stay mapped until the last tensor
-    over them is gone.
+    Every leaf is mapped and the size of its file checked. The bytes are paged in on use, so loading
+    is fast and takes little memory, independent of the size. Files stay mapped until the last
+    tensor over them is released.
 
-    Of a ring (``create(..., capacity=n)``) that somebody writes to it shows the slots as they are,
-    half written ones too: `Dataset` gives whole rows.
+    A circular buffer (``create(..., capacity=n)``) is shown without protection while another
+    process writes to it, half-written slots included; `Dataset` returns complete rows.
 
     Args:
         path: A file or folder in any format that `probe` knows.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
             tuples of keys. None: all; an empty list: nothing.
-        map_location: Device that tensors are copied to, as ``Tensor.to`` takes it.
-        mode: ``"r"``: the file never changes: torch tensors are private copies on write, numpy
-            arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: writes
-            reach the file.
+        map_location: Device for the tensors, as in ``Tensor.to``.
+        mode: ``"r"``: the file never changes; torch tensors are private (copy on write), numpy
+            arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: a shared
+            mapping, writes reach the file.
         format: The name of the format; None: by content, never by suffix.
-        verify: Compare checksums first: those of metadata, headers and what is loaded.
-        aliases: Tensors that shared their bytes share them again.
-        allow_opaque: Objects of classes that are not read, and values that cannot be read, come as
-            `Opaque`, which says what they were made of. If false, they are an error that names
-            them. Nothing is imported or called either way.
+        verify: Compare checksums first: those of metadata, headers and the loaded tensors.
+        aliases: Restore shared storage.
+        allow_opaque: Return objects of unsupported classes, and unreadable values, as `Opaque`
+            with their pickled content. If false, they raise an error that names them. Nothing is
+            imported or called either way.
         progress: As for `save`.
-        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``): whose arrays. None:
+        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None:
             `tenfold.set_framework`; ``TENFOLD_FRAMEWORK``; torch if it is imported or a device is
             given; numpy if it is imported; torch if it is installed; numpy.
         device: The same as `map_location`.
 
     Returns:
-        The containers that were saved; a TensorDict for what was one.
+        The saved containers; a TensorDict if one was saved.
 
     Raises:
-        FileNotFoundError: If there is nothing at `path`.
-        KeyError: If one of `keys` names nothing.
-        CorruptFileError: If the bytes break the promises of the format.
-        UnsupportedError: If it is in no known format.
+        FileNotFoundError: If `path` does not exist.
+        KeyError: If one of `keys` matches nothing.
+        CorruptFileError: If the bytes violate the format.
+        UnsupportedError: If the format is unknown.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
@@ -181,7 +182,7 @@ def load(
     name = decided(framework, needs_torch=place is not None)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
-    # What was selected or copied cannot be had by opening the file again.
+    # Opening the file again would not give a selection or a copy.
     opened.changed = paths is not None or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
@@ -213,20 +214,20 @@ def open(
     format: str | None = None,
     framework: Framework = None,
 ) -> TensorDict:
-    """Opens a tree lazily: reads the metadata of its root and no tensor byte.
+    """Opens a tree lazily: reads only the metadata of its root.
 
-    A ring that somebody writes to it shows as `load` does: slots, not rows.
+    A circular buffer is shown without protection, as by `load`.
 
     Args:
         path: A file or folder in any format that `probe` knows.
         mode: As for `load`.
         format: The name of the format; None: by content.
-        framework: As for `load`. It is decided once, now, and pickled along.
+        framework: As for `load`. Decided now, and kept by pickles.
 
     Returns:
-        TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped when
-        they are asked for. Dicts, lists and tuples appear as nodes too, and so do sparse tensors,
-        which `SparseMatrix` takes; ``to_dict()`` gives them back.
+        TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped on
+        access. Dicts, lists, tuples and sparse tensors appear as nodes, too; `SparseMatrix` accepts
+        sparse ones, and ``to_dict()`` restores the containers.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -242,31 +243,31 @@ def open(
 
 @set_module("tenfold")
 def probe(path: PathLike) -> str:
-    """The name of the format that `path` is in, by content: ``"memmap"``, ``"safetensors"``, ...
+    """Returns the name of the format of `path`, by content: ``"memmap"``, ``"safetensors"``, ...
 
     Raises:
-        FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If it is in no known format.
+        FileNotFoundError: If `path` does not exist.
+        UnsupportedError: If the format is unknown.
     """
     return _core.probe(os.fspath(path))
 
 
 @set_module("tenfold")
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) that the pickles in a file or folder name, with risks.
+    """Lists every global (class or function) named by the pickles in a file or folder, with risks.
 
     Args:
-        path: A file of torch.save, a pickle, a zip archive with pickles or archives in it
+        path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
             (``.npz`` too), a ``.npy`` file of objects or a file of torch.distributed.checkpoint;
-            or a folder, whose files are all looked into.
+            or a folder, whose files are all scanned.
 
     Returns:
-        ScanReport: Nothing was imported, called or executed. What was not looked into
-            (compressed files, bytes after a pickle, in a folder also files and folders that
-            cannot be read) is named as suspicious.
+        ScanReport: Nothing was imported, called or executed. Content that was not scanned
+            (compressed files, trailing bytes after a pickle, unreadable files and folders in a
+            folder) is listed as suspicious.
 
     Raises:
-        FileNotFoundError: If there is nothing at `path`.
+        FileNotFoundError: If `path` does not exist.
         CorruptFileError: If it is an archive that cannot be read; in a folder, that is a
             finding.
         PermissionError: If the file, or the folder itself, cannot be read.
@@ -291,11 +292,11 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
         progress: As for `save`.
 
     Returns:
-        VerifyReport: Damage is reported here, not raised.
+        VerifyReport: Damage is reported, not raised.
 
     Raises:
-        FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If it is in no known format, such as a plain pickle.
+        FileNotFoundError: If `path` does not exist.
+        UnsupportedError: If the format is unknown, such as a plain pickle.
 
     Example:
         >>> report = tenfold.verify("run/ckpt")
@@ -330,26 +331,27 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` knows.
-        dst: Where to.
-        format: Of `dst`; None: by its suffix, as for `save`.
+        dst: Target path.
+        format: The format of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
-        exclude: But not these.
+        exclude: Leaves to omit.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
-            or a callable from dotted name to dotted name. A name that a dict gives must be there;
+            or a callable from dotted name to dotted name. Names in a dict must exist;
             patterns may match nothing.
         dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
-        shard_size: Of a ``.safetensors.index.json``: the most bytes of tensors in a shard, unless
-            it holds one tensor only. None: 5 GB.
-        durable: Return only when the data is on the device.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            shard with more than one tensor. None: 5 GB.
+        durable: fsync before returning.
         progress: As for `save`.
 
     Returns:
         Path: `dst`.
 
     Raises:
-        UnsupportedError: If the format of `dst` cannot hold something; nothing has been written.
-        KeyError: If one of `keys`, of `exclude` or of the names in `rename` names nothing.
-        ValueError: If `dst` lies inside the folder `src`, or has no shards for a `shard_size`.
+        UnsupportedError: If the format of `dst` cannot hold an entry; nothing has been written.
+        KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
+        ValueError: If `dst` is inside the folder `src`, or its format has no shards for a
+            `shard_size`.
 
     Example:
         >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
@@ -380,7 +382,7 @@ def convert(
 
 
 def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
-    """`keys=` as the engine takes it: one text is a dotted name or a glob, more are a path."""
+    """Converts `keys=`: one string is a dotted name or a glob, several are a path."""
     if keys is None:
         return None
     if isinstance(keys, str):
@@ -452,15 +454,14 @@ def diff(
 ) -> DiffReport:
     """Compares two trees, in any two formats or in memory.
 
-    Tensors and JSON values are matched by path, else by dotted name. Tensors are read in pieces, in
-    parallel: memory does not grow with them. The order of keys does not count, nor whether
-    a dict is an OrderedDict.
+    Tensors and JSON values are matched by path, then by dotted name. Tensors are read in chunks, in
+    parallel and in bounded memory. The order of keys, and dict against OrderedDict, are ignored.
 
     Args:
-        a: A path, or what `save` takes: containers of tensors, a TensorDict, a module.
-        b: The same.
-        rtol: Values are the same if ``|a - b| <= atol + rtol * |b|``, and NaN if both are NaN. With
-            zeros they are compared exactly, integers of 64 bits too.
+        a: A path, or an argument of `save`: containers of tensors, a TensorDict, a module.
+        b: The other one.
+        rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. With
+            zeros the comparison is exact, also for 64-bit integers.
         atol: See `rtol`. Dtypes, shapes, kinds of nodes and JSON values are compared exactly.
         progress: As for `save`.
 

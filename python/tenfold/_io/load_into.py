@@ -1,4 +1,4 @@
-"""`load_into`: tensors straight from the file into tensors that exist already."""
+"""`load_into`: reads tensors from a file directly into existing tensors."""
 
 from __future__ import annotations
 
@@ -36,37 +36,38 @@ def load_into(
 ) -> LoadReport:
     """Copies tensors from a file into those of `target`, without a second copy in memory.
 
-    Tensors are matched by dotted name. Those of `target` keep their identity: optimizers, views and
-    tied parameters see the new values.
+    Tensors are matched by dotted name. Tensors of `target` keep their identity: optimizers, views
+    and tied parameters see the new values.
 
     Args:
-        target: A module, an optimizer, a TensorDict, or a dict of tensors that are allocated.
+        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors.
         source: A path, an opened TensorDict or a node of one, or a dict of tensors.
-        strict: Raise unless names, dtypes and shapes agree in everything, before anything changes.
-        rename: From the names of `source` to those of `target`, as for `convert`. Of an optimizer:
-            the names of its parameters. A name that a dict gives must be there.
+        strict: Raise if any name, dtype or shape differs, before anything changes.
+        rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
+            the names of its parameters. Names in a dict must exist.
         keys: Only these leaves of `source`, as for `load`; an empty list: nothing. Not for
             optimizers.
         cast: Convert dtypes.
 
-    Two names of `target` over one memory (tied parameters) are both loaded; the last one stays.
+    If two names of `target` share storage (tied parameters), both are loaded; the last one wins.
 
-    The state of an optimizer goes to the parameters of the same names where both sides have names
-    (``Adam(model.named_parameters())``), whatever their groups, else by order, as in
-    `Optimizer.load_state_dict`. Tensors that exist are filled in place, others are made, with
-    torch's choice of dtype and device; the options of the groups are loaded. A group that holds
-    other names than every saved one keeps its own options, and a warning names it. With
-    ``strict=False`` the state of a parameter is loaded whole or not at all. An optimizer with a
-    `load_state_dict` or a pre-hook of its own gets copies of all tensors, and checks them itself.
+    If both sides have parameter names (``Adam(model.named_parameters())``), the state of an
+    optimizer is matched by name, independent of the groups; otherwise by order, as in
+    `Optimizer.load_state_dict`. Existing tensors are filled in place, others are created with
+    torch's choice of dtype and device; group options are loaded. A group whose set of names matches
+    no saved group keeps its options, and a warning names it. With ``strict=False`` the state of a
+    parameter is loaded completely or not at all. An optimizer with its own `load_state_dict` or
+    pre-hook gets copies of all tensors, and checks them itself.
 
     Returns:
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
 
     Raises:
-        ValueError: If `strict` and they do not agree; the message lists all. Nothing has changed.
-        KeyError: If one of `keys` or of the names in `rename` names nothing in `source`.
+        ValueError: If `strict` and there are differences; the message lists all of them. Nothing
+            has changed.
+        KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: sparse, on the meta
-            device, not initialised yet, or made anew by each `state_dict()`.
+            device, not initialised yet, or created by each `state_dict()`.
 
     Example:
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok

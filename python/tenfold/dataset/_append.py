@@ -1,4 +1,4 @@
-"""Rows that are added to a data set, and changed in it."""
+"""Appending to and changing the rows of a data set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BYTES_AT_ONCE = 8 << 20
 
 
 class Growing(Closing):
-    """The part of `Dataset` that writes. All of it needs mode ``"r+"`` and the data set itself."""
+    """The writing methods of `Dataset`. They require mode ``"r+"``, and not a view."""
 
     _native: Any
     _path: str | None
@@ -51,15 +51,15 @@ class Growing(Closing):
 
     @property
     def schema(self) -> Schema:
-        """What `Dataset` says that its columns are."""
+        """The columns of the `Dataset`."""
         raise NotImplementedError
 
     def append(self, rows: Any) -> int:
-        """Adds rows behind those there are; in a ring, over the oldest ones.
+        """Appends rows; in a circular buffer, overwrites the oldest ones.
 
-        They are one commit: whoever opens or refreshes the data set afterwards sees all of them.
-        They survive the death of this process; a power loss only after `flush` or `close`. One
-        process appends at a time.
+        The rows are one commit: readers that open or refresh the data set afterwards see all of
+        them. They survive a crash of this process, and a power failure after `flush` or `close`.
+        One process appends at a time.
 
         >>> ds.append({"x": torch.rand(3), "name": "Ann"})                          # a row
         >>> ds.append({"x": torch.rand(256, 3), "name": ["Ann"] * 256})             # a batch
@@ -67,16 +67,16 @@ class Growing(Closing):
 
         Args:
             rows: A dict or TensorDict whose values have the columns' row shapes (one row) or one
-                more leading dimension, equal in all (a batch); or a list of row dicts. Rows of
-                unequal length are 1-d in a row; in a batch a list, a jagged ``torch.nested``
-                tensor, or ``{"values", "offsets"}``. None: missing, of a nullable column.
+                more leading dimension, equal in all (a batch); or a list of row dicts. Ragged
+                values are 1-d in a row; in a batch a list, a jagged ``torch.nested`` tensor, or
+                ``{"values", "offsets"}``. None: a missing value of a nullable column.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
             ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
-            UnsupportedError: On a view, or a data set that was opened to read.
+            UnsupportedError: On a view, or a read-only data set.
             OSError: If another process is appending, naming it, or the disk is full.
         """
         self._require_writer("append")
@@ -88,7 +88,7 @@ class Growing(Closing):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What is wrong with rows is told with the data set that they are for."""
+        """Adds the path of the data set to errors about rows."""
         try:
             yield
         except ValueError as error:
@@ -97,11 +97,11 @@ class Growing(Closing):
             raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
-        """The same as `append`, as one says of a ring."""
+        """The same as `append`, for circular buffers."""
         return self.append(rows)
 
     def extend(self, rows: Iterable[Any]) -> int:
-        """Appends what an iterable gives: row dicts, thousands or MiB to a commit, or batches.
+        """Appends the items of an iterable: row dicts, thousands or MiB per commit, or batches.
 
         Returns:
             int: the new ``len(self)``.
@@ -134,18 +134,18 @@ class Growing(Closing):
         return len(self._native)
 
     def __setitem__(self, index: Any, rows: Any) -> None:
-        """Writes rows in place, through to the file: many processes may write disjoint rows.
+        """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        Not atomic: a reader, and a kill, may find a row half written. No checksum vouches for the
-        data set's tensors afterwards. Columns that `rows` leaves out stay as they are.
+        Not atomic: a reader, or a crash, may observe a row half written. Checksums no longer cover
+        the data set's tensors afterwards. Columns missing from `rows` do not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
 
         Args:
-            index: An int: `rows` is a row. A slice, list, tensor or array: `rows` is a batch, or a
-                row that all of them become.
-            rows: As `append` takes them.
+            index: An int: `rows` is a row. A slice, list, tensor or array: `rows` is a batch, or
+                one row for all of them.
+            rows: As for `append`.
 
         Raises:
             IndexError: For a row that is not there.
@@ -172,28 +172,28 @@ class Growing(Closing):
         self._native.update(numbers, size, columns)
 
     def flush(self) -> None:
-        """Brings every row to the device: a power loss takes none of them any more.
+        """Makes all rows durable: they survive a power failure.
 
-        tensordict, which reads meta.json alone, sees the rows of the last flush.
+        tensordict, which reads meta.json only, sees the rows of the last flush.
         """
         self._require_writer("flush")
         self._native.flush()
 
     def close(self) -> None:
-        """`flush`, and lets another process append. Reading goes on; twice is fine.
+        """Calls `flush` and lets another process append. Reading continues; idempotent.
 
-        Without it the rows that were appended are there all the same, but not yet durable.
+        Without it, appended rows exist but are not yet durable.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Sees the rows that other processes have added since; returns itself.
+        """Includes the rows that other processes have added since; returns itself.
 
-        Batches and columns that were handed out before stay as they are.
+        Batches and columns returned before do not change.
 
         Raises:
-            UnsupportedError: On a view: refresh the data set it was made of.
+            UnsupportedError: On a view: refresh its data set.
         """
         self._require_whole("refresh")
         self._native.refresh()
@@ -201,12 +201,12 @@ class Growing(Closing):
 
     @property
     def capacity(self) -> int | None:
-        """The rows that a ring has room for; None if it is none."""
+        """Capacity of a circular buffer in rows; None for other data sets."""
         return int(self._native.capacity()) or None
 
     @property
     def cursor(self) -> int:
-        """The slot of a ring that the next row is written to; otherwise ``len(self)``."""
+        """The slot of the next row in a circular buffer; otherwise ``len(self)``."""
         return int(self._native.cursor())
 
     def _columns(self) -> Columns:

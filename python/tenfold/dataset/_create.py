@@ -36,38 +36,38 @@ def create(
     *,
     example: Any = None,
 ) -> Dataset:
-    """Makes a data set on disk and opens it ``"r+"``.
+    """Creates a data set on disk and opens it ``"r+"``.
 
     >>> ds = tenfold.create("log", {"x": ("float32", (3,)), "note": "string"})    # empty
     >>> ds.append({"x": torch.rand(3), "note": "first"})
     >>> ds = tenfold.create("images", {"pixels": ("uint8", (84, 84))}, num_rows=10_000)
-    >>> ds[worker::4] = {"pixels": pixels}    # every process its own rows, in place
-    >>> ds = tenfold.create("buffer", example=row, capacity=1_000_000)  # a ring
+    >>> ds[worker::4] = {"pixels": pixels}    # each process its own rows, in place
+    >>> ds = tenfold.create("buffer", example=row, capacity=1_000_000)  # circular
     >>> ds.write(batch)                    # len(ds) == min(rows written, capacity)
 
     Args:
-        path: Where there is nothing yet.
+        path: A path that does not exist.
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
             ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged", "nullable"}``; a
             dict of such is a nested record. A dtype is torch's, numpy's, its name in either,
             ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of values
             without any str may also be an example row.
-        num_rows: Rows of zeros to begin with. Their space is reserved at once, where the file
-            system can do that, so that writing them does not end the process on a full disk.
-        capacity: Rows of a ring: when it is full, each write takes the place of the oldest rows.
-            Neither of both: 0 rows, to be appended to.
+        num_rows: Initial rows of zeros. Disk space is reserved at once if the file system supports
+            it, so that writing them does not raise SIGBUS on a full disk.
+        capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
+            oldest rows. Without `num_rows` and `capacity` the data set is empty.
         example: One row, instead of `schema`: a dict or TensorDict of values, whose dtypes and
-            shapes become the columns'.
+            shapes become those of the columns.
 
     Returns:
         Dataset: opened with mode ``"r+"``.
 
     Raises:
-        FileExistsError: If there is something at `path`.
+        FileExistsError: If `path` exists.
         OSError: If there is no space for `num_rows`.
-        ValueError: For a schema that is none, for a str that is no dtype, and for both `num_rows`
-            and `capacity`, or `schema` and `example`.
-        UnsupportedError: For a ring of text or of rows of unequal length.
+        ValueError: For an invalid schema or dtype, and for both `num_rows` and `capacity`, or
+            `schema` and `example`.
+        UnsupportedError: For a circular buffer with string or ragged columns.
     """
     if num_rows is not None and capacity is not None:
         raise ValueError(

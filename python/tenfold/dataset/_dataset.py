@@ -69,9 +69,9 @@ class _Joined(NamedTuple):
 
 @set_module("tenfold")
 class Dataset(Growing):
-    """The rows of a tree whose tensors share their first dimension, in any format that is read.
+    """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    Nothing is read until rows are asked for: a data set may be larger than memory.
+    Nothing is read until rows are accessed: a data set may be larger than memory.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
@@ -80,33 +80,32 @@ class Dataset(Growing):
     >>> ds["price"]                    # the column, mapped: float32 [len(ds)]
     >>> train, test = ds.split([0.9, 0.1], seed=0)
 
-    Rows give 0-d tensors for numbers and str or bytes for text; batches tensors ``[B, *shape]`` and
-    lists. A column of rows of unequal length gives a 1-d tensor in a row and a jagged
+    Rows contain 0-d tensors for numbers and str or bytes for strings; batches contain tensors
+    ``[B, *shape]`` and lists. A ragged column gives a 1-d tensor in a row and a jagged
     ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
-    ragged; other columns that may miss values add a bool ``"<column>.valid"``, and
-    ``ds["<column>.valid"]`` is that of any column that may miss values. Nested records are nested
-    dicts.
+    ragged; other nullable columns add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]``
+    exists for every nullable column. Nested records are nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
-    `map`) copy nothing and compose.
-    A Dataset pickles by its path, and works in forked and spawned workers; if something else is at
-    the path by then, unpickling raises OSError (ESTALE).
+    `map`) copy nothing and can be combined.
+    A Dataset pickles as its path, and works in forked and spawned workers. If the path was replaced
+    in the meantime, unpickling raises OSError (ESTALE).
 
     Args:
         source: A path, or an opened TensorDict.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be added (`append`) and
-            written in place (``ds[i] = row``); columns ``ds["x"]`` write through to the file.
+        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
+            and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
-        framework: ``"torch"`` or ``"numpy"``: whose tensors rows and columns are, as of
-            `tenfold.load`. It is decided once, and views and pickles keep it.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Decided once; views and
+            pickles keep it.
 
     Raises:
-        ValueError: If the tree is no table: its batch_size is ``[]``, or its tensors differ in
+        ValueError: If the tree is not a table: its batch_size is ``[]``, or its tensors differ in
             their first dimension.
-        CorruptFileError: If its parts contradict each other.
+        CorruptFileError: If its columns contradict each other.
     """
 
-    # What `ingest` did; None of a data set that was opened.
+    # The report of `ingest`; None for an opened data set.
     report: IngestReport | None = None
 
     def __init__(
@@ -439,8 +438,7 @@ class Dataset(Growing):
     def shuffle(self, seed: int) -> Dataset:
         """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
 
-        The order is computed when rows are asked for: time and memory do not depend on the number
-        of rows.
+        The order is computed on access: time and memory do not depend on the number of rows.
 
         Args:
             seed: 0 to 2**64 - 1.
@@ -479,14 +477,14 @@ class Dataset(Growing):
         return self._view(("shard", (rank, world_size)))
 
     def map(self, function: Transform, *, batched: bool = False) -> Dataset:
-        """Rows as `function` makes them, when they are asked for.
+        """Returns a view that applies `function` to rows on access.
 
         Args:
-            function: Of a row dict; what it gives for rows is stacked into batches.
-            batched: `function` takes and gives batch dicts of as many rows instead.
+            function: Maps a row dict to a row; the results are stacked into batches.
+            batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
         Raises:
-            ValueError: When rows are asked for, if a function of batches gives fewer or more.
+            ValueError: On access, if a function of batches returns another number of rows.
         """
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
@@ -505,24 +503,24 @@ class Dataset(Growing):
         num_threads: int | None = None,
         progress: Progress = None,
     ) -> Path:
-        """Writes the rows as a data set of its own, as `tenfold.ingest` does, atomically.
+        """Writes the rows as a new data set, atomically, as `tenfold.ingest` does.
 
         Functions of `map` are applied. Columns keep their types and units.
 
         Args:
-            path: Where to. It may be the path that this data set was opened from.
-            format: As of `tenfold.save`. None: by the suffix of `path`; a folder without one. Other
-                formats take a temporary folder beside `path`.
-            overwrite: If false, something at `path` is an error.
+            path: Target path. It may be the path that this data set was opened from.
+            format: As for `tenfold.save`. None: by the suffix of `path`; a folder without one.
+                Other formats use a temporary folder next to `path`.
+            overwrite: If false, an existing `path` is an error.
             durable: Return only when the data is on disk.
             num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
-            progress: As of `tenfold.save`.
+            progress: As for `tenfold.save`.
 
         Returns:
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` holds something else, or `overwrite` is false.
+            FileExistsError: If `path` is not a data set, or `overwrite` is false.
             UnsupportedError: If the format cannot hold a column.
 
         Example:
@@ -547,9 +545,9 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray read a data set by it, in
-        batches of 65,536 rows. Where the rows of a column are contiguous, the arrays point into the
-        mapped file, which they keep; else rows are copied, batch by batch. Strings are
-        large_string, rows of unequal length large_list, rows of a shape fixed_size_list, nested
+        batches of 65,536 rows. If the rows of a column are contiguous, the arrays point into the
+        mapped file, which they keep alive; otherwise rows are copied, batch by batch. Strings are
+        large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
         records structs; missing values are nulls.
 
         Args:
@@ -688,13 +686,13 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
 @set_module("tenfold")
 def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
-    """Rows of several data sets in turn, each in its own order.
+    """Interleaves the rows of several data sets, each in its own order.
 
-    Of every prefix each source's part is within one row of its weight's share. It ends with the
+    In every prefix, the rows of each source are within one of its weight's share. It ends with the
     first source that is exhausted.
 
     Raises:
-        TypeError: For something else than data sets, and for weights that are no numbers.
+        TypeError: For arguments other than data sets, and for weights that are not numbers.
         ValueError: If a column is not the same in all, or the weights do not fit.
     """
     weights = [float(weight) for weight in weights]

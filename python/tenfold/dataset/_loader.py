@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class BatchLoader:
     """Batches of a data set as dicts of tensors, filled by one native call each.
 
-    There are no worker processes: some batches are made ahead by threads that hold no GIL, into
-    memory that is used again once the batch's tensors are gone. The order depends on seed and epoch
-    alone, not on threads, ranks, or where training was resumed.
+    There are no worker processes: threads without the GIL make batches ahead, in memory that is
+    reused once the tensors of a batch are released. The order depends on seed and epoch only, not
+    on threads, ranks, or the point of resumption.
 
     >>> loader = tenfold.BatchLoader(ds, batch_size=256, shuffle=True, seed=7)
     >>> for epoch in range(10):
@@ -41,43 +41,43 @@ class BatchLoader:
     ...         train(batch)
     >>> state = loader.state_dict()            # {"seed": 7, "epoch": 3, "position": 51200}
 
-    An epoch that was iterated to its end advances the epoch, so that the next is shuffled anew.
+    Iterating to the end increments the epoch, so that the next one has another order.
 
-    Threads may share one iterator: each batch goes to one of them, and all of them end.
+    Threads may share one iterator: each batch goes to one of them, and the epoch ends for all.
 
     Args:
-        dataset: A `Dataset` (or a path or TensorDict to make one of).
-        batch_size: Rows a batch, of all ranks together: for a size per rank write
+        dataset: A `Dataset`, or a path or TensorDict.
+        batch_size: Rows per batch, summed over all ranks: for a size per rank write
             ``n * world_size``.
-        shuffle: In an order that costs no memory, whatever the number of rows.
-        seed: Of the shuffle; 0 to 2**64 - 1.
-        drop_last: Leave out an epoch's last batch if it is not full.
+        shuffle: Shuffle the rows. The order takes no memory.
+        seed: Seed of the shuffle; 0 to 2**64 - 1.
+        drop_last: Omit the last batch of an epoch if it is not full.
         rank: Rank r gets rows ``[b * r // world_size, b * (r + 1) // world_size)`` of each batch of
             b rows; all ranks make the same number of steps.
         world_size: Number of ranks.
         columns: Names of some columns; None: all.
-        transform: Called with each batch, in the caller's thread; what it gives is the batch.
-        prefetch: Batches made ahead.
-        num_threads: None: up to 8, shared by the processes of this machine; 1: none but the
+        transform: Called with each batch in the caller's thread; its result replaces the batch.
+        prefetch: Number of batches made ahead.
+        num_threads: None: up to 8, shared by the processes of this machine; 1: only the
             caller's.
-        pad: For columns of rows of unequal length. None: jagged ``torch.nested`` tensors. A number:
+        pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
             ``"offsets"``: ``{"values", "offsets"}``. A dict sets it by column. Functions of rows
-            (`Dataset.map`) get rows as they are, and what they make is padded.
-        shuffle_block: Shuffle blocks of so many rows, and rows within windows of 64 blocks: for
-            data much larger than memory whose rows are much smaller than a page.
-        as_tensordict: Batches are TensorDicts.
-        device: Where batches go, after `transform`. To a CUDA device the next one is copied beside
-            what is computed on the present one; for that the memory must be pinned.
-        pin_memory: Batches are made in pinned memory, and what maps and `transform` made anew is
-            copied there; a warning and nothing else without CUDA.
-        framework: ``"torch"`` or ``"numpy"``: whose tensors batches hold. None: that of `dataset`;
-            torch for a device or pinned memory.
+            (`Dataset.map`) get unpadded rows; their results are padded.
+        shuffle_block: Shuffle blocks of this many rows, and rows within windows of 64 blocks: for
+            data much larger than memory with rows much smaller than a page.
+        as_tensordict: Return TensorDicts.
+        device: Target device of the batches, after `transform`. The next batch is copied to a CUDA
+            device while the current one is used; this requires pinned memory.
+        pin_memory: Make batches in pinned memory, and copy tensors created by maps and `transform`
+            there. Without CUDA it only gives a warning.
+        framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
+            `dataset`; torch for a device or pinned memory.
 
     Raises:
         TypeError: For an argument of another type.
-        ValueError: For an argument out of range, or a device that is not here.
-        KeyError: For a column that is not there.
+        ValueError: For an argument out of range, or a missing device.
+        KeyError: For a missing column.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class BatchLoader:
         self._pinned = PinnedMemory(self._native) if self._pin else None
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches in an epoch."""
         return len(self._native)
 
     def __iter__(self) -> Iterator[Any]:
         if self._on_device is not None and not self._on_device.is_at_end:
-            # It took a batch more than it handed out, perhaps the epoch's last.
+            # It took one batch more than it returned, perhaps the last of the epoch.
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
@@ -186,7 +186,7 @@ class BatchLoader:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next iteration makes, or the present one makes."""
+        """The current epoch, or that of the next iteration."""
         return int(self._state()["epoch"])
 
     def _state(self) -> dict[str, int]:
@@ -195,45 +195,43 @@ class BatchLoader:
         return json.loads(self._native.state())  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration makes this epoch, from its first row.
+        """Sets the epoch of the next iteration, which begins at its first row.
 
         Raises:
-            TypeError: If it is no int.
+            TypeError: If it is not an int.
             ValueError: If it is out of range.
         """
         self._native.set_epoch(integer("batch loader: epoch", epoch))
         self._on_device = None
 
     def state_dict(self) -> dict[str, int]:
-        """``{"seed", "epoch", "position"}``: where the newest iteration stands.
+        """Returns ``{"seed", "epoch", "position"}`` of the most recent iteration.
 
-        The position counts rows of all ranks.
-
-        Batches that were made ahead and not handed out do not count.
+        The position counts the returned rows of all ranks. Batches that were made ahead and not
+        returned do not count.
         """
         return self._state()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next iteration goes on there, at any batch_size, world_size and number of threads.
+        """Resumes there in the next iteration, with any batch_size, world_size and threads.
 
         Raises:
-            ValueError: If it is no such state, or lies beyond the rows.
+            ValueError: If the state is invalid, or its position is beyond the rows.
         """
         self._native.load_state(json.dumps(state))
         self._on_device = None
 
     def stats(self) -> dict[str, Any]:
-        """What the newest iteration has cost, and what limits it.
+        """Returns counters and times of the most recent iteration, and its bottleneck.
 
         Returns:
             dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
             batches), ``transform_seconds`` (in maps and `transform`), ``limit`` (the longer of the
-            two: "storage" or "memory", or "transform"; "consumer" if both were little),
-            ``residency`` (how pages get into memory: "resident" if they are there, as far as was
-            looked; "willneed" if the kernel is advised to read those of coming batches, "pread" if
-            threads read them, as from network file systems; "none"; the environment variable
-            ``TENFOLD_RESIDENCY`` chooses one of the last three) and, if shuffled in blocks,
-            ``shuffle_quality`` (the rows of a window).
+            two: "storage" or "memory", or "transform"; "consumer" if both were short),
+            ``residency`` (how pages are prefetched: "resident" if a sample was in the page cache;
+            "willneed" by madvise for coming batches; "pread" by threads that read, as on network
+            file systems; "none"; the environment variable ``TENFOLD_RESIDENCY`` selects one of the
+            last three) and, if shuffled in blocks, ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
         # The engine's clock stands still since it gave the last batch.
@@ -275,7 +273,7 @@ class _Scoped:
 
 
 class _OneByOne:
-    """An iterator that threads may share: each item goes to one of them, and all find the end."""
+    """An iterator that threads may share: each item goes to one of them, and it ends for all."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = items
@@ -340,7 +338,7 @@ def may_pin() -> bool:
 
 
 def pinned_block(size_bytes: int) -> Any:
-    """So much pinned memory, as a uint8 tensor."""
+    """Allocates pinned memory, as a uint8 tensor."""
     torch = import_torch()
     return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
@@ -356,11 +354,11 @@ def pinned(batch: Any) -> Any:
 
 
 class PinnedMemory:
-    """Pinned blocks that the engine makes batches in, without a copy.
+    """Pinned blocks in which the engine makes batches, without a copy.
 
-    torch lends them, and lends a block again when its last tensor is gone and every copy from it
-    has ended that torch was asked for: it knows them by the storage of the tensor. So each block is
-    used for one batch, and the tensors of batches are made anew over its storage.
+    torch allocates them. It reuses a block when its last tensor is released and all copies from it
+    have finished, which it tracks by the storage of the tensor. So each block is used for one
+    batch, and the tensors of batches are created over its storage.
 
     Args:
         native: The engine's loader, of the option ``use_supplied_memory``.
@@ -403,8 +401,8 @@ class Standing:
     """How far `DeviceBatches` have come.
 
     Attributes:
-        state: What `state_of` gave when the batch was taken that was handed out last.
-        is_at_end: All batches were handed out.
+        state: The result of `state_of` when the most recently returned batch was taken.
+        is_at_end: All batches were returned.
     """
 
     def __init__(self, state_of: Callable[[], Any]) -> None:
@@ -416,9 +414,9 @@ class Standing:
 class DeviceBatches:
     """Batches on `device`, one of them copied ahead.
 
-    On CUDA devices the copies go through a stream of their own, beside what the caller's stream
-    computes. From pinned memory the processor does not wait for them either; torch keeps that
-    memory until they have ended.
+    On CUDA devices the copies use a separate stream, concurrently with the caller's stream. From
+    pinned memory the CPU does not wait for them, either; torch keeps that memory until they have
+    finished.
     """
 
     def __init__(self, batches: Iterator[Any], device: Any, standing: Standing) -> None:

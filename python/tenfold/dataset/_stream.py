@@ -53,51 +53,51 @@ _LAST_EPOCH = 2**62
 class IterableDataset(_Base):  # type: ignore[misc]
     """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
 
-    Ranks and the workers of a ``DataLoader`` each get rows of their own: together all of them, each
-    once. The order depends on seed and epoch alone.
+    The rows are divided between ranks and the workers of a ``DataLoader``, each row once. The order
+    depends on seed and epoch only.
 
     >>> rows = tenfold.IterableDataset("flights", shuffle=True, seed=7)
     >>> for batch in DataLoader(rows, batch_size=256, num_workers=4):
     ...     train(batch["price"])
     >>> rows = tenfold.IterableDataset("logs/*.jsonl.gz", shuffle_buffer=10_000)
 
-    **Epochs.** An epoch that was iterated to its end in this process advances the epoch. Workers
-    cannot tell this process, so before each pass through a ``DataLoader`` with workers call
-    ``set_epoch(e)``; without, the next pass has the same order.
+    **Epochs.** Iterating to the end in this process increments the epoch. Workers cannot do that,
+    so call ``set_epoch(e)`` before each pass through a ``DataLoader`` with workers; otherwise the
+    next pass has the same order.
 
-    **Resuming.** `state_dict` says what was handed out; after `load_state_dict` the next iteration
-    hands out the rest, each row once, on any number of ranks and workers, and on the same number in
-    the order of an iteration that never stopped. With workers, it counts the batches that the
-    ``DataLoader`` has given, so it needs the loader's iterator: ask while the loop runs, and not
-    after a ``break``. All ranks must have made the same number of steps.
+    **Resuming.** `state_dict` records the returned rows; after `load_state_dict` the next iteration
+    returns the others, each row once, on any number of ranks and workers; with the same number, in
+    the order of an uninterrupted iteration. With workers, it counts the batches that the
+    ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
+    ``break``. All ranks must have made the same number of steps.
 
     Args:
-        source: A `Dataset`, or a path or TensorDict to make one of; or text files as `ingest` takes
-            them: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
+        source: A `Dataset`, or a path or TensorDict of one; or text files as for `ingest`:
+            ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
             ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
         shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
-            shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` says
-            another.
-        shuffle_buffer: Rows are read that many at a time, shuffled, and handed out.
-        seed: Of the shuffle.
-        rank: Of this process; None: of ``torch.distributed``, if it is initialised.
+            shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` is
+            given.
+        shuffle_buffer: Number of rows that are read, shuffled and returned at a time.
+        seed: Seed of the shuffle.
+        rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.
         world_size: Number of ranks; None: the same.
-        schema: Of text files, as of `ingest`; None: what `infer_schema` finds in all of them, which
-            reads them once before the first row.
-        format: Of text files, as of `ingest`.
-        transform: Called with each row; what it gives is handed out.
-        on_error: What becomes of text that is no record, or does not fit the schema. ``"raise"``;
+        schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
+            them once before the first row.
+        format: Format of text files, as for `ingest`.
+        transform: Called with each row; its result is returned.
+        on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"``;
             ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
-        framework: ``"torch"`` or ``"numpy"``: whose tensors rows hold. None: that of a data set,
-            else as of `tenfold.load`. It is decided once; workers and pickles keep it.
+        framework: ``"torch"`` or ``"numpy"``: the type of tensors in rows. None: that of a data
+            set, otherwise as for `tenfold.load`. Decided once; workers and pickles keep it.
 
     Raises:
-        FileNotFoundError: For a file that is not there, or a glob that matches nothing.
-        KeyError: For a column that is not there.
+        FileNotFoundError: For a missing file, or a glob without a match.
+        KeyError: For a missing column.
         ValueError: For an argument out of range.
         UnsupportedError: For a file of another kind among text files.
-        CorruptFileError: While iterating, for text that is no record, naming file, line and row.
+        CorruptFileError: While iterating, for text that is not a record, naming file, line and row.
     """
 
     def __init__(

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class MappedDict(_core.MappedDict):
-    """Keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars, on disk.
+    """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
-    Opening reads nothing and takes no memory, however large it is; a key is found through an index
-    that is mapped, in a few pages. It is a `collections.abc.Mapping` in the order in which the
-    keys were added; iterating streams.
+    Opening reads nothing and takes no memory, however large the dictionary is; a lookup touches a
+    few pages of a mapped index. It is a `collections.abc.Mapping` in insertion order; iterating
+    streams.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
     >>> words = tenfold.MappedDict("w")
@@ -48,23 +48,22 @@ class MappedDict(_core.MappedDict):
     >>> vectors, found = words.get_many(["garden", "tree"])
     >>> vectors.shape, found                            # [2, 300], tensor([True, False])
 
-    Values come back as they were given: a tensor, a dict of tensors (``{"x": ..., "tokens": ...}``,
-    also of unequal length, see `Dataset`), or Python's own bool, int, float or str (of ints and
-    floats together, floats). A key of
-    another type than the dictionary's is not there; bool is no int, NumPy's integers are. It
-    pickles by its path, and works in forked and spawned workers.
+    Values are returned in the form in which they were given: a tensor, a dict of tensors
+    (``{"x": ..., "tokens": ...}``, also ragged, see `Dataset`), or bool, int, float or str (floats
+    for a mix of ints and floats). A lookup of a key of another type finds nothing; bool does not
+    count as int, NumPy's integers do. It pickles as its path, and works in forked and spawned
+    workers.
 
     Args:
-        path: Of a folder that `build` made, or of what `convert` made of one.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` for keys that
-            are there, `extend` for others, while other processes read: they see the value before
-            or the new one, whole. One process writes at a time.
-        framework: ``"torch"`` or ``"numpy"``: whose tensors values are, as of `tenfold.load`. It is
-            decided once, and pickles keep it.
+        path: A folder created by `build`, or a file that `convert` created from one.
+        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` for existing
+            keys, `extend` for new ones, while other processes read: they see the old value or the
+            new one. One process writes at a time.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Decided once; pickles keep it.
 
     Raises:
-        ValueError: If it is no dictionary.
-        CorruptFileError: If its index cannot belong to it.
+        ValueError: If it is not a dictionary.
+        CorruptFileError: If its index does not fit.
     """
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
@@ -85,20 +84,20 @@ class MappedDict(_core.MappedDict):
         duplicates: Literal["error", "last"] = "error",
         progress: Callback | bool | None = None,
     ) -> Self:
-        """Writes a dictionary in bounded memory, and opens it. `path` holds what was there, or all.
+        """Writes a dictionary in bounded memory, replaces `path` atomically, and opens it.
 
         >>> tenfold.MappedDict.build(((word, vector) for word, vector in rows), "words")
         >>> tenfold.MappedDict.build((tenfold.Dataset("flights"), "id"), "flight_by_id")
 
         Args:
             items: A mapping, an iterable of pairs, or a `Dataset` (or ``(dataset, key)``).
-            path: Of the folder. A dictionary or data set that is there is replaced in one step.
-            key: Of a data set: the column of the keys; the others are the values.
-            duplicates: ``"last"``: of pairs with one key the last one counts.
-            progress: As in `tenfold.save`.
+            path: Target folder. An existing dictionary or data set is replaced atomically.
+            key: For a data set: the column of the keys; the others are the values.
+            duplicates: ``"last"``: the last value of a duplicate key wins.
+            progress: As for `tenfold.save`.
 
         Raises:
-            ValueError: For keys of two types, naming both; a key that comes twice; None; values of
+            ValueError: For keys of two types, naming both; a duplicate key; None; values of
                 two forms, or that do not fit together.
             TypeError: For a key that is not hashable.
         """
@@ -108,7 +107,7 @@ class MappedDict(_core.MappedDict):
     # --- many keys ---
 
     def get_many(self, keys: Any, missing: Literal["mask", "raise"] = "mask") -> tuple[Any, Any]:
-        """The values of many keys, by one call of the engine; tens of thousands on several threads.
+        """Returns the values of many keys in one call, on several threads for tens of thousands.
 
         >>> vectors, found = words.get_many(["house", "tree"])
         >>> vectors, found = ids.get_many(torch.tensor([7, 1, 7]))
@@ -116,16 +115,16 @@ class MappedDict(_core.MappedDict):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, as often as wanted; integers also as a tensor
-                or array, text also packed: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
-            missing: ``"mask"``: values of keys that are not there are zeros, ``""`` or empty.
+            keys: A list or another iterable of keys, repetitions allowed; integers also as a tensor
+                or array, strings also packed: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
+            missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty.
 
         Returns:
-            ``(values, found)``: a tensor ``[B, *shape]``, a list of text, or a dict of these; and a
+            ``(values, found)``: a tensor ``[B, *shape]``, a list of str, or a dict of these; and a
             bool tensor ``[B]``.
 
         Raises:
-            KeyError: With ``missing="raise"``, naming the first keys that are not there.
+            KeyError: With ``missing="raise"``, naming the first missing keys.
             TypeError: For keys that are not hashable, or a single str.
         """
         if keys is None:
@@ -136,7 +135,7 @@ class MappedDict(_core.MappedDict):
         return both  # type: ignore[no-any-return]
 
     def rows(self, keys: Any) -> Any:
-        """The rows of the keys in `dataset`: int64 ``[B]``, -1 where there is none."""
+        """Returns the row indices of the keys in `dataset`: int64 ``[B]``, -1 for missing keys."""
         return self._rows(keys)
 
     @property
@@ -185,19 +184,19 @@ class MappedDict(_core.MappedDict):
             yield from keys
 
     def keys(self) -> KeysView[Any]:
-        """The keys, in the order in which they were added, read some at a time."""
+        """The keys, in insertion order, read in blocks."""
         return KeysView(self)
 
     def values(self) -> ValuesView[Any]:
-        """The values, in the order of the keys, read some at a time."""
+        """The values, in the order of the keys, read in blocks."""
         return _Values(self)
 
     def items(self) -> ItemsView[Any, Any]:
-        """Pairs of key and value, in the order of the keys, read some at a time."""
+        """Pairs of key and value, in the order of the keys, read in blocks."""
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        """As of any Mapping: the same keys have equal values; tensors that are equal throughout."""
+        """True if both mappings have the same keys and equal values, tensors elementwise."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
@@ -232,39 +231,38 @@ class MappedDict(_core.MappedDict):
     # --- writing ---
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Gives a key that is there another value, in one step also for readers and after a kill.
+        """Assigns a new value to an existing key, atomically for readers and after a crash.
 
-        The old value's row stays on disk, unused, until `compact`; the key keeps its place in the
-        order.
+        The row of the old value stays on disk, superseded, until `compact`; the key keeps its
+        position.
 
         Raises:
-            KeyError: For a key that is not there: `extend` adds it.
-            ValueError: For a value that does not fit those there are.
-            UnsupportedError: If it was opened to read.
+            KeyError: For a missing key: `extend` adds it.
+            ValueError: For a value that does not fit the others.
+            UnsupportedError: If it is read-only.
             OSError: If another process is writing, naming it.
         """
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
-        """``self[key] = value`` for each item of a mapping or an iterable of pairs, in one step.
+        """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
 
-        As many as `extend` takes.
+        Any number of items, as for `extend`.
 
         Raises:
-            KeyError: Naming keys that are not there; nothing is changed then.
+            KeyError: Naming missing keys; nothing is changed then.
             ValueError, UnsupportedError, OSError: As assignment.
         """
         self._require_writer("update")
         self._write_all(items, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
-        """Adds keys, all of them in one step.
+        """Adds keys in one atomic step.
 
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
 
-        Many items wait in files without a name beside the dictionary; in memory are some 100 bytes
-        for each key.
+        Many items are kept in spill files; memory use is about 100 bytes per key.
 
         Args:
             items: A mapping or an iterable of pairs.
@@ -339,37 +337,37 @@ class MappedDict(_core.MappedDict):
         )
 
     def compact(self, *, progress: Callback | bool | None = None) -> None:
-        """Writes the dictionary anew without the rows of values that were replaced, in one step.
+        """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
-        Row numbers change. Who has the old one open keeps it; iterators of this handle must have
-        come to their end. No other process may write
-        meanwhile: what one adds and closes in between is not in the new one.
+        Row indices change. Other handles keep the old version; iterators of this handle must be
+        exhausted before. No other process may write concurrently: keys that it adds and closes in
+        that time are lost.
 
         Raises:
-            UnsupportedError: If it was opened to read.
-            OSError: If somebody else has it open for writing.
+            UnsupportedError: If it is read-only.
+            OSError: If another process has it open for writing.
         """
         self._require_writer("compact")
         with Shown(progress) as callback:
             self._compact(callback)
 
     def flush(self) -> None:
-        """Brings every value to the device: a power loss takes none of them any more."""
+        """Makes all values durable: they survive a power failure."""
         self._require_writer("flush")
         self._flush()
 
     def close(self) -> None:
-        """`flush`, and lets another process write. Reading goes on; twice is fine.
+        """Calls `flush` and lets another process write. Reading continues; idempotent.
 
-        Without it what was written is there all the same, but not yet durable, and who writes next
-        makes the index anew.
+        Without it, written values exist but are not yet durable, and the next writer rebuilds the
+        index.
         """
         self._close()
 
     def refresh(self) -> Self:
-        """Sees the keys that others have added since; returns itself.
+        """Includes the keys that others have added since; returns itself.
 
-        Values that others assign are seen without it.
+        Values that others assign are visible without it.
         """
         self._refresh()
         return self

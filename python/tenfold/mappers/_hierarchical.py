@@ -45,26 +45,26 @@ class HierarchicalStateMapper(StateMapper):
     [1.0, 2.0, -1.0, 0.0]
     >>> mapper(["level1/a", "level1/b"])
     tensor([1., 2.], dtype=torch.float64)
-    >>> mapper.save("mapper.json")        # one file to read and to edit
-    >>> mapper.save("mapper")             # a folder that opens at once, whatever its size
+    >>> mapper.save("mapper.json")        # one file, readable and editable
+    >>> mapper.save("mapper")             # a folder: opening time does not depend on its size
 
     A state is a path: a str with "/" or a tuple of components; integers are their digits. A list is
-    a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python's
-    numbers and lists of them give int64, float64 or bool. A batch of several dtypes is of the one
-    that holds all, as in `torch.cat`. Other JSON values (text, None, mixed lists) are given as they
-    are, and a batch with any of them is a list.
+    a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python
+    numbers and lists of them give int64, float64 or bool. A batch of several dtypes has the
+    promoted dtype, as in `torch.cat`. Other JSON values (str, None, mixed lists) are returned
+    unchanged, and a batch with any of them is a list.
 
-    A state that has no value of its own, below a value or not there at all, has the default of the
-    deepest level on its path that has one. A value that is a mapper is asked for what follows in
-    the path: ``("arm", (0.5, 1.0))`` asks the mapper at "arm" for ``(0.5, 1.0)``.
+    A state without a value of its own has the default of the deepest level on its path that has
+    one. A value that is a mapper gets the rest of the path: for ``("arm", (0.5, 1.0))``, the mapper
+    at "arm" gets ``(0.5, 1.0)``.
 
     Args:
-        hierarchy: Nested dicts. It is copied.
+        hierarchy: Nested dicts, which are copied.
         default_key: The key of a level's default.
 
     Raises:
-        ValueError: For a key that is empty or holds a "/", a default that is a level, and more than
-            512 levels.
+        ValueError: For a key that is empty or contains "/", a default that is a level, and more
+            than 512 levels.
         UnsupportedError: For a value that is neither JSON nor a tensor nor a mapper.
     """
 

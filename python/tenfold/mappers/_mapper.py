@@ -39,17 +39,17 @@ _names: dict[Any, str] = {}
 
 @set_module("tenfold")
 def register_mapper(name: str) -> Callable[[Thing], Thing]:
-    """Gives a class or factory the name under which saved mappers find it again.
+    """Registers a class or factory under the name that saved mappers contain.
 
-    Of a subclass of `StateMapper`: files say its name, `StateMapper.load` makes one of it. Of
-    anything else that can be called: it makes the module of a `ModuleStateMapper`.
+    A subclass of `StateMapper` is instantiated by `StateMapper.load`. Any other callable creates
+    the module of a `ModuleStateMapper`.
 
     Args:
-        name: What files say. Prefix it (``"lab.grid_world"``) if others may choose the same.
+        name: The name in files. Prefix it (``"lab.grid_world"``) to avoid collisions.
 
     Raises:
-        ValueError: If the name is taken by something else. The same definition again (a module
-            that is reloaded, a cell that is run twice) takes the place of the old one.
+        ValueError: If the name is taken by another definition. The same definition again (a
+            reloaded module, a repeated notebook cell) replaces the old one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
@@ -151,7 +151,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
 class StateMapper:
     """Maps states to rows of numbers: a state to ``[dim]``, a list of n states to ``[n, dim]``.
 
-    A mapper of your own names itself, says how to make rows, and what it is made of:
+    A subclass registers a name, generates rows, and returns its config:
 
     >>> @tenfold.register_mapper("one_hot")
     ... class OneHot(tenfold.StateMapper):
@@ -166,35 +166,35 @@ class StateMapper:
     torch.Size([2, 4])
 
     Only the name, `config` (JSON) and `tensors` are saved: no object is pickled, and loading
-    imports nothing. A mapper that was saved or loaded is sent to other processes by its path.
+    imports nothing. A mapper that was saved or loaded pickles as its path.
     """
 
-    # Where it was saved or loaded; what was saved there is what it is.
+    # The path of the last save or load, whose content equals this mapper.
     _path: str | None = None
     _saved_stamp: Any = None
     load: ClassVar[Any] = _Load(_load)
 
-    # --- what a subclass says ---
+    # --- to be overridden ---
 
     def generate(self, states: list[Any]) -> Any:
         """The rows of `states`, in their order: ``[len(states), dim]``."""
         raise NotImplementedError(f"{type(self).__name__}.generate")
 
     def config(self) -> dict[str, Any]:
-        """What it is made of besides tensors: JSON."""
+        """The constructor arguments other than tensors: JSON."""
         return {}
 
     def tensors(self) -> dict[str, Any]:
-        """The tensors that it is made of: any tree that `tenfold.save` takes."""
+        """The tensors of the mapper: any tree that `tenfold.save` supports."""
         return {}
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: dict[str, Any]) -> StateMapper:
-        """Makes a mapper of what `config` and `tensors` gave, its arguments if not overridden."""
+        """Creates a mapper from `config` and `tensors`; by default they are its arguments."""
         return cls(**config, **tensors)
 
     def key(self, state: Any) -> Hashable:
-        """What `cached` tells states apart by; the state itself, if it is not overridden."""
+        """The cache key of a state; by default the state itself."""
         try:
             hash(state)
         except TypeError:
@@ -205,14 +205,14 @@ class StateMapper:
         return state  # type: ignore[no-any-return]
 
     def stamp(self) -> Any:
-        """Something that is unequal after the rows of this mapper have changed."""
+        """A value that changes whenever the rows of this mapper change."""
         return None
 
     def saved_as(self) -> StateMapper:
-        """The mapper that is saved in place of this one."""
+        """The mapper that is saved instead of this one."""
         return self
 
-    # --- what all of them do ---
+    # --- common methods ---
 
     def __call__(self, states: Any) -> Any:
         """The row of a state, ``[dim]``, or the rows of a list of them, ``[n, dim]``.
@@ -243,8 +243,8 @@ class StateMapper:
         """Saves the name of its class, `config` and `tensors`, as `tenfold.save` saves a tree.
 
         Args:
-            path: Where to; its suffix chooses the format, none is a folder. What is there is
-                replaced in one step.
+            path: Target path; its suffix selects the format, without one it is a folder. An
+                existing file or folder is replaced atomically.
             format: As for `tenfold.save`.
             durable: As for `tenfold.save`.
             overwrite: As for `tenfold.save`.
@@ -267,10 +267,10 @@ class StateMapper:
         self._saved_stamp = self.stamp()
 
     def cached(self, max_bytes: int) -> CachedStateMapper:
-        """The same mapper behind a cache of the rows that were asked for last.
+        """Returns this mapper behind a cache of the most recently used rows.
 
         Args:
-            max_bytes: What the rows that are kept may take. 0 keeps none.
+            max_bytes: Greatest total size of the cached rows. 0 keeps none.
 
         Returns:
             CachedStateMapper: with ``.hits``, ``.misses``, ``.nbytes``. A batch generates only the
@@ -286,7 +286,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """What pickling sends of a mapper that is not what lies at its path."""
+        """Pickles the content of a mapper that differs from the file at its path."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @set_module("tenfold")
 @register_mapper("tenfold.SparseStateMapper")
 class SparseStateMapper(StateMapper):
-    """Rows of a sparse matrix, by state; nothing of the matrix is dense but what was asked for.
+    """Maps states to rows of a sparse matrix; only requested rows are made dense.
 
     >>> matrix = tenfold.SparseMatrix.build(rows, "features", num_cols=1000)   # on disk
     >>> mapper = tenfold.SparseStateMapper([(0, 0), (0, 1), (3, 4)], matrix, default=0.0)
@@ -37,20 +37,20 @@ class SparseStateMapper(StateMapper):
     >>> mapper([(3, 4)]).shape
     torch.Size([1, 1000])
 
-    States are integers, texts and tuples of them, equal as in Python: ``(True, 2.0)`` is
-    ``(1, 2)``.
+    States are integers, strings and tuples of these, and compare as in Python: ``(True, 2.0)``
+    equals ``(1, 2)``.
 
     Args:
-        keys: A list of states, or a tensor of integers ``[n]``, the rows of the matrix in their
-            order; a dict of states to rows; or a `MappedDict`, whose keys are the states and whose
-            rows are those of the matrix.
+        keys: A list of states, or a tensor of integers ``[n]``, in the order of the matrix rows; a
+            dict from states to rows; or a `MappedDict` whose keys are the states and whose rows are
+            those of the matrix.
         matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Rows are fast in layout csr.
-        default: The row of states that are not known, ``[dim]``, or the number that it is full of;
-            None: those are a KeyError.
+        default: The row of unknown states, ``[dim]``, or a number that fills it; None: unknown
+            states raise a KeyError.
 
     Raises:
-        ValueError: For a state that comes twice, NaN, and rows that the matrix has not.
-        TypeError: For what cannot be a state.
+        ValueError: For a duplicate state, NaN, and rows that the matrix does not have.
+        TypeError: For values that cannot be states.
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:

@@ -34,11 +34,11 @@ _PARTS = {
 
 @set_module("tenfold")
 class SparseMatrix(Rows, Growing):
-    """A matrix of which most elements are 0, on disk or in memory.
+    """A sparse matrix on disk or in memory.
 
-    It is stored as the sparse tensor that torch knows: `tenfold.load` gives that tensor, and
-    tensordict opens the folder as three plain tensors. Opening reads no entry; a matrix may be
-    larger than memory.
+    It is stored like a torch sparse tensor: `tenfold.load` returns that tensor, and tensordict
+    opens the folder as three plain tensors. Opening reads no entry; a matrix may be larger than
+    memory.
 
     >>> tenfold.SparseMatrix.from_scipy(ratings).save("ratings")
     >>> m = tenfold.SparseMatrix("ratings")
@@ -49,24 +49,24 @@ class SparseMatrix(Rows, Growing):
     >>> m.rows([5, 900, 5], layout="csr")      # torch.sparse_csr (3, 100000)
     >>> m.rows([5, 900, 5], layout="padded")   # {"indices", "values": [3, longest], "length": [3]}
 
-    Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small where
-    most rows are empty). Rows are fast in csr and, with a search for each, in coo; columns in csc.
-    The other way round all indices are read: convert with `to_layout` first.
+    Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small if most
+    rows are empty). Rows are fast in csr and, with a binary search each, in coo; columns in csc.
+    Other accesses read all indices: convert with `to_layout` first.
 
-    Indices are int32 or int64, as they came. Entries that are 0 are kept; in a row, entries are in
-    the order of their columns. What a damaged file says is an error, never a read outside of it.
+    Indices keep their dtype, int32 or int64. Explicit zeros are kept; the entries of a row are
+    sorted by column. A damaged file raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix pickles by its path, and works in forked and spawned workers.
+    A SparseMatrix pickles as its path, and works in forked and spawned workers.
 
     Args:
-        source: A path, in any format that holds sparse tensors, or an opened node of one.
-        mode: ``"r"``: the file never changes. ``"r+"``: rows can be added (`append_rows`).
-        framework: ``"torch"`` or ``"numpy"``: whose tensors rows are, as of `tenfold.load`; sparse
-            ones of numpy are scipy's. It is decided once, and pickles keep it.
+        source: A path, in any format that supports sparse tensors, or an opened node of one.
+        mode: ``"r"``: the file never changes. ``"r+"``: rows can be appended (`append_rows`).
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; sparse rows without torch are
+            scipy matrices. Decided once; pickles keep it.
 
     Raises:
-        FileNotFoundError: If there is nothing.
-        ValueError: If it is no sparse matrix.
+        FileNotFoundError: If the path does not exist.
+        ValueError: If it is not a sparse matrix.
         CorruptFileError: If its parts contradict each other. Of the indices only the last end is
             looked at: each call checks what it uses.
     """

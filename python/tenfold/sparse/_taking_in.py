@@ -341,7 +341,7 @@ def _indices(values: Any) -> Any:
 
 
 class Growing(Closing):
-    """The part of `SparseMatrix` that adds rows: to a csr matrix in a folder, in mode ``"r+"``."""
+    """The appending methods of `SparseMatrix`, for a csr matrix in a folder, in mode ``"r+"``."""
 
     _native: Any
     _path: str | None
@@ -349,24 +349,25 @@ class Growing(Closing):
     _dtype_name: str
 
     def _read(self) -> None:
-        """Looks at what the engine has now."""
+        """Updates the shape from the engine."""
         raise NotImplementedError
 
     def append_rows(self, rows: Any) -> int:
-        """Adds rows at the end: whoever opens or `refresh`-es the matrix sees them, all at once.
+        """Appends rows, atomically for readers that open or `refresh` the matrix afterwards.
 
         For a csr matrix in a folder, opened with mode ``"r+"``; one process at a time appends. A
-        kill leaves the rows as they were before or after; a power loss those of the last `flush`.
+        crash leaves the rows before or after the append; a power failure those of the last
+        `flush`.
 
         >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
         ...     m.append_rows(new_users)
 
         Args:
             rows: A SparseMatrix, a scipy matrix, a torch sparse tensor, or an iterable of dicts as
-                `build` takes them; of as many columns and the same dtype.
+                for `build`; with the same number of columns and dtype.
 
         Returns:
-            int: The rows there are now.
+            int: The new number of rows.
 
         Raises:
             ValueError: For rows that do not fit; nothing is appended.
@@ -387,16 +388,16 @@ class Growing(Closing):
         return of_rows(rows, self._shape[1], self._dtype_name, None, None)
 
     def flush(self) -> None:
-        """Brings every row to the device: a power loss takes none of them any more."""
+        """Makes all rows durable: they survive a power failure."""
         self._native.flush()
 
     def close(self) -> None:
-        """`flush`, and lets another process append. Reading goes on; twice is fine."""
+        """Calls `flush` and lets another process append. Reading continues; idempotent."""
         if self._path is not None:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Sees the rows that other processes have added since; returns itself."""
+        """Includes the rows that other processes have added since; returns itself."""
         self._native.refresh()
         self._read()
         return self

@@ -43,11 +43,12 @@ def ingest(
     overwrite: bool = True,
     durable: bool = True,
 ) -> Dataset:
-    """Writes rows as a data set, in bounded memory: `path` holds the old one or the new, whole.
+    """Writes rows as a data set, in bounded memory, and replaces `path` atomically.
 
-    Types are inferred from the whole of the source: null, bool, int64, float64, string, the first
-    that takes all values of a column without loss; lists of one length are rows of a shape, others
-    ragged; nested objects are nested records; a value that is missing makes a column nullable.
+    Types are inferred from the whole source: the first of null, bool, int64, float64, string that
+    holds all values of a column without loss. Lists of equal length become rows of a fixed shape,
+    others ragged rows; nested objects become nested records; a missing value makes a column
+    nullable.
 
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
@@ -56,36 +57,38 @@ def ingest(
             of one, a map-style data set of torch, a dict of columns, a tensor or array (the column
             ``"value"``) or a tuple of them (``"0"``, ``"1"``, ...), a TensorDict, a table of
             pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
-            ``"<column>.valid"`` beside a column tells which of its values are nulls.
-        path: Where to: a folder. A data set that is there is replaced when the new one is whole.
+            ``"<column>.valid"`` is the validity of a column.
+        path: Target folder. An existing data set is replaced when the new one is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict column
             -> ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
-            Columns of the data that it does not have are left out and reported.
-        columns: Only these, in this order, by (dotted) names; a record's name means all it holds.
-        format: Of all files, whatever their names: ``"jsonl"``, ``"json"``, ``"csv"``, ``"tsv"``,
-            ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: as their names tell.
-        na_values: Of CSV and TSV: unquoted fields that say one of these are missing values, as
-            empty ones are: ``["NA", "-"]``.
-        on_error: What becomes of rows that are malformed or do not fit: ``"raise"``; ``"skip"``,
-            with one warning; ``"collect"``, as ``ds.bad_rows``. Rows of Python that are skipped or
-            collected are judged by the rows before them.
-        batch_rows: Rows that each thread holds in memory at most. None: some MiB.
+            Other columns of the data are omitted and reported.
+        columns: Only these, in this order, by (dotted) names; the name of a record selects all of
+            its columns.
+        format: The format of all files, whatever their names: ``"jsonl"``, ``"json"``,
+            ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: by
+            their names.
+        na_values: CSV and TSV: unquoted fields equal to one of these are missing values, like
+            empty ones: ``["NA", "-"]``.
+        on_error: Handling of rows that are malformed or do not fit: ``"raise"``; ``"skip"``, with
+            one warning; ``"collect"``, as ``ds.bad_rows``. With the last two, Python rows are
+            judged by the rows before them.
+        batch_rows: Greatest number of rows in memory per thread. None: some MiB.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
-        progress: As in `tenfold.save`.
-        overwrite: If false, something at `path` is an error.
-        durable: Wait until every byte is on the device. If false, a power loss soon afterwards may
-            take the data set, and the one before it.
+        progress: As for `tenfold.save`.
+        overwrite: If false, an existing `path` is an error.
+        durable: fsync before returning. If false, a power failure soon afterwards may lose the data
+            set and the previous one.
 
     Returns:
-        Dataset: Of `path`, with `report` and `bad_rows`.
+        Dataset: The new data set, with `report` and `bad_rows`.
 
     Raises:
         CorruptFileError: For a malformed row; the message names file, line, row and column.
-        ValueError: For a value that does not fit, a header with twins, a column of the schema that
-            no row has, rows of which none has a key.
+        ValueError: For a value that does not fit, a header with duplicates, a column of the schema
+            that no row has, rows of which none has a key.
         KeyError: For one of `columns` that the data does not have.
-        FileNotFoundError: For a source that is not there, or a glob without a match.
-        FileExistsError: If `path` holds something else than a data set, or `overwrite` is false.
+        FileNotFoundError: For a missing source, or a glob without a match.
+        FileExistsError: If `path` is not a data set, or `overwrite` is false.
         UnsupportedError: For sources of another kind.
 
     Example:

@@ -1,0 +1,281 @@
+"""A reader written from docs/format.md alone reads what tenfold writes.
+
+The golden files are compared with their descriptions, other files with `tenfold.load`. The reader
+is format_reader.py; it shares no code with the engine, nor does its XXH3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import format_reader  # noqa: E402
+import tenfold  # noqa: E402
+from conftest import REPOSITORY  # noqa: E402
+from format_reader import Node, Typed  # noqa: E402
+from xxh3 import xxh3  # noqa: E402
+
+DATA = REPOSITORY / "tests" / "data" / "golden"
+sys.path.insert(0, str(DATA))
+
+import golden  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+
+VERSIONS = {
+    path.parent.name: json.loads(path.read_text()) for path in sorted(DATA.glob("*/expected.json"))
+}
+WITHOUT_SCHEMA = ("dataset/tensordict",)
+READ = ("memmap/", "tdz/", "safetensors/", "dataset/", "mapped_dict/")
+
+
+def cases(part):
+    return pytest.mark.parametrize(
+        ("path", "entry"),
+        [
+            pytest.param(DATA / version / entry["path"], entry, id=f"{version}-{entry['path']}")
+            for version, expected in VERSIONS.items()
+            for entry in expected[part]
+            if entry["path"].startswith(READ) and entry["path"] not in WITHOUT_SCHEMA
+        ],
+    )
+
+
+# --- what the reader gives, described as golden.py describes what tenfold gives ---
+
+
+def array(values):
+    return ["tensor", values.dtype.name, list(values.shape), golden.digest(values.tobytes())]
+
+
+def describe(item):
+    if isinstance(item, np.ndarray):
+        return array(item)
+    if isinstance(item, Typed):
+        return [item.type, describe(item.value)]
+    if isinstance(item, Node):
+        members = [[key, describe(value)] for key, value in item.entries.items()]
+        info = item.info
+        if item.kind == "sparse":
+            return ["sparse", info["layout"], info["shape"], members]
+        if item.kind == "lazy_stack":
+            values = [value for _, value in members]
+            return ["lazy_stack", info["stack_dim"], info["stack_dim_name"], values]
+        head = [item.kind, info["class"]] if item.kind == "tensorclass" else [item.kind]
+        return [*head, info["batch_size"], info["names"], members]
+    if isinstance(item, (list, tuple)):
+        return [type(item).__name__, [describe(part) for part in item]]
+    if type(item).__name__ in ("dict", "OrderedDict", "Counter"):
+        kind = {"OrderedDict": "ordered_dict"}.get(type(item).__name__, type(item).__name__)
+        return [kind, [[describe(key), describe(value)] for key, value in item.items()]]
+    return golden.describe(item)
+
+
+RAW = {"bfloat16": "uint16", "complex32": "uint32"}
+
+
+def as_read(described):
+    """A description by golden.py with what a reader without torch cannot tell left out."""
+    if not isinstance(described, list):
+        return described
+    kind = described[0] if described else None
+    if kind == "tensor":
+        dtype = described[1]
+        is_small = dtype.startswith(("float8", "float4"))
+        return [kind, "uint8" if is_small else RAW.get(dtype, dtype), *described[2:]]
+    if kind == "unbatched":
+        return as_read(described[1])
+    if kind == "torch.Size":
+        return [kind, ["list", described[1]]]
+    return [as_read(part) for part in described]
+
+
+# --- trees ---
+
+
+@cases("trees")
+def test_the_reader_reads_a_golden_tree(path, entry):
+    assert describe(format_reader.load(path)) == as_read(entry["tree"])
+
+
+@cases("trees")
+def test_the_reader_finds_every_checksum_right(path, entry):
+    if entry.get("checksums", True):
+        assert format_reader.wrong_checksums(path) == []
+
+
+def tree():
+    return {
+        "shape": torch.arange(3),
+        "device": {"x": torch.ones(2)},
+        "_type": torch.zeros(2, 2),
+        "a": torch.arange(4.0),
+        "a.memmap": {"clash": torch.ones(1)},
+        "": torch.ones(1),
+        "/%": {"..": torch.ones(1), "v": [1, (2, {"w": {3: b"\x00"}})], "\x7f\n": torch.ones(2)},
+        "tied": None,
+        "big": torch.arange(5_000_000, dtype=torch.float32),
+        "none": {},
+        "size": torch.Size([1, 2]),
+    }
+
+
+@pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
+def test_the_reader_reads_awkward_keys_and_large_tensors(tmp_path, name):
+    saved = tree()
+    saved["tied"] = saved["a"]
+    tenfold.save(saved, tmp_path / name)
+    loaded = tenfold.load(tmp_path / name)
+    assert describe(format_reader.load(tmp_path / name)) == as_read(golden.describe(loaded))
+    assert list(loaded) == list(saved)
+    assert format_reader.wrong_checksums(tmp_path / name) == []
+
+
+def test_the_reader_reads_a_flat_file_in_its_order(tmp_path):
+    x = torch.arange(6.0)
+    saved = {"z": x, "b": torch.ones(1, dtype=torch.int8), "a": x, "half": torch.ones(3).bfloat16()}
+    tenfold.save(saved, tmp_path / "flat.safetensors")
+    found = format_reader.load(tmp_path / "flat.safetensors")
+    assert list(found) == list(saved)
+    assert describe(found) == as_read(golden.describe(saved))
+
+
+def test_the_reader_reads_a_nested_tensor(tmp_path):
+    parts = [torch.arange(6.0).reshape(2, 3), torch.ones(1, 3), torch.zeros(0, 3)]
+    tenfold.save({"x": torch.nested.nested_tensor(parts)}, tmp_path / "nested")
+    found = format_reader.load(tmp_path / "nested")["x"]
+    assert [part.tolist() for part in found] == [part.tolist() for part in parts]
+
+
+@pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
+def test_the_reader_notices_a_flipped_bit(tmp_path, name):
+    tenfold.save({"n": {"x": torch.arange(1000)}}, tmp_path / name)
+    path = tmp_path / name / "n" / "x.memmap" if name == "folder" else tmp_path / name
+    data = bytearray(path.read_bytes())
+    data[data.index((500).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(data)
+    assert len(format_reader.wrong_checksums(tmp_path / name)) == 1
+
+
+# --- data sets ---
+
+
+def rows_of(columns):
+    """Columns as golden.py describes them."""
+    described = []
+    for name, values in columns.items():
+        is_rows = isinstance(values, list)
+        described.append(
+            [name, ["rows", [describe(v) for v in values]] if is_rows else array(values)]
+        )
+    return described
+
+
+@cases("datasets")
+def test_the_reader_reads_the_columns_of_a_golden_data_set(path, entry):
+    found = format_reader.columns(path)
+    assert {len(values) for values in found.values()} == {entry["rows"]}
+    names = [name for name, _ in entry["columns"]]
+    assert rows_of({name: found[name] for name in names}) == as_read(entry["columns"])
+
+
+def records(start, stop):
+    return [
+        {
+            "id": i,
+            "word": "w" * i,
+            "tags": ["t"] * (i % 3),
+            "tokens": list(range(i)),
+            "at": {"x": i},
+        }
+        for i in range(start, stop)
+    ]
+
+
+def test_the_reader_sees_the_rows_that_are_committed(tmp_path):
+    path = tmp_path / "log"
+    tenfold.ingest(records(0, 3), path)
+    log = tenfold.Dataset(path, "r+")
+    log.append(log[:2])
+    columns = format_reader.columns(path)
+    assert columns["id"].tolist() == [0, 1, 2, 0, 1]
+    assert columns["word"] == ["", "w", "ww", "", "w"]
+    assert columns["tags"] == [[], ["t"], ["t", "t"], [], ["t"]]
+    assert [row.tolist() for row in columns["tokens"]] == [[], [0], [0, 1], [], [0]]
+    # After a restart of the machine, the rows of the last flush count.
+    restarted = format_reader.Folder(path, boot=bytes(16)).node()
+    assert restarted.entries["id"].tolist() == [0, 1, 2]
+    log.close()
+    assert format_reader.columns(path)["id"].tolist() == [0, 1, 2, 0, 1]
+    assert format_reader.wrong_checksums(path) == []
+
+
+def test_the_reader_sees_the_rows_of_a_circular_buffer(tmp_path):
+    ring = tenfold.create(tmp_path / "ring", {"x": "int64"}, capacity=4)
+    ring.write({"x": torch.arange(3)})
+    ring.flush()
+    ring.write({"x": torch.arange(3, 6)})
+    assert format_reader.columns(tmp_path / "ring")["x"].tolist() == [4, 5, 2, 3]
+    restarted = format_reader.Folder(tmp_path / "ring", boot=bytes(16)).node()
+    assert len(restarted.entries["x"]) == 3
+    ring.close()
+
+
+def test_the_reader_sees_the_rows_of_a_growing_sparse_matrix(tmp_path):
+    dense = torch.tensor([[0.0, 1, 0], [2, 0, 3]])
+    tenfold.SparseMatrix.from_torch(dense.to_sparse_csr()).save(tmp_path / "matrix")
+    with tenfold.SparseMatrix(tmp_path / "matrix", mode="r+") as matrix:
+        matrix.append_rows(dense.to_sparse_csr())
+        found = format_reader.load(tmp_path / "matrix")
+        assert found.info["shape"] == [4, 3]
+        assert found.entries["crow_indices"].tolist() == [0, 1, 3, 4, 6]
+        assert found.entries["values"].tolist() == [1, 2, 3, 1, 2, 3]
+
+
+# --- dictionaries ---
+
+
+@cases("mapped_dicts")
+def test_the_reader_finds_the_keys_of_a_golden_dictionary(path, entry):
+    def plain(key):
+        if isinstance(key, str):
+            return key
+        return int(key[1]) if key[0] == "int" else bytes.fromhex(key[1])
+
+    mapped = tenfold.MappedDict(path)
+    keys = [plain(key) for key, _ in entry["items"]]
+    assert [format_reader.find_row(path, key) for key in keys] == mapped.rows(keys).tolist()
+    assert format_reader.find_row(path, plain(entry["missing"])) is None
+
+
+# --- checkpoints ---
+
+
+def test_the_checksums_of_a_checkpoint_are_those_of_the_page(tmp_path):
+    shutil.copytree(REPOSITORY / "tests/data/checkpoint/python", tmp_path / "run")
+    for step in sorted((tmp_path / "run").iterdir()):
+        text = (step / "checkpoint.json").read_bytes()
+        document = json.loads(text)
+        body = text[: text.rindex(b',\n"checksum": "')]
+        assert document["checksum"] == f"{xxh3(body):016x}"
+        for entry in document["entries"]:
+            data = (step / entry["path"]).read_bytes()
+            assert len(data) == entry["bytes"]
+            size = 8 + int.from_bytes(data[:8], "little")
+            part = data[:size] if entry["format"] == "safetensors" else data
+            assert entry["checksum"] == f"{xxh3(part):016x}", entry["name"]
+
+
+def test_xxh3_is_that_of_the_engine(tmp_path):
+    for size in (1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025, 5000):
+        data = os.urandom(size)
+        tenfold.save({"x": torch.frombuffer(bytearray(data), dtype=torch.uint8)}, tmp_path / "x")
+        line = (tmp_path / "x" / "%checksums").read_text().splitlines()[0]
+        assert line == f"{xxh3(data):016x} 0 {size} x.memmap"
