@@ -143,7 +143,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
     killed = mode.name == "kill" and outcome.kind == "killed" and outcome.value == "SIGKILL"
     if not outcome.returned and not killed:
         row.count("writer crashed")
-        row.problem(f"{where}: the writer: {outcome.kind} {outcome.value}")
+        row.problem(f"{where}: the writer: {outcome.kind} {outcome.value}: {outcome.last_words}")
     saved = outcome.returned and outcome.value[2] == ""
     found = look(writer, path)
     what = classify(found, {1, 2})
@@ -182,5 +182,6 @@ def _read_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row
         what = "right" if outcome.value[2] == 1 else "wrong"
     row.count(what)
     if what in ("wrong", "crashed", "hung"):
-        row.problem(f"{where}: {what}: {outcome.kind} {outcome.value}")
+        said = outcome.last_words
+        row.problem(f"{where}: {what}: {outcome.kind} {outcome.value}: {said}")
     return 1

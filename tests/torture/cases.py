@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import calls
+import flips
 import kills
 import power
 from case import Options, Row
@@ -14,4 +15,7 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "power": power.run,
     "calls": calls.run_writers,
     "reads": calls.run_readers,
+    "flips": flips.run_flips,
+    "cuts": flips.run_cuts,
+    "many-flips": flips.run_many_flips,
 }

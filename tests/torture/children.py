@@ -9,7 +9,6 @@ import select
 import signal
 import tempfile
 import time
-import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ class Outcome:
 
     kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
     value: Any = None  # the result; the text of the error; the name of the signal
+    last_words: str = ""  # what a child that did not return has written to its stderr
 
     @property
     def returned(self) -> bool:
@@ -41,16 +41,16 @@ def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
         exception, "killed" with the name of the signal that ended the child, or "hung".
     """
     read, write = os.pipe()
+    said = os.memfd_create("stderr")
     pid = os.fork()
     if pid == 0:
         os.close(read)
+        os.dup2(said, 2)
         try:
             try:
                 answer = ("returned", call())
             except BaseException as error:
                 answer = ("raised", f"{type(error).__name__}: {error}"[:500])
-                if os.environ.get("TORTURE_TRACEBACKS"):
-                    traceback.print_exc()
             with os.fdopen(write, "wb") as pipe:
                 pickle.dump(answer, pipe)
         finally:
@@ -71,12 +71,15 @@ def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
         data += chunk
     os.close(read)
     _, status = os.waitpid(pid, 0)
+    os.lseek(said, 0, os.SEEK_SET)
+    with os.fdopen(said, errors="replace") as file:
+        last_words = file.read()[-2000:].strip()
     if hung:
-        return Outcome("hung")
+        return Outcome("hung", last_words=last_words)
     if os.WIFSIGNALED(status):
-        return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name)
+        return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name, last_words)
     if not data:
-        return Outcome("raised", f"the child ended with status {status} and said nothing")
+        return Outcome("raised", f"the child ended with status {status}", last_words)
     return Outcome(*pickle.loads(data))
 
 

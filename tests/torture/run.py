@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gc
+import importlib.metadata
 import json
 import os
 import platform
@@ -68,9 +70,9 @@ def versions() -> str:
 
     parts = [f"tenfold {tenfold.__version__}", f"torch {torch.__version__}"]
     parts.append(f"numpy {numpy.__version__}")
-    for name in ("safetensors", "tensordict", "torchsnapshot", "torch_checkpointing"):
-        if name in sys.modules and hasattr(sys.modules[name], "__version__"):
-            parts.append(f"{name} {sys.modules[name].__version__}")
+    peers = ("safetensors", "tensordict", "torchsnapshot", "torch_checkpointing")
+    used = (name for name in peers if name in sys.modules)
+    parts += [f"{name} {importlib.metadata.version(name)}" for name in used]
     return ", ".join(parts)
 
 
@@ -97,9 +99,13 @@ def main() -> int:
         return 2
 
     import torch
+    import writers
     from case import Options
 
     torch.set_num_threads(1)  # its threads do not survive a fork
+    writers.import_everything()
+    gc.collect()
+    gc.freeze()
     seconds = options.seconds or (3 if options.short else 1200)
     results = options.results or (None if options.short else RESULTS)
     broken = 0

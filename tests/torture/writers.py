@@ -66,6 +66,8 @@ class Writer:
     #: For what stays open between commits: a context whose value makes the next version.
     session: Callable[[Path, bool], contextlib.AbstractContextManager[Any]] | None = None
     is_peer: bool = False
+    #: Of a peer: the tree at the path.
+    load: Callable[[Path], Any] | None = None
     #: What a save returns is on disk when it returns (of tenfold: with durable=True).
     promises_durability: bool = False
 
@@ -492,7 +494,7 @@ def _peer(name: str, file_name: str, save: Any, load: Callable[[Path], Any]) -> 
             warnings.simplefilter("ignore")
             save(path, tree_of(version, sizes))
 
-    return Writer(name, file_name, quiet, found, is_peer=True)
+    return Writer(name, file_name, quiet, found, is_peer=True, load=load)
 
 
 def _torch_replace(path: Path, tree: Tree) -> None:
@@ -517,6 +519,17 @@ def _numpy_load(path: Path) -> Tree:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
+def import_everything() -> None:
+    """Forked children then find every module imported."""
+    import importlib
+    import pkgutil
+
+    for module in pkgutil.walk_packages(tenfold.__path__, "tenfold."):
+        if "__main__" not in module.name:
+            importlib.import_module(module.name)
+    peers()
+
+
 def peers() -> list[Writer]:
     """The libraries that can be imported here."""
     logging.getLogger("torchsnapshot").setLevel(logging.ERROR)
@@ -528,9 +541,8 @@ def peers() -> list[Writer]:
     with contextlib.suppress(ImportError):
         from safetensors.torch import load_file, save_file
 
-        writers.append(
-            _peer("safetensors", "m.safetensors", lambda p, t: save_file(t, p), load_file)
-        )
+        one = _peer("safetensors", "m.safetensors", lambda p, t: save_file(t, p), load_file)
+        writers.append(one)
     with contextlib.suppress(ImportError):
         import tensordict
 
@@ -586,7 +598,7 @@ def _dcp_load(path: Path) -> Tree:
 
 
 def _torch_checkpointing() -> Writer:
-    """It refuses to replace a checkpoint: each version has a folder of its own, the last two stay."""
+    """It refuses to replace a checkpoint: each version gets a folder, and the last two are kept."""
     from torch_checkpointing import CheckpointManager
     from torch_checkpointing.config import SyncCheckpointSaverConfig
     from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
@@ -609,14 +621,13 @@ def _torch_checkpointing() -> Writer:
             if name.isdigit() and int(name) < version - 1:
                 shutil.rmtree(path / name)
 
-    def found(path: Path) -> int | None:
-        if not path.exists():
-            return 0
-        steps = sorted(name for name in os.listdir(path) if name.isdigit())
-        if not steps:
-            return 0
-        manager = configured().build()
-        loaded = manager.load(str(path / steps[-1]), into={"state": None})
-        return version_of(loaded["state"])
+    def load(path: Path) -> Tree:
+        newest = max(name for name in os.listdir(path) if name.isdigit())
+        loaded = configured().build().load(str(path / newest), into={"state": None})
+        return loaded["state"]
 
-    return Writer("torch_checkpointing", "data", save, found, is_peer=True)
+    def found(path: Path) -> int | None:
+        steps = [name for name in os.listdir(path) if name.isdigit()] if path.exists() else []
+        return version_of(load(path)) if steps else 0
+
+    return Writer("torch_checkpointing", "data", save, found, is_peer=True, load=load)
