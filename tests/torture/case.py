@@ -1,0 +1,105 @@
+"""What a case of the runner gets and gives back."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from children import Outcome, in_child
+from writers import Writer
+
+
+@dataclass
+class Row:
+    """The counts of one subject, a line of a table."""
+
+    subject: str
+    is_peer: bool = False
+    counts: dict[str, int | str] = field(default_factory=dict)
+    #: Each broken promise of tenfold, in words. What peers do is counted only.
+    problems: list[str] = field(default_factory=list)
+
+    def count(self, name: str, number: int = 1) -> None:
+        self.counts[name] = int(self.counts.get(name, 0)) + number
+
+    def problem(self, text: str) -> None:
+        if not self.is_peer and len(self.problems) < 20:
+            self.problems.append(text)
+
+
+@dataclass
+class Options:
+    """How long, and how."""
+
+    short: bool
+    seconds: float  # for one case
+    seed: int
+    work: Path
+    repository: Path
+    build: Path  # of the C++ tests
+    subjects: str = ""  # rows whose name contains it
+    count: int = 0  # trials for each subject; 0: as many as the case thinks right
+
+    def random(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed} {name}")
+
+    def wants(self, subject: str) -> bool:
+        return self.subjects.lower() in subject.lower()
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """An empty folder, removed at the end."""
+        path = Path(tempfile.mkdtemp(dir=self.work))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class Clock:
+    """Shares the seconds of a case out between its subjects: what one leaves the others get."""
+
+    def __init__(self, seconds: float, subjects: int) -> None:
+        self._end = time.monotonic() + seconds
+        self._left = max(1, subjects)
+
+    def next_subject(self) -> float:
+        """The time.monotonic() until which the next subject may go on."""
+        now = time.monotonic()
+        share = max(0.0, self._end - now) / max(1, self._left)
+        self._left -= 1
+        return now + share
+
+
+def classify(found: Outcome, allowed: set[int]) -> str:
+    """What a reader found, as one word.
+
+    "whole": an allowed version, right in every number. "lost": an older one, or nothing. "refused":
+    an error. "wrong": numbers of no version, or of one that was never there, without an error.
+    "crashed": the reader died. "hung".
+    """
+    if found.kind == "killed":
+        return "crashed"
+    if found.kind == "hung":
+        return "hung"
+    if found.kind == "raised":
+        return "refused"
+    if found.value in allowed:
+        return "whole"
+    if found.value is not None and found.value < min(allowed):
+        return "lost"
+    return "wrong"
+
+
+BAD = ("lost", "refused", "wrong", "crashed", "hung")
+
+
+def look(writer: Writer, path: Path) -> Outcome:
+    """What a process finds at the path."""
+    return in_child(lambda: writer.found(path))

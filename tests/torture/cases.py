@@ -1,0 +1,21 @@
+"""The table of the cases, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import calls
+import flips
+import kills
+import power
+from case import Options, Row
+
+CASES: dict[str, Callable[[Options], list[Row]]] = {
+    "kills": kills.run,
+    "power": power.run,
+    "calls": calls.run_writers,
+    "reads": calls.run_readers,
+    "flips": flips.run_flips,
+    "cuts": flips.run_cuts,
+    "many-flips": flips.run_many_flips,
+}

@@ -1,0 +1,150 @@
+"""Calls in a child process: whatever they do to it, the runner survives and is told."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call in a child ended."""
+
+    kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
+    value: Any = None  # the result; the text of the error; the name of the signal
+    last_words: str = ""  # what a child that did not return has written to its stderr
+
+    @property
+    def returned(self) -> bool:
+        return self.kind == "returned"
+
+
+def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
+    """Calls `call` in a forked child, whose result must be picklable.
+
+    Args:
+        call: a callable without arguments.
+        timeout: seconds after which the child is killed.
+
+    Returns:
+        An Outcome of kind "returned" with the result, "raised" with the type and the text of the
+        exception, "killed" with the name of the signal that ended the child, or "hung".
+    """
+    read, write = os.pipe()
+    said = os.memfd_create("stderr")
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        os.dup2(said, 2)
+        try:
+            try:
+                answer = ("returned", call())
+            except BaseException as error:
+                answer = ("raised", f"{type(error).__name__}: {error}"[:500])
+            with os.fdopen(write, "wb") as pipe:
+                pickle.dump(answer, pipe)
+        finally:
+            os._exit(0)
+    os.close(write)
+    data = b""
+    deadline = time.monotonic() + timeout
+    hung = False
+    while True:
+        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            hung = True
+            os.kill(pid, signal.SIGKILL)
+            break
+        chunk = os.read(read, 1 << 20)
+        if not chunk:
+            break
+        data += chunk
+    os.close(read)
+    _, status = os.waitpid(pid, 0)
+    os.lseek(said, 0, os.SEEK_SET)
+    with os.fdopen(said, errors="replace") as file:
+        last_words = file.read()[-2000:].strip()
+    if hung:
+        return Outcome("hung", last_words=last_words)
+    if os.WIFSIGNALED(status):
+        return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name, last_words)
+    if not data:
+        return Outcome("raised", f"the child ended with status {status}", last_words)
+    return Outcome(*pickle.loads(data))
+
+
+def in_boot(number: int) -> None:
+    """This process sees another boot ID from now on, as after `number` restarts of the system."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(f"{uuid.UUID(int=number)}\n")
+        file.flush()
+        new_namespace, recursive, private, bind = 0x20000, 0x4000, 1 << 18, 0x1000
+        target = b"/proc/sys/kernel/random/boot_id"
+        if (
+            libc.unshare(new_namespace)
+            or libc.mount(b"none", b"/", None, recursive | private, None)
+            or libc.mount(file.name.encode(), target, None, bind, None)
+        ):
+            raise OSError(ctypes.get_errno(), "cannot set a boot ID")
+    assert str(uuid.UUID(int=number)) in Path(target.decode()).read_text()
+
+
+class LoopingChild:
+    """A forked child that repeats a numbered step for ever and reports each one that is done."""
+
+    def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
+        """`steps()` is called in the child and gives what makes step `start + 1`, and so on."""
+        read, write = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(read)
+            try:
+                step = steps()
+                os.write(write, b"ready\n")
+                number = start
+                while True:
+                    number += 1
+                    step(number)
+                    os.write(write, b"%d\n" % number)
+            except BaseException as error:
+                os.write(write, f"error {type(error).__name__}: {error}\n".encode()[:1000])
+            finally:
+                os._exit(1)
+        os.close(write)
+        self._start = start
+        self._file = os.fdopen(read)
+        first = self._file.readline().strip()
+        self.error: str | None = None if first == "ready" else first or "the child died"
+
+    def next(self) -> int | None:
+        """Waits for the next step that is done; None if the child fails."""
+        line = self._file.readline().strip()
+        if not line.isdigit():
+            self.error = line
+            return None
+        return int(line)
+
+    def kill(self) -> int:
+        """Kills it (SIGKILL) and returns the last step that it has reported."""
+        os.kill(self._pid, signal.SIGKILL)
+        lines = self._file.read().split("\n")
+        os.waitpid(self._pid, 0)
+        self._file.close()
+        done = self._start
+        for line in lines:
+            if line.isdigit():
+                done = int(line)
+            elif line.startswith("error"):
+                self.error = line
+        return done

@@ -1,0 +1,427 @@
+"""Damaged files of every format: one flipped bit in each byte, and each shorter length.
+
+`verify` (and `load` with `verify=True`) must report the damage, or the numbers are right all the
+same, as where padding was hit. A load without it, as those of other libraries, checks structure
+only: how often it gives wrong numbers without an error is counted for comparison.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import shutil
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from case import Clock, Options, Row
+from children import in_child
+from writers import Writer, peers, tree_of
+
+import tenfold
+
+TINY = (5, 60, 20)
+LONG = (5, 24_000, 8_000)
+
+
+def digest(value: Any) -> Any:
+    """Something that two values share if they are equal in types, keys, shapes and every byte."""
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"a tensor of layout {value.layout}")
+        data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return (str(value.dtype), tuple(value.shape), hashlib.sha256(data).hexdigest())
+    if isinstance(value, dict):
+        return ("dict", tuple((repr(key), digest(item)) for key, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, tuple(digest(item) for item in value))
+    return (type(value).__name__, repr(value))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A small file or folder of a format."""
+
+    name: str
+    make: Callable[[Path, tuple[int, int, int]], Any]  # returns what load needs no more
+    load: Callable[[Path], Any]
+    load_sure: Callable[[Path], Any] | None = None  # with verify=True; None: of a peer
+    is_whole: Callable[[Path], bool] | None = None  # verify
+    has_checksums: bool = True
+    file_name: str = "data"
+
+    @property
+    def is_peer(self) -> bool:
+        return self.is_whole is None
+
+
+def _verified(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    def load(path: Path) -> Any:
+        report = tenfold.verify(path)
+        if not report.ok:
+            raise tenfold.CorruptFileError(str(report.problems[0]))
+        return read(path)
+
+    return load
+
+
+def _ok(path: Path) -> bool:
+    return tenfold.verify(path).ok
+
+
+def _state(sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """Tensors, nested, tied, of several dtypes, and plain values."""
+    tree: dict[str, Any] = dict(tree_of(1, sizes))
+    tree["nested"] = {"half": torch.linspace(-1, 1, 7).half(), "mask": torch.tensor([True, False])}
+    return tree
+
+
+def _saved(name: str, file_name: str, *, flat: bool = False, **options: Any) -> Sample:
+    def make(path: Path, sizes: tuple[int, int, int]) -> None:
+        tree = dict(tree_of(1, sizes)) if flat else {**_state(sizes), "step": 7, "name": "maze"}
+        tenfold.save(tree, path, durable=False, **options)
+
+    return Sample(
+        name,
+        make,
+        tenfold.load,
+        lambda path: tenfold.load(path, verify=True),
+        _ok,
+        file_name=file_name,
+    )
+
+
+def _make_shards(path: Path, sizes: tuple[int, int, int]) -> None:
+    source = path.with_name("source.safetensors")
+    tenfold.save(_state(sizes), source, durable=False)
+    path.mkdir()
+    index = path / "m.safetensors.index.json"
+    tenfold.convert(source, index, shard_size=sizes[1] * 8, durable=False)
+    source.unlink()
+
+
+def _make_dataset(path: Path, sizes: tuple[int, int, int]) -> None:
+    rows = [{"id": i, "x": [i / 2, i / 3], "text": f"row {i}"} for i in range(sizes[1] // 3)]
+    rows[1]["id"] = None
+    tenfold.ingest(rows, path, durable=False, progress=False)
+
+
+def _make_appended(path: Path, sizes: tuple[int, int, int]) -> None:
+    with tenfold.create(path, {"id": "int64", "x": ("float32", (2,))}) as ds:
+        for begin in (0, 10):
+            ids = torch.arange(begin, begin + 10)
+            ds.append({"id": ids, "x": ids[:, None] * torch.tensor([1.0, 0.5])})
+
+
+def _make_dict(path: Path, sizes: tuple[int, int, int]) -> None:
+    pairs = ((f"key {i}", torch.arange(3) + i) for i in range(sizes[1] // 4))
+    tenfold.MappedDict.build(pairs, path)
+
+
+def _make_matrix(path: Path, sizes: tuple[int, int, int]) -> None:
+    rows = [{i % 5: float(i), 7: 0.5} for i in range(sizes[1] // 3)]
+    tenfold.SparseMatrix.build(rows, path, num_cols=8)
+
+
+def _make_mapper(path: Path, sizes: tuple[int, int, int]) -> None:
+    levels = {f"k{i}": {"a": [float(i), 1.0]} for i in range(sizes[1] // 6)}
+    tenfold.HierarchicalStateMapper(levels).save(path, durable=False)
+
+
+def _matrix_of(path: Path) -> Any:
+    found = tenfold.SparseMatrix(path).to_scipy().tocoo()
+    return [found.shape, found.row.tolist(), found.col.tolist(), found.data.tolist()]
+
+
+def _levels_of(path: Path) -> Any:
+    found = tenfold.StateMapper.load(path)
+    return [(f"k{i}/a", found(f"k{i}/a")) for i in range(TINY[1] // 6)]
+
+
+def _make_run(path: Path, sizes: tuple[int, int, int]) -> None:
+    manager = tenfold.CheckpointManager(path, durable=False)
+    manager.save(3, {**_state(sizes), "lr": 0.5}, metrics={"loss": 0.25})
+    manager.close()
+
+
+def _restored(verify: Any) -> Callable[[Path], Any]:
+    def load(path: Path) -> Any:
+        result = tenfold.CheckpointManager(path).restore(verify=verify)
+        return [result.step, dict(result.state)]
+
+    return load
+
+
+def _run_is_whole(path: Path) -> bool:
+    manager = tenfold.CheckpointManager(path)
+    return manager.latest_step() == 3 and manager.verify(3).ok
+
+
+def _make_memmap(path: Path, sizes: tuple[int, int, int]) -> None:
+    tenfold.TensorDict(_state(sizes), []).memmap(path)
+
+
+def samples() -> list[Sample]:
+    """Every format that tenfold writes."""
+
+    def rows(path: Path) -> Any:
+        return dict(tenfold.Dataset(path)[:])
+
+    def pairs(path: Path) -> Any:
+        return dict(tenfold.MappedDict(path).items())
+
+    return [
+        _saved("folder", "data"),
+        _saved(".safetensors", "m.safetensors"),
+        Sample(
+            "shards",
+            _make_shards,
+            lambda path: tenfold.load(path / "m.safetensors.index.json"),
+            lambda path: tenfold.load(path / "m.safetensors.index.json", verify=True),
+            lambda path: _ok(path / "m.safetensors.index.json"),
+        ),
+        _saved(".pt", "m.pt"),
+        _saved(".tdz", "m.tdz"),
+        _saved(".npz", "m.npz", flat=True),
+        _saved("consolidated", "m.bin", format="consolidated"),
+        _saved("snapshot", "data", format="snapshot"),
+        Sample("data set", _make_dataset, rows, _verified(rows), _ok),
+        Sample("data set, appended", _make_appended, rows, _verified(rows), _ok),
+        Sample("MappedDict", _make_dict, pairs, _verified(pairs), _ok),
+        Sample("SparseMatrix", _make_matrix, _matrix_of, _verified(_matrix_of), _ok),
+        Sample("StateMapper", _make_mapper, _levels_of, _verified(_levels_of), _ok),
+        Sample("CheckpointManager", _make_run, _restored(False), _restored(True), _run_is_whole),
+        Sample(
+            ".npy (no checksum)",
+            lambda path, sizes: tenfold.save(torch.arange(sizes[1]), path, durable=False),
+            tenfold.load,
+            lambda path: tenfold.load(path, verify=True),
+            _ok,
+            False,
+            "m.npy",
+        ),
+        Sample(
+            "TensorDict.memmap (no checksum)",
+            _make_memmap,
+            tenfold.load,
+            lambda path: tenfold.load(path, verify=True),
+            _ok,
+            False,
+        ),
+        *(_of_peer(writer) for writer in peers() if writer.name != "torch.save, os.replace"),
+    ]
+
+
+def _of_peer(writer: Writer) -> Sample:
+    return Sample(
+        writer.name,
+        lambda path, sizes: writer.save(path, 1, sizes, False),
+        writer.load,
+        file_name=writer.file_name,
+    )
+
+
+# --- damage ---
+
+_REPORTED, _RIGHT, _MISSED = 1, 2, 3
+# A result is 1 + 4 * (what load did) + (what verify did), or 0: the reader died.
+COLUMNS = (
+    "damages",
+    "reported by verify",
+    "not reported, right",
+    "missed by verify",
+    "plain load: error",
+    "plain load: right",
+    "plain load: wrong",
+    "crashed or hung",
+)
+
+
+def run_flips(options: Options) -> list[Row]:
+    """A flipped bit in every byte of small files of every format is found."""
+    return _run(options, _flips, TINY)
+
+
+def run_cuts(options: Options) -> list[Row]:
+    """Every shorter length of small files of every format is found."""
+    return _run(options, _cuts, TINY)
+
+
+def run_many_flips(options: Options) -> list[Row]:
+    """Flipped bits at random places of files of 256 KiB: `--count` of them for each format."""
+    return _run(options, _flips, LONG)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A change of one file."""
+
+    file: str
+    offset: int
+    bit: int = -1  # -1: the file ends at the offset
+
+    def do(self, folder: Path) -> Callable[[], None]:
+        """Returns what takes it back."""
+        path = folder / self.file
+        fd = os.open(path, os.O_RDWR)
+        try:
+            if self.bit >= 0:
+                before = os.pread(fd, 1, self.offset)
+                os.pwrite(fd, bytes([before[0] ^ (1 << self.bit)]), self.offset)
+            else:
+                before = os.pread(fd, 1 << 30, self.offset)
+                os.ftruncate(fd, self.offset)
+        finally:
+            os.close(fd)
+
+        def undo() -> None:
+            fd = os.open(path, os.O_RDWR)
+            os.pwrite(fd, before, self.offset)
+            os.close(fd)
+
+        return undo
+
+
+def _files_in(folder: Path) -> list[tuple[str, int]]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return [(str(path.relative_to(folder)), path.stat().st_size) for path in paths]
+
+
+def _flips(folder: Path, random: Any) -> list[Damage]:
+    return [
+        Damage(name, offset, random.randrange(8))
+        for name, size in _files_in(folder)
+        for offset in range(size)
+    ]
+
+
+def _cuts(folder: Path, random: Any) -> list[Damage]:
+    return [Damage(name, size) for name, total in _files_in(folder) for size in range(total)]
+
+
+def _run(options: Options, damages_of: Any, sizes: Any) -> list[Row]:
+    chosen = [sample for sample in samples() if options.wants(sample.name)]
+    clock = Clock(options.seconds, len(chosen))
+    return [_damage(s, damages_of, sizes, clock.next_subject(), options) for s in chosen]
+
+
+def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Options) -> Row:
+    row = Row(sample.name, sample.is_peer, dict.fromkeys(COLUMNS, 0))
+    random = options.random(sample.name)
+    with options.folder() as work:
+        folder = work / "kept"
+        folder.mkdir()
+        path = folder / sample.file_name
+        made = in_child(lambda: (sample.make(path, sizes), digest(sample.load(path)))[1])
+        if not made.returned:
+            row.problem(f"cannot be tested: {made.value}")
+            row.counts["failed"] = str(made.value)[:60]
+            return row
+        damages = damages_of(folder, random)
+        row.counts["bytes"] = sum(size for _, size in _files_in(folder))
+        limit = options.count or (40 if options.short else len(damages))
+        random.shuffle(damages)
+        damages = damages[:limit]
+        results = mmap.mmap(-1, len(damages) + 1)
+        begin = 0
+        while begin < len(damages) and (time.monotonic() < end or begin == 0):
+            begin = _in_one_child(sample, path, folder, damages, results, begin, made.value, end)
+            if begin < len(damages) and results[begin] == 0 and time.monotonic() < end:
+                # It died, or hung, with this one done.
+                shutil.rmtree(folder)
+                folder.mkdir()
+                in_child(lambda: sample.make(path, sizes))
+                results[begin] = 255
+                begin += 1
+        for damage, result in zip(damages, results[: len(damages)], strict=True):
+            _add(row, sample, damage, result)
+        left = len(damages) - int(row.counts["damages"])
+        if left:
+            row.counts["left out"] = left
+    return row
+
+
+def _in_one_child(
+    sample: Sample,
+    path: Path,
+    folder: Path,
+    damages: list[Damage],
+    results: mmap.mmap,
+    begin: int,
+    expected: Any,
+    end: float,
+) -> int:
+    """Damages the files in one child, one after the other; returns how far it came."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with open(os.devnull, "w") as null:
+                os.dup2(null.fileno(), 2)
+            warnings.simplefilter("ignore")
+            for number in range(begin, len(damages)):
+                signal.alarm(30)  # ends a child that hangs
+                undo = damages[number].do(folder)
+                try:
+                    results[number] = _look(sample, path, expected)
+                finally:
+                    undo()
+                if time.monotonic() > end:
+                    break
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    reached = begin
+    while reached < len(damages) and results[reached]:
+        reached += 1
+    return reached
+
+
+def _look(sample: Sample, path: Path, expected: Any) -> int:
+    def same(load: Callable[[Path], Any]) -> int:
+        try:
+            return _RIGHT if digest(load(path)) == expected else _MISSED
+        except BaseException:  # torch's CheckpointException is no Exception
+            return _REPORTED
+
+    plain = same(sample.load)
+    if sample.is_whole is None or sample.load_sure is None:
+        return 4 * plain
+    sure = same(sample.load_sure)
+    try:
+        whole = sample.is_whole(path)
+    except Exception:
+        whole = False
+    if not whole:
+        verified = _REPORTED if sure != _MISSED else _MISSED
+    else:
+        # verify is content: then no number may be wrong, and load must agree that it is whole.
+        verified = _MISSED if _MISSED in (sure, plain) or sure == _REPORTED else _RIGHT
+    return 4 * plain + verified
+
+
+def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
+    if result == 0:
+        return
+    row.count("damages")
+    what = f"{damage.file}: " + (
+        f"bit {damage.bit} of byte {damage.offset}"
+        if damage.bit >= 0
+        else f"cut to {damage.offset}"
+    )
+    if result == 255:
+        row.count("crashed or hung")
+        row.problem(f"{what}: the reader died or hung")
+        return
+    plain, verified = divmod(result, 4)
+    row.count({_REPORTED: COLUMNS[4], _RIGHT: COLUMNS[5], _MISSED: COLUMNS[6]}[plain])
+    if sample.is_peer:
+        return
+    row.count({_REPORTED: COLUMNS[1], _RIGHT: COLUMNS[2], _MISSED: COLUMNS[3]}[verified])
+    if verified == _MISSED and sample.has_checksums:
+        row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")

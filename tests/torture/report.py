@@ -1,0 +1,50 @@
+"""Tables of the results, and where they stand in docs/reliability.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A Markdown table: a line a subject, a column a count."""
+    columns = list(dict.fromkeys(name for row in rows for name in row["counts"]))
+    lines = ["| subject | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for row in rows:
+        cells = [str(row["counts"].get(column, "")) for column in columns]
+        lines.append(f"| {row['subject']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def described(name: str, entry: dict[str, Any]) -> str:
+    """One case: how it was run, and its table."""
+    heading = (
+        f'`make torture TORTURE_ARGS="--only {name}"`: {entry["date"]}, {entry["seconds"]} s, '
+        f"{entry['machine']}, {entry['file system']}; {entry['versions']}."
+    )
+    return f"{heading}\n\n{table(entry['rows'])}"
+
+
+def main(results: Path, repository: Path, *, check: bool) -> int:
+    """Writes the tables between the markers of docs/reliability.md, or compares them."""
+    page = repository / "docs" / "reliability.md"
+    text = page.read_text()
+    stored = json.loads(results.read_text())
+
+    def replaced(match: re.Match[str]) -> str:
+        begin, name, end = match.group(1), match.group(2), match.group(3)
+        body = described(name, stored[name]) if name in stored else "Not run yet."
+        return f"{begin}\n{body}\n{end}"
+
+    pattern = re.compile(r"(<!-- torture: ([\w-]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
+    made = pattern.sub(replaced, text)
+    if check:
+        if made != text:
+            print(f"{page}: run: python tests/torture/run.py --tables", file=sys.stderr)
+            return 1
+        return 0
+    page.write_text(made)
+    return 0

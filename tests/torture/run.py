@@ -1,0 +1,153 @@
+"""Tries to break what tenfold promises, counts what happens, and does the same to its peers.
+
+    make torture                                          # every case, hours
+    make torture TORTURE_ARGS="--only kills --seconds 60"
+    python tests/torture/run.py --short                   # seconds; what the test suite runs
+    python tests/torture/run.py --list
+
+The counts of each case that was run replace those in --results. `--tables` writes all that are
+there into docs/reliability.md. Exits with 1 if a promise of tenfold was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+RESULTS = HERE / "results.json"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="cases, separated by commas")
+    parser.add_argument("--subjects", default="", help="only subjects whose name contains this")
+    parser.add_argument("--seconds", type=float, default=0, help="for each case; default: 1200")
+    parser.add_argument("--count", type=int, default=0, help="trials for each subject")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--short", action="store_true", help="seconds in all: a few trials of each")
+    parser.add_argument("--list", action="store_true", help="prints the cases")
+    parser.add_argument("--results", type=Path, help=f"JSON; default: {RESULTS}, or none if short")
+    parser.add_argument("--tables", action="store_true", help="only writes the tables of the docs")
+    parser.add_argument("--check-tables", action="store_true", help="fails if they differ")
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "release")
+    parser.add_argument("--folder", type=Path, help="where to work; default: the system's")
+    return parser.parse_args()
+
+
+def machine() -> str:
+    kernel = platform.release().split("-")[0]
+    with open("/proc/meminfo") as file:
+        gib = round(int(file.readline().split()[1]) / 2**20)
+    return f"{os.cpu_count()} cores, {gib} GiB, Linux {kernel}"
+
+
+def file_system(path: Path) -> str:
+    found = subprocess.run(
+        ["stat", "-f", "-c", "%T", str(path)], capture_output=True, text=True
+    ).stdout.strip()
+    return {"ext2/ext3": "ext4"}.get(found, found)
+
+
+def versions() -> str:
+    import numpy
+    import torch
+
+    import tenfold
+
+    parts = [f"tenfold {tenfold.__version__}", f"torch {torch.__version__}"]
+    parts.append(f"numpy {numpy.__version__}")
+    peers = ("safetensors", "tensordict", "torchsnapshot", "torch_checkpointing")
+    used = (name for name in peers if name in sys.modules)
+    parts += [f"{name} {importlib.metadata.version(name)}" for name in used]
+    return ", ".join(parts)
+
+
+def main() -> int:
+    options = arguments()
+    import report
+
+    if options.tables or options.check_tables:
+        return report.main(RESULTS, REPOSITORY, check=options.check_tables)
+
+    import faults
+
+    faults.preload(REPOSITORY / "build" / "torture")
+    from cases import CASES
+
+    if options.list:
+        for name, case in CASES.items():
+            print(f"{name:12} {(case.__doc__ or '').splitlines()[0]}")
+        return 0
+    names = options.only.split(",") if options.only else list(CASES)
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
+        return 2
+
+    import torch
+    import writers
+    from case import Options
+
+    torch.set_num_threads(1)  # its threads do not survive a fork
+    writers.import_everything()
+    gc.collect()
+    gc.freeze()
+    seconds = options.seconds or (3 if options.short else 1200)
+    results = options.results or (None if options.short else RESULTS)
+    broken = 0
+    with tempfile.TemporaryDirectory(prefix="torture-", dir=options.folder) as work:
+        for name in names:
+            begin = time.monotonic()
+            rows = CASES[name](
+                Options(
+                    short=options.short,
+                    seconds=seconds,
+                    seed=options.seed,
+                    work=Path(work),
+                    repository=REPOSITORY,
+                    build=options.build,
+                    subjects=options.subjects,
+                    count=options.count,
+                )
+            )
+            took = time.monotonic() - begin
+            entry = {
+                "date": datetime.date.today().isoformat(),
+                "machine": machine(),
+                "file system": file_system(Path(work)),
+                "versions": versions(),
+                "seconds": round(took),
+                "seed": options.seed,
+                "rows": [vars(row) for row in rows],
+            }
+            print(f"\n## {name} ({took:.0f} s)\n")
+            print(report.table(entry["rows"]))
+            for row in rows:
+                for problem in row.problems:
+                    print(f"BROKEN: {name}: {row.subject}: {problem}")
+                broken += len(row.problems)
+            sys.stdout.flush()
+            if results is not None and not options.subjects:
+                stored = json.loads(results.read_text()) if results.exists() else {}
+                stored[name] = entry
+                results.write_text(json.dumps(stored, indent=1) + "\n")
+    print(f"\n{broken} broken promises")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

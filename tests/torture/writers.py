@@ -1,0 +1,633 @@
+"""Everything that saves: tenfold's writers, and those of other libraries, behind one interface.
+
+A writer makes version 1, 2, ... of its path, each over the one before. Every number of a version
+depends on its number, so that a mixture of two is recognised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import tenfold
+
+ROOT = Path(__file__).resolve().parents[2]
+Tree = dict[str, torch.Tensor]
+SMALL = (5, 300, 40)
+LARGE = (5, 120_000, 30_000)
+Sizes = tuple[int, int, int]
+
+
+def tree_of(version: int, sizes: Sizes = SMALL) -> Tree:
+    """Three int64 tensors whose numbers name the version, one under a name that alternates."""
+    names = ("a", "w", f"only{version % 2}")
+    return {
+        name: torch.arange(size) + (version << 32) for name, size in zip(names, sizes, strict=True)
+    }
+
+
+def version_of(tree: Any) -> int | None:
+    """The version that a loaded tree is, as a whole; None if it is none."""
+    tree = dict(tree)
+    if "a" not in tree or tree["a"].numel() == 0:
+        return None
+    version = int(tree["a"].reshape(-1)[0]) >> 32
+    sizes = tuple(tree[name].numel() if name in tree else -1 for name in ("a", "w"))
+    third = tree.get(f"only{version % 2}")
+    if set(tree) != {"a", "w", f"only{version % 2}"} or third is None:
+        return None
+    expected = tree_of(version, (*sizes, third.numel()))
+    if (*sizes, third.numel()) not in (SMALL, LARGE):
+        return None
+    return version if all(torch.equal(tree[name], expected[name]) for name in expected) else None
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One row of the tables."""
+
+    name: str
+    file_name: str
+    #: Saves a version at the path: (path, version, sizes, durable).
+    save: Callable[[Path, int, Sizes, bool], None]
+    #: The version at the path, every number of which is right; 0: there is none yet; None: numbers
+    #: of no version. Raises what the library raises.
+    found: Callable[[Path], int | None]
+    #: For what stays open between commits: a context whose value makes the next version.
+    session: Callable[[Path, bool], contextlib.AbstractContextManager[Any]] | None = None
+    is_peer: bool = False
+    #: Of a peer: the tree at the path.
+    load: Callable[[Path], Any] | None = None
+    #: What a save returns is on disk when it returns (of tenfold: with durable=True).
+    promises_durability: bool = False
+
+    def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
+        """What makes version n of the path, in this process, to be called with n, n + 1, ..."""
+        if self.session is None:
+            return lambda version: self.save(path, version, sizes, durable)
+        context = self.session(path, durable)
+        _open.append(context)  # never closed: the process is killed
+        return context.__enter__()
+
+
+_open: list[Any] = []
+
+
+def _whole(path: Path, load: Callable[[Path], Any]) -> int | None:
+    """The version that tenfold finds: `verify` must agree that it is whole."""
+    if not os.path.lexists(path) and not any(path.parent.glob(f".{path.name}.*")):
+        return 0
+    try:
+        tree = load(path)
+    except FileNotFoundError:
+        return 0
+    report = tenfold.verify(path)
+    if not report.ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    return version_of(tree)
+
+
+def _saving(name: str, file_name: str, **options: Any) -> Writer:
+    def save(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+        tenfold.save(tree_of(version, sizes), path, durable=durable, num_threads=1, **options)
+
+    return Writer(
+        name,
+        file_name,
+        save,
+        lambda path: _whole(path, lambda p: tenfold.load(p, verify=True)),
+        promises_durability=True,
+    )
+
+
+# --- one tree, one file or folder ---
+
+
+def _save_npy(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.save(tree_of(version, sizes)["w"], path, durable=durable)
+
+
+def _found_npy(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not tenfold.verify(path).ok:
+        raise tenfold.CorruptFileError("verify")
+    found = tenfold.load(path, verify=True)[path.stem]
+    version = int(found[0]) >> 32
+    return version if torch.equal(found, torch.arange(len(found)) + (version << 32)) else None
+
+
+def _save_shards(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    path.mkdir(exist_ok=True)
+    tenfold.convert(
+        _in_memory(version, sizes),
+        path / "m.safetensors.index.json",
+        shard_size=sizes[1] * 8,
+        durable=durable,
+    )
+
+
+def _in_memory(version: int, sizes: Sizes) -> Path:
+    """A safetensors file of the version in memory, outside of what is tested."""
+    folder = Path("/dev/shm") / f"torture-{os.getpid()}"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{version}.safetensors"
+    tenfold.save(tree_of(version, sizes), path, durable=False)
+    for old in folder.iterdir():
+        if old.name != path.name:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def _found_shards(path: Path) -> int | None:
+    index = path / "m.safetensors.index.json"
+    return _whole(index, lambda p: tenfold.load(p, verify=True)) if path.exists() else 0
+
+
+def _save_converted(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.convert(_in_memory(version, sizes), path, durable=durable)
+
+
+def _save_memmap(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.TensorDict(tree_of(version, sizes), []).memmap(path, durable=durable)
+
+
+def _found_memmap(path: Path) -> int | None:
+    return _whole(path, lambda p: dict(tenfold.TensorDict.load_memmap(p).items()))
+
+
+def _save_snapshot(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    state = {"state": tenfold.StateDict(tree_of(version, sizes))}
+    tenfold.Snapshot.take(path, state, durable=durable, progress=False)
+
+
+def _found_snapshot(path: Path) -> int | None:
+    return _whole(path, lambda p: tenfold.load(p, verify=True)["state"])
+
+
+def _rows(version: int, sizes: Sizes) -> dict[str, Any]:
+    ids = torch.arange(sizes[1] // 8) + (version << 32)
+    return {"id": ids, "x": ids[:, None] * torch.arange(1, 5)}
+
+
+def _found_rows(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    batch = tenfold.Dataset(path)[:]
+    version = int(batch["id"][0]) >> 32
+    expected = torch.arange(len(batch["id"])) + (version << 32)
+    right = torch.equal(batch["id"], expected)
+    right = right and torch.equal(batch["x"], expected[:, None] * torch.arange(1, 5))
+    return version if right else None
+
+
+def _ingest(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.ingest(_rows(version, sizes), path, durable=durable, num_threads=1, progress=False)
+
+
+def _build_dict(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    pairs = ((key, torch.arange(4) + (version << 32)) for key in range(sizes[1] // 8))
+    tenfold.MappedDict.build(pairs, path)
+
+
+def _found_dict(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    mapping = tenfold.MappedDict(path)
+    values, found = mapping.get_many(torch.arange(len(mapping)))
+    version = int(values[0, 0]) >> 32
+    right = found.all() and torch.equal(
+        values, (torch.arange(4) + (version << 32)).expand(len(mapping), 4)
+    )
+    return version if right else None
+
+
+def _matrix(version: int, num_rows: int) -> Any:
+    import scipy.sparse
+
+    values = numpy.arange(num_rows, dtype=numpy.float64) + version * 2.0**32
+    return scipy.sparse.diags(values, format="csr")
+
+
+def _save_matrix(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.SparseMatrix.from_scipy(_matrix(version, sizes[1] // 2)).save(path, durable=durable)
+
+
+def _found_matrix(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    found = tenfold.SparseMatrix(path).to_scipy()
+    version = int(found[0, 0]) >> 32
+    return version if (found != _matrix(version, found.shape[0])).nnz == 0 else None
+
+
+def _save_mapper(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    levels = {f"k{i}": [float(version), float(i)] for i in range(sizes[1] // 100)}
+    tenfold.HierarchicalStateMapper(levels).save(path, durable=durable)
+
+
+def _found_mapper(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    levels = tenfold.StateMapper.load(path).hierarchy
+    version = int(levels["k0"][0])
+    numbers = [[float(number) for number in levels[f"k{i}"]] for i in range(len(levels))]
+    return version if numbers == [[version, i] for i in range(len(levels))] else None
+
+
+# --- what grows: version n is what n commits have made ---
+
+ROWS = 40
+CAPACITY = 10 * ROWS
+
+
+def _some_rows(version: int, with_text: bool) -> dict[str, Any]:
+    ids = torch.arange((version - 1) * ROWS, version * ROWS)
+    rows = {"id": ids, "x": (ids[:, None] * 3 + torch.arange(100)).to(torch.int32)}
+    if with_text:
+        rows["text"] = [f"{i} " * (i % 9) for i in ids.tolist()]
+    return rows
+
+
+_SCHEMA = {"id": "int64", "x": ("int32", (100,))}
+
+
+def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
+    batch = ds[:]
+    ids = batch["id"]
+    right = torch.equal(batch["x"], (ids[:, None] * 3 + torch.arange(100)).to(torch.int32))
+    if with_text:
+        right = right and batch["text"] == [f"{i} " * (i % 9) for i in ids.tolist()]
+    return ids.tolist() if right else None
+
+
+@contextlib.contextmanager
+def _appending(path: Path, durable: bool):
+    if not path.exists():
+        tenfold.create(path, {**_SCHEMA, "text": "string"})
+    with tenfold.Dataset(path, mode="r+") as ds:
+
+        def append(version: int) -> None:
+            ds.append(_some_rows(version, True))
+            if durable:
+                ds.flush()
+
+        yield append
+
+
+def _found_appended(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    ids = _right_ids(tenfold.Dataset(path), True)
+    if ids is None or ids != list(range(len(ids))) or len(ids) % ROWS:
+        return None
+    return len(ids) // ROWS
+
+
+@contextlib.contextmanager
+def _filling_ring(path: Path, durable: bool):
+    if not path.exists():
+        tenfold.create(path, _SCHEMA, capacity=CAPACITY)
+    with tenfold.Dataset(path, mode="r+") as ds:
+
+        def append(version: int) -> None:
+            ds.append(_some_rows(version, False))
+            if durable:
+                ds.flush()
+
+        yield append
+
+
+def _found_ring(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that rows were being written over when it was killed
+        if not (report := tenfold.verify(path)).ok:
+            raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+        ids = _right_ids(tenfold.Dataset(path), False)
+    if ids is None:
+        return None
+    newest = max(ids, default=-1) + 1
+    expected = set(range(max(0, newest - CAPACITY), newest))
+    # An append that was killed has marked the rows that it writes over as gone, ROWS at most.
+    right = newest % ROWS == 0 and set(ids) <= expected and len(expected) - len(ids) <= ROWS
+    return newest // ROWS if right else None
+
+
+@contextlib.contextmanager
+def _updating(path: Path, durable: bool):
+    if not path.exists():
+        tenfold.MappedDict.build({"last": 0}, path)
+    with tenfold.MappedDict(path, "r+") as mapping:
+
+        def update(version: int) -> None:
+            if f"{version}-0" in mapping:  # added by one that was killed before it set "last"
+                mapping.update({"last": version})
+                return
+            mapping.extend({f"{version}-{i}": i for i in range(20)})
+            mapping.update({"last": version})
+            if durable:
+                mapping.flush()
+
+        yield update
+
+
+def _found_updated(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    mapping = tenfold.MappedDict(path)
+    last = int(mapping["last"])
+    found = dict(mapping.items())
+    expected = {"last": last, **{f"{v}-{i}": i for v in range(1, last + 1) for i in range(20)}}
+    # The keys of the next one may be there, all of them.
+    longer = {**expected, **{f"{last + 1}-{i}": i for i in range(20)}}
+    return last if found in (expected, longer) else None
+
+
+@contextlib.contextmanager
+def _adding_matrix_rows(path: Path, durable: bool):
+    if not path.exists():
+        tenfold.SparseMatrix.build([{0: 0.0}], path, num_cols=100)
+    with tenfold.SparseMatrix(path, mode="r+") as matrix:
+
+        def append(version: int) -> None:
+            first = (version - 1) * ROWS + 1
+            matrix.append_rows([{r % 100: float(r)} for r in range(first, first + ROWS)])
+            if durable:
+                matrix.flush()
+
+        yield append
+
+
+def _found_matrix_rows(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    found = tenfold.SparseMatrix(path).to_scipy().tocoo()
+    rows = found.shape[0] - 1
+    right = (
+        rows % ROWS == 0
+        and numpy.array_equal(found.row, numpy.arange(rows + 1))
+        and numpy.array_equal(found.col, numpy.arange(rows + 1) % 100)
+        and numpy.array_equal(found.data, numpy.arange(rows + 1))
+    )
+    return rows // ROWS if right else None
+
+
+def _managing(async_save: bool):
+    @contextlib.contextmanager
+    def session(path: Path, durable: bool):
+        manager = tenfold.CheckpointManager(
+            path, max_to_keep=2, durable=durable, async_save=async_save
+        )
+        if manager.latest_step() is not None:
+            manager.restore()
+
+        def save(version: int) -> None:
+            handle = manager.save(version, tree_of(version, LARGE), force=True)
+            if async_save:
+                handle.result()
+
+        yield save
+        manager.close()
+
+    return session
+
+
+def _found_step(path: Path) -> int | None:
+    if not path.exists():
+        return 0
+    manager = tenfold.CheckpointManager(path)
+    if manager.latest_step() is None:
+        return 0
+    for step in manager.all_steps():
+        if not manager.verify(step).ok:
+            raise tenfold.CorruptFileError(f"step {step}")
+    restored = manager.restore()
+    if restored.skipped:
+        raise tenfold.CorruptFileError(f"skipped {restored.skipped}")
+    return restored.step if version_of(restored.state) == restored.step else None
+
+
+def _step(session: Any) -> Callable[[Path, int, Sizes, bool], None]:
+    """One commit by a session of its own."""
+
+    def save(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+        with session(path, durable) as commit:
+            commit(version)
+
+    return save
+
+
+def _store(name: str, session: Any, found: Any) -> Writer:
+    return Writer(name, "data", _step(session), found, session, promises_durability=True)
+
+
+def _consolidate(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    tenfold.save(tree_of(version, sizes), path, format="consolidated", durable=durable)
+
+
+def _replacing(name: str, file_name: str, save: Any, found: Any, **more: Any) -> Writer:
+    return Writer(name, file_name, save, found, promises_durability=True, **more)
+
+
+def tenfold_writers() -> list[Writer]:
+    """Every writer of the package."""
+    return [
+        _saving("save, folder", "data"),
+        _saving("save, .safetensors", "m.safetensors"),
+        _saving("save, .pt", "m.pt"),
+        _saving("save, .tdz", "m.tdz"),
+        _saving("save, .npz", "m.npz"),
+        _replacing("save, .npy", "m.npy", _save_npy, _found_npy),
+        _replacing("save, consolidated", "m.bin", _consolidate, _saving("", "").found),
+        _replacing("convert to shards", "data", _save_shards, _found_shards),
+        _replacing("convert to a folder", "data", _save_converted, _saving("", "").found),
+        _replacing("TensorDict.memmap", "data", _save_memmap, _found_memmap),
+        _replacing("Snapshot.take", "data", _save_snapshot, _found_snapshot),
+        _replacing("ingest", "data", _ingest, _found_rows),
+        _replacing("MappedDict.build", "data", _build_dict, _found_dict),
+        _replacing("SparseMatrix.save", "data", _save_matrix, _found_matrix),
+        _replacing("StateMapper.save", "data", _save_mapper, _found_mapper),
+        _store("Dataset.append", _appending, _found_appended),
+        _store("Dataset.append, ring", _filling_ring, _found_ring),
+        _store("MappedDict.update", _updating, _found_updated),
+        _store("SparseMatrix.append_rows", _adding_matrix_rows, _found_matrix_rows),
+        _store("CheckpointManager", _managing(False), _found_step),
+        _store("CheckpointManager, async", _managing(True), _found_step),
+    ]
+
+
+# --- other libraries, called as their documentation does, over the path that they wrote before ---
+
+
+def _peer(name: str, file_name: str, save: Any, load: Callable[[Path], Any]) -> Writer:
+    def found(path: Path) -> int | None:
+        return version_of(load(path)) if os.path.lexists(path) else 0
+
+    def quiet(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            save(path, tree_of(version, sizes))
+
+    return Writer(name, file_name, quiet, found, is_peer=True, load=load)
+
+
+def _torch_replace(path: Path, tree: Tree) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    torch.save(tree, temporary)
+    os.replace(temporary, path)
+
+
+def _other_packages(name: str) -> bool:
+    packages = (ROOT / ".venvs" / name).glob("lib/python*/site-packages")
+    paths = [str(path) for path in packages]
+    sys.path.extend(path for path in paths if path not in sys.path)
+    return bool(paths)
+
+
+def _numpy_save(path: Path, tree: Tree) -> None:
+    numpy.savez(path, **{name: tensor.numpy() for name, tensor in tree.items()})
+
+
+def _numpy_load(path: Path) -> Tree:
+    with numpy.load(path) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+
+
+def import_everything() -> None:
+    """Forked children then find every module imported."""
+    import importlib
+    import pkgutil
+
+    for module in pkgutil.walk_packages(tenfold.__path__, "tenfold."):
+        if "__main__" not in module.name:
+            importlib.import_module(module.name)
+    peers()
+
+
+def peers() -> list[Writer]:
+    """The libraries that can be imported here."""
+    logging.getLogger("torchsnapshot").setLevel(logging.ERROR)
+    writers = [
+        _peer("torch.save", "m.pt", lambda p, t: torch.save(t, p), torch.load),
+        _peer("torch.save, os.replace", "m.pt", _torch_replace, torch.load),
+        _peer("numpy.savez", "m.npz", _numpy_save, _numpy_load),
+    ]
+    with contextlib.suppress(ImportError):
+        from safetensors.torch import load_file, save_file
+
+        one = _peer("safetensors", "m.safetensors", lambda p, t: save_file(t, p), load_file)
+        writers.append(one)
+    with contextlib.suppress(ImportError):
+        import tensordict
+
+        writers.append(
+            _peer(
+                "tensordict memmap",
+                "data",
+                lambda p, t: tensordict.TensorDict(t, []).memmap(p),
+                lambda p: dict(tensordict.TensorDict.load_memmap(p).items()),
+            )
+        )
+    writers.append(_peer("torch DCP", "data", _dcp_save, _dcp_load))
+    with contextlib.suppress(ImportError):
+        _other_packages("torchsnapshot")
+        import torchsnapshot
+
+        def take(path: Path, tree: Tree) -> None:
+            torchsnapshot.Snapshot.take(str(path), {"s": torchsnapshot.StateDict(**tree)})
+
+        def restore(path: Path) -> Tree:
+            snapshot = torchsnapshot.Snapshot(str(path))
+            names = [name for name in snapshot.get_manifest() if name.startswith("0/s/")]
+            return {name[4:]: snapshot.read_object(name) for name in names}
+
+        writers.append(_peer("torchsnapshot", "data", take, restore))
+    with contextlib.suppress(ImportError):
+        _other_packages("torch_checkpointing")
+        import torch_checkpointing  # noqa: F401
+
+        writers.append(_torch_checkpointing())
+    return writers
+
+
+def _dcp_save(path: Path, tree: Tree) -> None:
+    from torch.distributed import checkpoint
+
+    checkpoint.save(tree, checkpoint_id=path, no_dist=True)
+
+
+def _dcp_load(path: Path) -> Tree:
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint import FileSystemReader
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        described = FileSystemReader(path).read_metadata().state_dict_metadata
+        tree = {
+            name: torch.zeros(about.size, dtype=about.properties.dtype)
+            for name, about in described.items()
+        }
+        checkpoint.load(tree, checkpoint_id=path, no_dist=True)
+    return tree
+
+
+def _torch_checkpointing() -> Writer:
+    """It refuses to replace a checkpoint: each version gets a folder, and the last two are kept."""
+    from torch_checkpointing import CheckpointManager
+    from torch_checkpointing.config import SyncCheckpointSaverConfig
+    from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
+
+    def configured() -> CheckpointManager.Config:
+        # With direct I/O, its default, 0.1.1 cannot save small files on ext4 (EINVAL).
+        return CheckpointManager.Config(
+            save=SyncCheckpointSaverConfig(),
+            storage_config=LocalFileSystemStorageConfig(use_direct_io=False),
+        )
+
+    def save(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+        import shutil
+
+        path.mkdir(exist_ok=True)
+        manager = configured().build()
+        manager.save(str(path / f"{version:08d}"), {"state": tree_of(version, sizes)})
+        manager.close()
+        for name in sorted(os.listdir(path)):
+            if name.isdigit() and int(name) < version - 1:
+                shutil.rmtree(path / name)
+
+    def load(path: Path) -> Tree:
+        newest = max(name for name in os.listdir(path) if name.isdigit())
+        loaded = configured().build().load(str(path / newest), into={"state": None})
+        return loaded["state"]
+
+    def found(path: Path) -> int | None:
+        steps = [name for name in os.listdir(path) if name.isdigit()] if path.exists() else []
+        return version_of(load(path)) if steps else 0
+
+    return Writer("torch_checkpointing", "data", save, found, is_peer=True, load=load)
