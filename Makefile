@@ -35,7 +35,7 @@ PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
 	types layers shared asan tsan file-systems fuzz wheel wheel-test \
-	test-minimum test-examples clean
+	test-minimum test-examples test-adapters clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -94,6 +94,14 @@ OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
 	$(@D)/bin/$(PIP) install -r $< -c $(REQUIREMENTS)/dev.txt
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+	@touch $@
+
+# Training libraries. pip sees the torch of .venv, so that none with CUDA is fetched.
+.venvs/adapters/.ok: $(REQUIREMENTS)/adapters.txt .venv/.ok
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+	$(@D)/bin/$(PIP) install -r $<
 	@touch $@
 
 UPSTREAMS := $(OLD_TENSORDICTS) .venvs/torchsnapshot/.ok
@@ -191,6 +199,10 @@ wheel-test: wheel
 ## make test-examples  the examples and pages of other libraries' data, with those libraries
 test-examples: .venv/.package .venvs/examples/.ok
 	.venvs/examples/bin/python -m pytest tests/python/examples tests/python/test_docs.py
+
+## make test-adapters  the adapters of Lightning, transformers, Accelerate, torchrl and torchdata
+test-adapters: .venv/.package .venvs/adapters/.ok
+	.venvs/adapters/bin/python -m pytest tests/python/adapters tests/python/test_docs.py
 
 ## make test-minimum  a slice of the Python tests with the oldest torch and numpy of pyproject.toml
 test-minimum: .venv/.package

@@ -24,6 +24,7 @@ LAYERS = [
         "_progress",
         "_public",
         "_reports",
+        "_staging",
         "utils",
     ],
     ["_interop"],
@@ -50,6 +51,7 @@ LAYERS = [
     ["mapped_dict", "sparse"],
     ["mappers"],
     ["checkpoint"],
+    ["accelerate", "lightning", "torchrl", "transformers"],
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

@@ -1,0 +1,314 @@
+"""Folders that other libraries fill: each appears, is replaced and is removed as a whole.
+
+A folder is filled under a hidden name beside its own, checked, listed in a manifest with the CRC-32
+of every file, brought to the device, and renamed. A crash leaves what was there before; the
+leftover has a hidden name and goes with the next save in the same directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError, UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MANIFEST = "tenfold_checksums.json"
+_VERSION = 1
+
+_LEFTOVER = re.compile(r"\..+\.staged-[0-9a-f]{8}")
+_CHUNK_BYTES = 1 << 20
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+
+
+class Staging:
+    """A folder that is being filled, on its way to `path`.
+
+    Another process that saves beside it leaves it alone, as long as this process lives.
+
+    Args:
+        path: Where the folder will be. Folders above it are made; links are followed.
+
+    Attributes:
+        path: Where it will be.
+        folder: Where to write until `publish`. It exists.
+
+    Raises:
+        FileExistsError: If there is a file at `path`.
+        OSError: If the folder cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path = Path(os.path.realpath(path))
+        if path.exists() and not path.is_dir():
+            raise FileExistsError(errno.EEXIST, "Expected a folder or nothing, found", str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
+        _put_back(path)
+        self.path = path
+        self.folder = _hidden(path)
+        self.folder.mkdir()
+        self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        # Some network file systems cannot; there nobody removes the folder of a dead process.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def publish(self) -> None:
+        """Checks what was written and gives it its name.
+
+        The folder that was there before is removed. Files in it that no manifest lists are kept.
+
+        Raises:
+            CorruptFileError: If a file breaks the promises of its format.
+            OSError: If the system failed; what was at `path` is untouched.
+        """
+        _write_manifest(self.folder)
+        _keep_unlisted(self.path, self.folder)
+        _sync(self.folder)
+        _rename_over(self.folder, self.path)
+        self.close()
+
+    def close(self) -> None:
+        """Removes what was not published, or what was replaced. Twice is fine."""
+        if self._lock < 0:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        lock, self._lock = self._lock, -1
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `path` at the end of the block.
+
+    If the block raises, nothing happens to `path`.
+    """
+    staging = Staging(path)
+    try:
+        yield staging.folder
+        staging.publish()
+    finally:
+        staging.close()
+
+
+def check(path: Path) -> bool:
+    """Compares a folder with its manifest. Files that the manifest does not list are ignored.
+
+    Returns:
+        False if it has none: another program has written the folder.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        CorruptFileError: If files are missing or damaged; the message lists all.
+    """
+    _put_back(path)
+    if not path.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such checkpoint folder", str(path))
+    try:
+        document = (path / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return False
+    problems = [
+        f"{path}: {name}: expected {expected}, found {found}"
+        for name, expected, found in _differences(path, document)
+    ]
+    if problems:
+        raise CorruptFileError("; ".join(problems))
+    return True
+
+
+def remove(path: Path) -> None:
+    """Removes a folder, or a file: nobody sees a part of it. Nothing there is no error."""
+    remove_leftovers(path.parent)
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    hidden = _hidden(path)
+    path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Removes what processes that have died were writing or removing in a directory."""
+    try:
+        entries = [entry for entry in os.scandir(directory) if _LEFTOVER.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):  # gone, or its writer lives
+            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+# --- names ---
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".{path.name}.staged-{secrets.token_hex(4)}")
+
+
+def _replaced(path: Path) -> Path:
+    return path.with_name(f".{path.name}.replaced")
+
+
+def _put_back(path: Path) -> None:
+    """Where two renames were needed, a crash between them left the old version here."""
+    if not path.exists():
+        with contextlib.suppress(FileNotFoundError):
+            _replaced(path).rename(path)
+
+
+def _rename_over(folder: Path, path: Path) -> None:
+    if not path.exists():
+        folder.rename(path)
+    elif not _exchange(folder, path):
+        replaced = _replaced(path)
+        shutil.rmtree(replaced, ignore_errors=True)
+        path.rename(replaced)
+        folder.rename(path)
+        replaced.rename(folder)
+    _sync_folder(path.parent)
+
+
+def _exchange(folder: Path, path: Path) -> bool:
+    """Two names change places in one system call; false where the system cannot do that."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    names = os.fsencode(folder), os.fsencode(path)
+    if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in (errno.ENOSYS, errno.EINVAL):
+        return False
+    raise OSError(error, os.strerror(error), str(path))
+
+
+# --- contents ---
+
+
+def _files(folder: Path) -> list[str]:
+    """All files in a folder and those below it, by relative path."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        found += [os.path.relpath(os.path.join(parent, name), folder) for name in names]
+    return sorted(name for name in found if name != MANIFEST)
+
+
+def _described(path: Path) -> dict[str, Any]:
+    size = checksum = 0
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            size += len(chunk)
+            checksum = zlib.crc32(chunk, checksum)
+    return {"bytes": size, "crc32": f"{checksum:08x}"}
+
+
+def _describe_all(folder: Path, names: list[str]) -> dict[str, dict[str, Any] | None]:
+    def describe(name: str) -> dict[str, Any] | None:
+        path = folder / name
+        return _described(path) if path.is_file() else None
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return dict(zip(names, pool.map(describe, names), strict=True))
+
+
+def _write_manifest(folder: Path) -> None:
+    names = _files(folder)
+    problems = []
+    for name in names:
+        with contextlib.suppress(UnsupportedError):  # JSON, pickles: not of our formats
+            found, *_ = _core.verify(str(folder / name), None)
+            problems += [f"{name}: {part}: {what}" for _, part, what in found]
+    if problems:
+        raise CorruptFileError(f"{folder}: the save is damaged: {'; '.join(problems)}")
+    document = {"version": _VERSION, "files": _describe_all(folder, names)}
+    (folder / MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def _keep_unlisted(old: Path, new: Path) -> None:
+    """Whatever was put into a folder besides its checkpoint goes on into the next one."""
+    if not old.is_dir():
+        return
+    try:
+        listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        listed = set()
+    for name in _files(old):
+        if name not in listed and not os.path.lexists(new / name):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(old / name, new / name, follow_symlinks=False)
+            except OSError:
+                shutil.copy2(old / name, new / name, follow_symlinks=False)
+
+
+def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
+    """Of each file that differs: its name, what is expected and what is found."""
+    try:
+        manifest = json.loads(document)
+        version, files = manifest["version"], manifest["files"]
+        expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return [(MANIFEST, "the document that the save wrote", repr(error))]
+    if version != _VERSION:
+        raise UnsupportedError(
+            f"{folder}: {MANIFEST}: expected version {_VERSION}, found {version!r}"
+        )
+    outside = [name for name in expected if os.path.isabs(name) or ".." in Path(name).parts]
+    if outside:
+        return [(MANIFEST, "files of this folder", repr(outside[0]))]
+    differences = []
+    for name, found in _describe_all(folder, list(expected)).items():
+        size, checksum = expected[name]
+        if found is None:
+            differences.append((name, f"{size} bytes", "no file"))
+        elif found["bytes"] != size:
+            differences.append((name, f"{size} bytes", str(found["bytes"])))
+        elif found["crc32"] != checksum:
+            differences.append((name, f"CRC-32 {checksum}", found["crc32"]))
+    return differences
+
+
+def _sync(folder: Path) -> None:
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            _sync_file(os.path.join(parent, name))
+        _sync_folder(Path(parent))
+
+
+def _sync_file(path: str) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,257 @@
+"""Lightning: checkpoints of a `Trainer`, atomic, checksummed and written in the background.
+
+>>> from tenfold.lightning import CheckpointIO
+>>> trainer = lightning.Trainer(plugins=[CheckpointIO(async_save=True)])
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import import_torch
+from tenfold._io.files import load, save_node
+from tenfold._options import boolean, text
+from tenfold._staging import remove
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import Any
+
+try:
+    from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO as _Interface
+except ImportError:
+    try:
+        from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO as _Interface
+    except ImportError as error:
+        raise ImportError(
+            'tenfold.lightning needs Lightning: pip install "tenfold[lightning]"'
+        ) from error
+
+__all__ = ["CheckpointIO"]
+
+
+class CheckpointIO(_Interface):  # type: ignore[misc]
+    """Saves and loads the checkpoints of a Lightning `Trainer`: ``Trainer(plugins=[...])``.
+
+    A crash leaves the previous checkpoint or the new one, never a part of it. Loading compares
+    every checksum first and runs no pickle.
+
+    Args:
+        format: ``"pt"``, ``"memmap"``, ``"safetensors"`` or another format that `tenfold.save`
+            writes. None: by the suffix of the path, as `tenfold.save` does it; ``.ckpt`` is
+            ``"pt"``, a torch file, which Lightning reads without this plugin as well.
+        async_save: Tensors are copied, and a thread writes the copies. One save is in flight; the
+            next one waits for it. Removals are queued behind the save that comes before them. A
+            save or removal that fails raises at the next call or at the end of the training, and
+            what was to be removed after it stays. The paths that `ModelCheckpoint` names
+            (``best_model_path``) are there once the save is done; `load_checkpoint` waits for it.
+
+    Raises:
+        ValueError: If there is no such format.
+        TypeError: If an argument is of another type.
+
+    Example:
+        >>> plugin = tenfold.lightning.CheckpointIO(async_save=True)
+        >>> trainer = lightning.Trainer(plugins=[plugin], max_epochs=3)
+        >>> trainer.fit(model, loader, ckpt_path="last")
+    """
+
+    def __init__(self, format: str | None = None, async_save: bool = False) -> None:
+        super().__init__()
+        if format is not None:
+            _core.format_to_save("checkpoint", text("CheckpointIO: format", format))
+        self._format = format
+        self._async = boolean("CheckpointIO: async_save", async_save)
+        self._forget()
+        # A Trainer of the package pytorch_lightning asks for that package's interface.
+        other = sys.modules.get("lightning_fabric.plugins.io.checkpoint_io")
+        if other is not None and not isinstance(self, other.CheckpointIO):
+            other.CheckpointIO.register(type(self))
+
+    def _forget(self) -> None:
+        self._pool: Any = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._saving: Future[None] | None = None
+        self._failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"CheckpointIO(format={self._format!r}, async_save={self._async})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Launchers that spawn processes pickle plugins; what is in flight stays here."""
+        return type(self), (self._format, self._async)
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: Any = None,
+    ) -> None:
+        """Saves a checkpoint. What is at `path` is replaced as a whole.
+
+        Args:
+            checkpoint: What Lightning dumps: nested containers of tensors and plain values.
+            path: A local path. Folders above it are made.
+            storage_options: Not taken.
+
+        Raises:
+            TypeError: If `storage_options` are given.
+            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+                been written.
+            OSError: If the system failed. What was at `path` is untouched.
+            Exception: What the save before it failed with, if `async_save` is set.
+        """
+        if storage_options is not None:
+            raise TypeError("CheckpointIO: storage_options must be None: files are local")
+        target = _local(path)
+        format = self._format
+        if format is None and target.endswith(".ckpt"):
+            format = "pt"
+        tree = self._tree(checkpoint, target)
+        # Now: Lightning may link to the checkpoint before it is there.
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        if not self._async:
+            _save(tree, target, format)
+            return
+        self._wait_for_save()
+        copy = self._copied(tree)
+        self._saving = self._submit(_save, tree if copy is None else copy, target, format)
+        if copy is None:  # not enough memory: it is written from where it is
+            self._wait_for_save()
+
+    def load_checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        """Loads a checkpoint, over mapped files, after its checksums were compared.
+
+        Args:
+            path: A checkpoint in any format that tenfold reads, those of Lightning included.
+            map_location: A device, its name, or what `torch.load` takes: a dict of names or a
+                callable of ``(storage, "cpu")``.
+            weights_only: Accepted for Lightning's sake. Pickles are never run either way.
+
+        Returns:
+            The checkpoint: nested containers of tensors and plain values.
+
+        Raises:
+            FileNotFoundError: If there is nothing at `path`.
+            CorruptFileError: If a checksum or the structure is wrong.
+            UnsupportedError: If it holds objects that only code could make; the message names them.
+            Exception: What a save or removal before it failed with, if `async_save` is set.
+        """
+        self._drain()
+        found: dict[str, Any] = load(_local(path), verify=True, map_location=_device(map_location))
+        return found
+
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Removes a checkpoint; with `async_save`, after the saves that were asked for before.
+
+        Args:
+            path: A file or folder. Nothing there is no error.
+
+        Raises:
+            OSError: If the system refuses, unless `async_save` is set.
+        """
+        target = Path(_local(path))
+        if self._async:
+            self._submit(remove, target)
+        else:
+            remove(target)
+
+    def teardown(self) -> None:
+        """Waits for saves and removals. The plugin can be used again afterwards.
+
+        Raises:
+            Exception: What one of them failed with, if `async_save` is set.
+        """
+        self._drain()
+        self._pool = None
+
+    # --- one queue ---
+
+    def _tree(self, checkpoint: dict[str, Any], target: str) -> Any:
+        try:
+            return _core.tree(checkpoint, target)
+        except UnsupportedError as error:
+            if 'key "hyper_parameters.' in str(error):
+                hint = "self.save_hyperparameters(ignore=[...]) leaves it out"
+                raise UnsupportedError(f"{error}; {hint}") from None
+            raise
+
+    def _copied(self, tree: Any) -> Any:
+        if self._pool is None:
+            self._pool = _core.StagingPool()
+        try:
+            return self._pool.copy(tree)
+        except MemoryError:
+            return None
+
+    def _submit(self, work: Callable[..., None], *arguments: Any) -> Future[None]:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="tenfold-lightning")
+        return self._executor.submit(self._run, work, arguments)
+
+    def _run(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self._failure is not None:
+            return  # a removal after a save that failed would remove the last good checkpoint
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self._failure = error
+
+    def _wait_for_save(self) -> None:
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.result()
+        if self._failure is not None:
+            self._drain()
+
+    def _drain(self) -> None:
+        executor, self._executor, self._saving = self._executor, None, None
+        if executor is not None:
+            executor.shutdown(wait=True)
+        # Not before all that was queued behind it has been passed over.
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+
+def _save(tree: Any, target: str, format: str | None) -> None:
+    save_node(
+        tree,
+        target,
+        format=format,
+        durable=True,
+        checksums=True,
+        num_threads=None,
+        overwrite=True,
+        progress=False,
+    )
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    target = os.fspath(path)
+    if "://" in target:
+        raise UnsupportedError(f"{target}: expected a local path, found a URL")
+    return target
+
+
+def _device(map_location: Any) -> Any:
+    """The device that `map_location` stands for, of tensors that are on the CPU."""
+    if isinstance(map_location, dict):
+        return map_location.get("cpu")
+    if callable(map_location):
+        torch = import_torch()
+        storage = map_location(torch.UntypedStorage(0), "cpu")
+        return None if storage is None else storage.device
+    return map_location
