@@ -65,12 +65,22 @@ struct SaveOptions {
 /// Throws Error: file_not_found, corrupt, unsupported, io.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use.
+/// Opens, maps and checks every leaf; bytes are paged in on use. A bare root has no keys to select:
+/// LoadOptions::keys is Error(key_not_found).
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
+
+/// What load() gives, and of a bare root its value: the tensor of "x.npy", the tensor or JSON value
+/// of a file of torch.save that holds nothing else.
+TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree so that `path` holds, at every moment, the old version or the new, whole.
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
+
+/// Saves a tensor or a JSON value by itself, which load_value() gives back; a node as save() does.
+/// Throws Error(unsupported) for a format that holds containers only.
+TENFOLD_API Path save_value(const TensorDict::Item& value, const Path& path,
+                            const SaveOptions& options = {});
 
 /// The files that tensordict's `memmap` writes: no checksums, notes only of what its files would
 /// lose, not durable, but published by one rename; opened "r+". memmap.hpp has all its options.
@@ -135,9 +145,10 @@ struct ConvertReport {
 };
 
 /// Streams `source` into `target` in another format, in bounded memory; `target` is replaced as
-/// save() does. What the target cannot hold is refused by key before anything is written, and so is
-/// a target inside the source's folder, and a shard size for what has no shards. Sparse tensors
-/// whose indices are not sound are Error(corrupt), as load() has it.
+/// save() does. A NumPy file takes the one tensor that is left; a bare root whose key "value" is
+/// renamed becomes a dict. What the target cannot hold is refused by key before anything is
+/// written, and so is a target inside the source's folder, and a shard size for what has no shards.
+/// Sparse tensors whose indices are not sound are Error(corrupt), as load() has it.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 

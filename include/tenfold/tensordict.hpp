@@ -75,6 +75,9 @@ struct NodeInfo {
   /// Of a data set's root: what its columns mean, kept in the notes.
   std::optional<Value> schema{};
   std::map<std::string, std::string> metadata{};  ///< of a root: safetensors' `__metadata__`
+  /// Of a root of kind dict: its one entry, a tensor or a JSON value, is what was saved, and has no
+  /// name. Its key is "value", in an archive of NumPy files "arr_0", as numpy.savez calls it.
+  bool is_bare = false;
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
@@ -101,6 +104,8 @@ class TENFOLD_API TensorDict {
   bool empty() const { return size() == 0; }
   /// Keys in order.
   std::vector<std::string> keys() const;
+  /// As get(), this takes the stem of its file's name ("x" of "x.npy") for the one key of a bare
+  /// root that was opened.
   bool contains(std::string_view key) const;
 
   /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches.
@@ -156,6 +161,20 @@ class TENFOLD_API TensorDict {
  private:
   std::shared_ptr<Node> node_;
 };
+
+/// The tree of a value that is saved by itself: a bare root, or of a node the node. A list, tuple
+/// or dict of JSON values is a node of its members.
+TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
+
+/// True if the root says so and has that one entry: a tree that was changed is an ordinary one.
+TENFOLD_API bool is_bare(const TensorDict& root);
+
+/// What bare_tree() was made of: the value of a bare root, or the tree itself.
+TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
+
+/// Of a bare root that was opened, the dict {stem of the file's name: value}, as the command line
+/// shows it; otherwise the tree itself.
+TENFOLD_API TensorDict named_by_file(const TensorDict& root);
 
 /// "model.encoder.weight": the keys joined with dots, as the command line and globs see them.
 TENFOLD_API std::string dotted(const KeyPath& path);

@@ -39,6 +39,9 @@ struct VerifyRequest {
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
+/// Whether a format holds a value by itself, which is a bare root (NodeInfo::is_bare).
+enum class BareRoots : std::uint8_t { none, some, all };
+
 /// A format is a row of this table (io/registry.cpp lists all rows).
 struct Format {
   std::string_view name;                       ///< as probe() returns it
@@ -53,6 +56,7 @@ struct Format {
   void (*write)(const TensorDict& tree, const Path& path, const WriteRequest& request);
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
   bool holds_sparse = false;  ///< nodes of kind sparse; others refuse them by key
+  BareRoots bare_roots = BareRoots::none;
 };
 
 namespace consolidated {

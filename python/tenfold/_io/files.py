@@ -50,8 +50,9 @@ def save(
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
             ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
-            bool, None or tuples of these.
-            In a ``.npy`` file, a tensor or array by itself.
+            bool, None or tuples of these. Also a tensor, an array or a value by itself, which
+            `load` gives back: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and
+            arrays also in ``.npy`` and ``.npz`` files.
         path: Where to. What is there is replaced, unless it holds other things.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`, and a folder of
             memory-mapped files if it has none or an unknown one; one that resembles a known suffix
@@ -68,7 +69,7 @@ def save(
 
     Raises:
         UnsupportedError: If the format cannot hold something; the message names its key. Nothing
-            has been written.
+            has been written. A ``.npy`` file holds one array and no names.
         ValueError: If a key is none of these, two have one text, or a container holds itself.
         FileExistsError: If there is something at `path` and `overwrite` is false.
         OSError: If the system failed. The old version is untouched.
@@ -76,6 +77,8 @@ def save(
     Example:
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
         PosixPath('run/ckpt')
+        >>> tenfold.save(torch.arange(3), "order.npy")
+        PosixPath('order.npy')
     """
     rows = getattr(type(obj), "_save_rows", None)
     if rows is not None:
@@ -92,7 +95,7 @@ def save(
         )
         return done
     return save_node(
-        _core.tree(_named(obj, path, format), os.fsdecode(path)),
+        _core.tree(obj, os.fsdecode(path), bare=True),
         path,
         format=format,
         durable=durable,
@@ -101,15 +104,6 @@ def save(
         overwrite=overwrite,
         progress=progress,
     )
-
-
-def _named(obj: Any, path: PathLike, format: str | None) -> Any:
-    """An array by itself under the name that it is read back with, where a file holds just one."""
-    from tenfold._interop.arrays import is_array
-
-    name = os.path.basename(os.fsdecode(path))
-    is_npy = format == "npy" or (format is None and name.endswith(".npy") and name != ".npy")
-    return {os.path.splitext(name)[0]: obj} if is_npy and is_array(obj) else obj
 
 
 def save_node(
@@ -187,11 +181,13 @@ def load(
         device: The same as `map_location`.
 
     Returns:
-        The containers that were saved; a TensorDict for what was one.
+        The containers that were saved; a TensorDict for what was one; a tensor or a value that was
+        saved by itself, as ``torch.load`` and ``np.load`` give it.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        KeyError: If one of `keys` names nothing.
+        KeyError: If one of `keys` names nothing, and if there are keys where a tensor or a value
+            lies by itself.
         CorruptFileError: If the bytes break the promises of the format.
         UnsupportedError: If it is in no known format.
 
@@ -254,7 +250,9 @@ def open(
     Returns:
         TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped when
         they are asked for. Dicts, lists and tuples appear as nodes too, and so do sparse tensors,
-        which `SparseMatrix` takes; ``to_dict()`` gives them back.
+        which `SparseMatrix` takes; ``to_dict()`` gives them back. What was saved by itself is the
+        one entry ``"value"`` (of an ``.npz`` file ``"arr_0"``), which the name of the file without
+        its suffix gives, too: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -366,13 +364,14 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` knows.
-        dst: Where to.
+        dst: Where to. A ``.npy`` file takes the one tensor that there is, whatever its name.
         format: Of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
         exclude: But not these.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
             or a callable from dotted name to dotted name. A name that a dict gives must be there;
-            patterns may match nothing.
+            patterns may match nothing. What lies by itself is called ``"value"``: another name
+            makes it a dict.
         dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
         shard_size: Of a ``.safetensors.index.json``: the most bytes of tensors in a shard, unless
             it holds one tensor only. None: 5 GB.
@@ -493,7 +492,7 @@ def diff(
     a dict is an OrderedDict.
 
     Args:
-        a: A path, or what `save` takes: containers of tensors, a TensorDict, a module.
+        a: A path, or what `save` takes: containers of tensors, a TensorDict, a module, a tensor.
         b: The same.
         rtol: Values are the same if ``|a - b| <= atol + rtol * |b|``, and NaN if both are NaN. With
             zeros they are compared exactly, integers of 64 bits too.
@@ -531,7 +530,7 @@ def diff(
 def _node(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
-    return _core.tree(source, "")
+    return _core.tree(source, "", bare=True)
 
 
 def _tolerance(name: str, value: Any) -> float:

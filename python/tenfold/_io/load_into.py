@@ -40,8 +40,9 @@ def load_into(
     tied parameters see the new values.
 
     Args:
-        target: A module, an optimizer, a TensorDict, or a dict of tensors that are allocated.
-        source: A path, an opened TensorDict or a node of one, or a dict of tensors.
+        target: A module, an optimizer, a TensorDict, or a dict of tensors that are allocated; or a
+            tensor by itself, for what was saved by itself. Its name is ``"value"``.
+        source: A path, an opened TensorDict or a node of one, or a dict of tensors, or a tensor.
         strict: Raise unless names, dtypes and shapes agree in everything, before anything changes.
         rename: From the names of `source` to those of `target`, as for `convert`. Of an optimizer:
             the names of its parameters. A name that a dict gives must be there.
@@ -132,13 +133,15 @@ def source_node(source: Any) -> Any:
         return source
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
-    return _core.tree(source, "source")
+    return _core.tree(source, "source", bare=True)
 
 
 def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
     """The tensors of `target` by dotted name."""
     from tenfold.tensordict import TensorDict
 
+    if arrays.is_array(target):
+        return {"value": target}
     if isinstance(target, TensorDict):
         return {
             ".".join(key) if isinstance(key, tuple) else key: value
@@ -158,7 +161,8 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             )
     if not isinstance(target, dict):
         raise ValueError(
-            "target: expected a module, an optimizer, a TensorDict or a dict of tensors, found "
+            "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
+            "found "
             + kind
         )
     tensors: dict[str, Any] = {}

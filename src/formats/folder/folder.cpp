@@ -61,7 +61,8 @@ void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& 
 
 }  // namespace
 
-const Format kFormat = {"memmap",     {},           probe_folder,  open_folder,
-                        check_folder, write_folder, verify_folder, true};
+const Format kFormat = {"memmap",      {},           probe_folder,
+                        open_folder,   check_folder, write_folder,
+                        verify_folder, true,         BareRoots::some};
 
 }  // namespace tenfold::detail::formats::folder

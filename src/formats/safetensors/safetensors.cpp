@@ -116,6 +116,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kFormat = {"safetensors", kSuffixes, probe, open, check, write, verify};
+const Format kFormat = {"safetensors", kSuffixes, probe, open,           check,
+                        write,         verify,    false, BareRoots::some};
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -516,7 +516,8 @@ VerifyReport verify_index(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kShardedFormat = {"safetensors", kShardedSuffixes, probe_index, open_index,
-                               check_plan,    write_index,      verify_index};
+const Format kShardedFormat = {"safetensors",  kShardedSuffixes, probe_index,  open_index,
+                               check_plan,     write_index,      verify_index, false,
+                               BareRoots::some};
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -32,7 +32,7 @@ class TreeBuilder {
         budget_(kMaxRepeats + 4 * graph.nodes.size()),
         open_(graph.nodes.size(), false) {}
 
-  TensorDict root(std::uint32_t id, const std::string& key);
+  TensorDict root(std::uint32_t id);
   TensorDict::Item object(std::uint32_t id);
 
  private:

@@ -220,8 +220,8 @@ bool is_legacy_head(std::string_view head) noexcept {
 /// The tree of a file of that layout: the pickles of a magic number, of the number 1001, of a dict
 /// about the machine, of the object and of a list of storage keys, then for each key a count in 8
 /// bytes and so many elements. Storages lie at odd bytes: they are copied when they are first
-/// touched. `key` as in build_torch_file_tree. Throws Error(corrupt) and Error(unsupported).
-TensorDict open_legacy(os::File file, const std::string& key) {
+/// touched. Throws Error(corrupt) and Error(unsupported).
+TensorDict open_legacy(os::File file) {
   const std::string where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   Front pickles({reinterpret_cast<const char*>(front.data()), front.size_bytes()}, where);
@@ -237,7 +237,7 @@ TensorDict open_legacy(os::File file, const std::string& key) {
   std::vector<LegacyExtent> extents =
       extents_of(file, Pickle(graph, where), keys, pickles.position());
   const auto storages = std::make_shared<LegacyStorages>(std::move(file), std::move(extents));
-  return build_tree(graph, storages, where, key);
+  return build_tree(graph, storages, where);
 }
 
 constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
@@ -460,10 +460,10 @@ void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
                    storages.file().where + ": record " + base::quote(notes->name), tree);
 }
 
-TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages, const Path& path) {
+TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages) {
   TensorDict tree = with_local_headers(*storages, [&] {
     return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-      return build_tree(graph, storages, storages->file().where, path.stem().string());
+      return build_tree(graph, storages, storages->file().where);
     });
   });
   apply_notes(*storages, tree);
@@ -511,8 +511,8 @@ TensorDict open(const Path& path, const OpenRequest& request) {
                     "\"c\", found \"r+\"; save it as a memmap folder");
   }
   os::File file = os::File::open_read(path);
-  if (is_legacy(file)) return open_legacy(std::move(file), path.stem().string());
-  return tree_of(open_archive(ArchiveFile(std::move(file))), path);
+  if (is_legacy(file)) return open_legacy(std::move(file));
+  return tree_of(open_archive(ArchiveFile(std::move(file))));
 }
 
 void add_problem(VerifyReport& report, const Path& path, std::string part, const Error& error) {
@@ -555,7 +555,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
       add_problem(report, path, entries[i]->name, error);
     }
   }
-  if (report.problems.empty()) count_leaves(report, tree_of(storages, path));
+  if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
 /// An archive's CRC-32 of every record, and that the pickle makes a tree whose tensors fit. The
@@ -567,7 +567,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     os::File file = os::File::open_read(path);
     if (is_legacy(file)) {
       report.num_bytes = file.size_bytes();
-      count_leaves(report, open_legacy(std::move(file), path.stem().string()));
+      count_leaves(report, open_legacy(std::move(file)));
     } else {
       verify_archive(report, request, progress, std::move(file), path);
     }
@@ -580,7 +580,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 
 }  // namespace
 
-const Format kFormat = {"pt", kSuffixes, probe, open, check_tree, write_tree, verify, true};
+const Format kFormat = {"pt",       kSuffixes, probe, open,           check_tree,
+                        write_tree, verify,    true,  BareRoots::some};
 
 }  // namespace tenfold::detail::formats::torch_file
 

@@ -31,22 +31,11 @@ using codecs::PickleChange;
 using codecs::PickleKind;
 using codecs::PickleNode;
 
-TensorDict TreeBuilder::root(std::uint32_t id, const std::string& key) {
+TensorDict TreeBuilder::root(std::uint32_t id) {
   force_node_ = true;
-  Slot converted = convert(id);
-  if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
-  if (std::holds_alternative<Leaf>(converted)) {
-    if (!base::is_utf8(key)) {
-      pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
-                          base::quote(key) + "; rename the file");
-    }
-    auto node = std::make_shared<Node>();
-    node->info.kind = NodeKind::dict;
-    node->where = pickle_.where();
-    node->entries.push_back({key, std::move(converted)});
-    return TensorDict(std::move(node));
-  }
-  pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+  TensorDict tree = bare_tree(object(id));
+  if (tree.where().empty()) tree.node()->where = pickle_.where();
+  return tree;
 }
 
 TensorDict::Item TreeBuilder::object(std::uint32_t id) {
@@ -381,8 +370,8 @@ std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   return Value(std::move(tuple));
 }
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-                      const std::string& where, const std::string& key) {
-  return TreeBuilder(graph, storages, where).root(graph.root, key);
+                      const std::string& where) {
+  return TreeBuilder(graph, storages, where).root(graph.root);
 }
 
 TensorDict::Item build_object(const codecs::PickleGraph& graph,

@@ -68,7 +68,7 @@ void read_all(const TensorDict& tree) {
 
 TEST(TorchFile, ReadsWhatTorchWrote) {
   const auto texts = golden();
-  ASSERT_EQ(texts.size(), 15U);
+  ASSERT_EQ(texts.size(), 16U);
   for (const auto& [name, text] : texts) {
     const TensorDict tree = torch_file::kFormat.open(torch_file(name), {});
     EXPECT_EQ(text_of(tree), text) << name;
@@ -111,8 +111,17 @@ FileOpener opener_of(const Path& path) {
 TEST(TorchFile, ReadsObjectsOfAnyKind) {
   const TensorDict::Item tensor = read_object_file(opener_of(torch_file("ok-tensor")));
   EXPECT_TRUE(std::holds_alternative<Leaf>(tensor));
-  const TensorDict::Item value = read_object_file(opener_of(torch_file("bad-root-text")));
+  const TensorDict::Item value = read_object_file(opener_of(torch_file("ok-text")));
   EXPECT_TRUE(std::get<NonTensor>(value).value.is<std::string>());
+}
+
+TEST(TorchFile, AValueByItselfIsABareRoot) {
+  const TensorDict tensor = torch_file::kFormat.open(torch_file("ok-tensor"), {});
+  EXPECT_TRUE(is_bare(tensor));
+  EXPECT_EQ(tensor.at("ok-tensor").shape(), Shape{3});
+  const TensorDict::Item text = load_value(torch_file("ok-text"));
+  EXPECT_EQ(std::get<NonTensor>(text).value, Value("text"));
+  EXPECT_FALSE(is_bare(torch_file::kFormat.open(torch_file("ok-no-tensor"), {})));
 }
 
 TEST(TorchFile, IsKnownByItsContent) {

@@ -75,7 +75,8 @@ void write_archive(const TensorDict& tree, const Path& path, const WriteRequest&
 
 }  // namespace
 
-const Format kArchiveFormat = {"tdz",         kSuffixes,     probe_archive,  open_archive,
-                               check_archive, write_archive, verify_archive, true};
+const Format kArchiveFormat = {"tdz",          kSuffixes,     probe_archive,
+                               open_archive,   check_archive, write_archive,
+                               verify_archive, true,          BareRoots::some};
 
 }  // namespace tenfold::detail::formats::folder
