@@ -102,6 +102,12 @@ class TreeBuilder {
   /// indices, plain indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
+  /// _rebuild_qtensor: a dict of the integers and the scheme by which they stand for numbers.
+  std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
+  [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
+  void require_numbers(std::span<const std::uint32_t> said) const;
+  void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
+
   /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);

@@ -162,7 +162,8 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickl
     const PickleNode type = pickle.at(tuple.items[1]);
     const auto key = pickle.text(tuple.items[2]);
     if (type.kind != PickleKind::global || !key) continue;
-    const auto dtype = storage_dtype(type.text, type.name);
+    auto dtype = storage_dtype(type.text, type.name);
+    if (!dtype) dtype = quantized_dtype(type.text, type.name);
     sizes.try_emplace(std::string(*key), dtype ? itemsize(*dtype) : 1);
   }
   return sizes;

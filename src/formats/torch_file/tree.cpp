@@ -152,6 +152,7 @@ Node::Slot TreeBuilder::of_call(std::uint32_t id) {
 Node::Slot TreeBuilder::of_other_call(std::uint32_t id, const Pickle::Call& call) {
   if (is_jagged(call)) return jagged(call);
   if (is_meta_parameter(call)) return meta_parameter(call);
+  if (const auto inner = quantized_call(call)) return quantized(id, *inner);
   if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
   if (auto made = special_value(pickle_, id, call)) {
     return NonTensor{Value(*std::move(made))};
@@ -592,10 +593,6 @@ std::string problem_of(std::string_view class_name) {
   const std::string found = "found " + base::quote(std::string(class_name));
   if (class_name == kMetaTensor) {
     return "a tensor on the meta device has no bytes: expected one that is in memory, " + found;
-  }
-  if (class_name == "torch._utils._rebuild_qtensor") {
-    return "a quantized tensor cannot be read: expected a plain one, " + found +
-           "; dequantize() it before it is saved";
   }
   return {};
 }
