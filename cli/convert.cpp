@@ -75,8 +75,8 @@ std::optional<DType> dtype_of_text(const std::string& text) {
 }
 
 void require_rules_apply(const RenameRules& rules, const ConvertArguments& options) {
-  const TensorDict tree =
-      select(open(options.source), key_paths(options.keys), key_paths(options.exclude));
+  const TensorDict root = bare_tree(bare_value(open(options.source)));
+  const TensorDict tree = select(root, key_paths(options.keys), key_paths(options.exclude));
   std::vector<std::string> names;
   tree.for_each_leaf(
       [&](const KeyPath& path, const TensorDict::Item&) { names.push_back(dotted(path)); });

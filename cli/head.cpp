@@ -237,7 +237,7 @@ int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& o
 }
 
 int head(const HeadArguments& options, Output& out) {
-  const TensorDict tree = open(options.path);
+  const TensorDict tree = named_by_file(open(options.path));
   if (const auto data = dataset_of(tree)) return head_of_dataset(*data, options, out);
   const Entry entry = only_entry(tree, options);
   if (const auto* leaf = std::get_if<Leaf>(&entry.item)) {

@@ -112,7 +112,7 @@ void list_columns(const Dataset& data, const LsArguments& options, Output& out) 
 }
 
 int ls(const LsArguments& options, Output& out) {
-  const TensorDict root = open(options.path);
+  const TensorDict root = named_by_file(open(options.path));
   if (const auto data = dataset_of(root)) {
     list_columns(*data, options, out);
     return 0;

@@ -128,7 +128,7 @@ void print_stat_table(const std::vector<Measured>& rows, bool has_nulls, Output&
 }
 
 int stat(const StatArguments& options, Output& out) {
-  const TensorDict root = open(options.path);
+  const TensorDict root = named_by_file(open(options.path));
   const auto data = dataset_of(root);
   const std::vector<Measured> rows = data ? rows_of(*data, columns_of(*data, options.keys))
                                           : rows_of(select(root, key_paths(options.keys)));

@@ -93,7 +93,7 @@ class Drawer {
 };
 
 int tree(const TreeArguments& options, Output& out) {
-  const TensorDict root = open(options.path);
+  const TensorDict root = named_by_file(open(options.path));
   if (options.json) {
     const std::size_t levels = options.depth == 0 ? static_cast<std::size_t>(-1) : options.depth;
     out.document(json_of(options.path, root, levels));

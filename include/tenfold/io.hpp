@@ -65,12 +65,22 @@ struct SaveOptions {
 /// Throws Error: file_not_found, corrupt, unsupported, io.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use.
+/// Opens, maps and checks every leaf; bytes are paged in on use. A bare root has no keys to select:
+/// LoadOptions::keys is Error(key_not_found).
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
+
+/// Returns what load() does; for a bare root its value: the tensor of "x.npy", the tensor or JSON
+/// value of a file of torch.save without a container.
+TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one.
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
+
+/// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().
+/// Throws Error(unsupported) for a format that holds containers only.
+TENFOLD_API Path save_value(const TensorDict::Item& value, const Path& path,
+                            const SaveOptions& options = {});
 
 /// Writes the files of tensordict's `memmap` and opens them "r+": no checksums, notes only for what
 /// its files cannot express, not durable, but published by one rename. memmap.hpp has all options.
@@ -135,9 +145,10 @@ struct ConvertReport {
 };
 
 /// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
-/// save() does. Before anything is written it refuses, by key, entries that the target cannot hold,
-/// a target inside the source's folder, and a shard size for a format without shards. Sparse
-/// tensors with invalid indices are Error(corrupt), as in load().
+/// save() does. A NumPy file holds the only tensor that is left; a bare root whose key "value" is
+/// renamed becomes a dict. Before anything is written it refuses, by key, entries that the target
+/// cannot hold, a target inside the source's folder, and a shard size for a format without shards.
+/// Sparse tensors with invalid indices are Error(corrupt), as in load().
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 

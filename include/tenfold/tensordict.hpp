@@ -74,6 +74,9 @@ struct NodeInfo {
   /// Root of a data set: the schema of its columns, stored in the notes.
   std::optional<Value> schema{};
   std::map<std::string, std::string> metadata{};  ///< root: safetensors' `__metadata__`
+  /// Root of kind dict: its only entry is a tensor or JSON value that was saved without a name. The
+  /// key is "value", in an archive of NumPy files "arr_0", as in numpy.savez.
+  bool is_bare = false;
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
@@ -100,6 +103,8 @@ class TENFOLD_API TensorDict {
   bool empty() const { return size() == 0; }
   /// Keys in order.
   std::vector<std::string> keys() const;
+  /// As get(), this takes the stem of its file's name ("x" of "x.npy") for the one key of a bare
+  /// root that was opened.
   bool contains(std::string_view key) const;
 
   /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches.
@@ -155,6 +160,21 @@ class TENFOLD_API TensorDict {
  private:
   std::shared_ptr<Node> node_;
 };
+
+/// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON
+/// values becomes a node of its members.
+TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
+
+/// True if the root is marked as bare and has one entry: a tree that was changed is an ordinary
+/// one.
+TENFOLD_API bool is_bare(const TensorDict& root);
+
+/// The argument of bare_tree(): the value of a bare root, or the tree itself.
+TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
+
+/// For a bare root that was opened, the dict {stem of the file's name: value}, as the command line
+/// shows it; otherwise the tree itself.
+TENFOLD_API TensorDict named_by_file(const TensorDict& root);
 
 /// "model.encoder.weight": the keys joined with dots, as in the command line and globs.
 TENFOLD_API std::string dotted(const KeyPath& path);

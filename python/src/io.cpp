@@ -230,15 +230,16 @@ ItemHandle shape_only(const std::string& dtype, nb::object lengths) {
                       Buffer({static_cast<std::byte*>(nullptr), size_bytes}, nullptr)))};
 }
 
-NodeHandle tree_of(nb::object object, nb::object path) {
-  return {TreeBuilder(path_from(path).string()).root(object)};
+NodeHandle tree_of(nb::object object, nb::object path, bool bare) {
+  return {TreeBuilder(path_from(path).string()).root(object, bare)};
 }
 
 }  // namespace
 
 void bind_tree(nb::module_& module) {
-  module.def("tree", &tree_of, "object"_a.none(), "path"_a = "",
-             "The engine's tree of Python's nested containers; tensors are shared, not copied.");
+  module.def("tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
+             "The engine's tree of Python's nested containers; tensors are shared, not copied. With "
+             "`bare`, also of a tensor or value by itself.");
   module.def("shape_only", &shape_only, "dtype"_a, "shape"_a, "Stands for a tensor in a dry run.");
 }
 

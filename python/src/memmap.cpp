@@ -100,7 +100,7 @@ void write_value(nb::object folder, nb::object object) {
   const Path where = path_from(folder);
   nb::dict entries;
   entries["value"] = std::move(object);
-  const TensorDict tree = TreeBuilder(where.string()).root(entries);
+  const TensorDict tree = TreeBuilder(where.string()).root(entries, false);
   const TensorDict::Item item = tree.get("value");
   const auto* value = std::get_if<NonTensor>(&item);
   if (value == nullptr) throw Error(ErrorCode::invalid_argument, "value: expected no tensor");

@@ -78,16 +78,19 @@ NodeInfo node_info_from(nb::handle info) {
     made.is_coalesced = nb::cast<bool>(parts[2]);
     const nb::object versions = parts[3];
     if (!versions.is_none()) made.module_versions = from_json(utf8(versions), "module versions");
+    made.is_bare = parts.size() > 4 && nb::cast<bool>(parts[4]);  // older pickles have four
   }
   return made;
 }
 
-/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module.
+/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module, and
+/// whether it is the root of a value without a name.
 static nb::object more_of(const NodeInfo& info) {
-  if (info.kind != NodeKind::sparse && !info.module_versions) return nb::none();
+  if (info.kind != NodeKind::sparse && !info.module_versions && !info.is_bare) return nb::none();
   return nb::make_tuple(
       text(info.layout), tuple_of(info.dense_shape), info.is_coalesced,
-      info.module_versions ? nb::object(text(to_json(*info.module_versions))) : nb::none());
+      info.module_versions ? nb::object(text(to_json(*info.module_versions))) : nb::none(),
+      info.is_bare);
 }
 
 /// True if all keys are int; else those that are no text, by their texts; False if all are text.

@@ -233,7 +233,7 @@ std::optional<Tensor> array_from(nb::handle object) {
   nb::dict holder;
   holder["value"] = object;
   try {
-    return TreeBuilder("").root(holder).at("value").contiguous();
+    return TreeBuilder("").root(holder, false).at("value").contiguous();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::key_not_found) throw;
     return std::nullopt;

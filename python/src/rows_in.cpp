@@ -26,7 +26,7 @@ Tensor tensor_from(nb::handle object) {
   if (std::optional<Tensor> tensor = tensor_of_torch(object)) return std::move(*tensor);
   nb::dict only;
   only["values"] = object;
-  return TreeBuilder("rows").root(only).at("values");
+  return TreeBuilder("rows").root(only, false).at("values");
 }
 
 /// Text one after the other, and where each ends.

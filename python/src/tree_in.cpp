@@ -90,12 +90,14 @@ void TreeBuilder::refuse(ErrorCode code, const std::string& what) const {
   throw Error(code, where() + ": " + what);
 }
 
-TensorDict TreeBuilder::root(nb::handle object) {
+TensorDict TreeBuilder::root(nb::handle object, bool bare) {
   force_node_ = true;
   Converted converted = convert(object);
-  if (auto* item = std::get_if<TensorDict::Item>(&converted)) {
-    if (auto* tree = std::get_if<TensorDict>(item)) return std::move(*tree);
-  }
+  auto* plain = std::get_if<Value>(&converted);
+  TensorDict::Item item = plain != nullptr
+                              ? TensorDict::Item(NonTensor{std::move(*plain), false, 0})
+                              : std::get<TensorDict::Item>(std::move(converted));
+  if (bare || std::holds_alternative<TensorDict>(item)) return bare_tree(std::move(item));
   refuse(ErrorCode::invalid_argument,
          "the root must be a container: expected a dict, list, tuple, TensorDict or an object with "
          "state_dict(), found " +

@@ -30,9 +30,10 @@ class TreeBuilder {
   /// `path`: where the tree is going, for messages; may be empty.
   explicit TreeBuilder(std::string path);
 
-  /// Throws Error(invalid_argument) if `object` is not a container or node; Error(unsupported)
-  /// naming the key of what a tree cannot hold.
-  TensorDict root(nb::handle object);
+  /// A container or node; with `bare` also a tensor or JSON value, as a bare root. Throws
+  /// Error(invalid_argument) for anything else, Error(unsupported) naming the key of what a tree
+  /// cannot hold.
+  TensorDict root(nb::handle object, bool bare);
 
  private:
   using Converted = std::variant<Value, TensorDict::Item>;

@@ -107,6 +107,13 @@ class Containers {
     return wrap_(NodeHandle{node}, nb::tuple(keys_));
   }
 
+  /// The value of a bare root.
+  nb::object bare(const TensorDict& root) {
+    nb::object made;
+    for_each_mapped(root, [&](const Mapped& mapped) { made = entry(root, mapped); });
+    return made;
+  }
+
  private:
   nb::object entry(const TensorDict& node, const Mapped& mapped) {
     const TensorDict* child = mapped.child();
@@ -202,7 +209,8 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
 nb::object to_containers(const NodeHandle& self, const std::string& mode, Tied& tied,
                          nb::object place, nb::object wrap) {
   ArrayMaker maker(mode_from(mode), tied, std::move(place));
-  return Containers(maker, std::move(wrap)).of(self.node);
+  Containers containers(maker, std::move(wrap));
+  return is_bare(self.node) ? containers.bare(self.node) : containers.of(self.node);
 }
 
 }  // namespace tenfold::python

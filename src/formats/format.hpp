@@ -40,14 +40,18 @@ struct VerifyRequest {
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
+/// Whether a format holds a value by itself, which is a bare root (NodeInfo::is_bare).
+enum class BareRoots : std::uint8_t { none, some, all };
+
 /// A format is a row of this table (io/registry.cpp lists all rows).
 struct Format {
   std::string_view name;  ///< as probe() returns it
   std::string_view noun;  ///< what messages call it, with its article: "a safetensors file"
   std::span<const std::string_view> suffixes;  ///< of file names it is saved under
   bool holds_sparse = false;                   ///< nodes of kind sparse; others refuse them by key
-  bool is_writable_in_place = false;           ///< opens in Mode::write_through
-  bool holds_zeros = false;                    ///< WriteRequest::zeros makes it
+  BareRoots bare_roots = BareRoots::none;
+  bool is_writable_in_place = false;  ///< opens in Mode::write_through
+  bool holds_zeros = false;           ///< WriteRequest::zeros makes it
 
   /// True if what is there is of this format. Looks at content, cheaply.
   bool (*probe)(const FileHead& head);

@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/leaf_bytes.hpp"
+#include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
@@ -147,7 +148,7 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   refuse_inside(source, target);
   // Before the source is opened: a wrong target costs nothing.
   const formats::Format& format = format_for_converting(target, options);
-  TensorDict tree = open(source, {.format = options.from});
+  TensorDict tree = with_bare_key(open(source, {.format = options.from}));
   require_renamed(tree, options.renamed);
   tree = select_only(tree, options.keys, options.only_keys, options.exclude);
   return convert_tree(std::move(tree), source.string(), format, target, options);
@@ -159,12 +160,29 @@ const formats::Format& format_for_converting(const Path& target, const ConvertOp
   return format;
 }
 
+namespace {
+
+/// The one tensor of a tree as a bare root, for a format that holds nothing else; any other tree as
+/// it is, and refused by the format.
+TensorDict only_tensor(const TensorDict& tree) {
+  std::vector<TensorDict::Item> items;
+  tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) { items.push_back(item); });
+  if (items.size() != 1 || !std::holds_alternative<Leaf>(items[0])) return tree;
+  TensorDict made = bare_tree(std::move(items[0]));
+  made.info().schema = tree.info().schema;
+  made.info().metadata = tree.info().metadata;
+  return made;
+}
+
+}  // namespace
+
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const formats::Format& format, const Path& target,
                            const ConvertOptions& options) {
   // What torch.load would trust: indices beyond the shape read beyond its memory.
   require_sound_sparse_nodes(tree, source);
-  tree = rename_leaves(tree, options.rename);
+  tree = rename_leaves(with_bare_key(tree), options.rename);
+  if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   refuse_opaque(tree, source, "; exclude= leaves it out");
   require_holdable(tree, format, target.string());

@@ -72,6 +72,13 @@ void require_holdable(const TensorDict& tree, const formats::Format& format,
                       const std::string& where) {
   refuse_opaque(tree, where, "");
   require_whole_leaves(tree, 0);
+  if (format.bare_roots == formats::BareRoots::none && is_bare(tree)) {
+    refuse(where, KeyPath(),
+           "format " + base::quote(format.name) +
+               " cannot hold a value without a name: expected a container, found a " +
+               (std::holds_alternative<Leaf>(bare_value(tree)) ? "tensor" : "JSON value") +
+               "; give it a name, {\"name\": ...}");
+  }
   if (format.holds_sparse) return;
   KeyPath path;
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {

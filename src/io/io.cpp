@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <string>
 
+#include "core/tree/bare.hpp"
 #include "formats/shared/commit.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
@@ -26,8 +27,9 @@ TensorDict open(const Path& path, const OpenOptions& options) {
       path, [&] { return format_of_content(path, options.format).open(options.mode); });
 }
 
-Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) {
+Path save(const TensorDict& saved, const Path& path, const SaveOptions& options) {
   os::keep_freed_memory();
+  const TensorDict tree = with_bare_key(saved);
   const formats::Format& format = format_for_saving(path, options.format);
   if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
     throw Error::io(EEXIST, path.string(),
@@ -44,6 +46,10 @@ Path save(const TensorDict& tree, const Path& path, const SaveOptions& options) 
                   .monitor = options.monitor});
   });
   return path;
+}
+
+Path save_value(const TensorDict::Item& value, const Path& path, const SaveOptions& options) {
+  return save(bare_tree(value), path, options);
 }
 
 }  // namespace tenfold

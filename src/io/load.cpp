@@ -189,4 +189,8 @@ TensorDict load(const Path& path, const LoadOptions& options) {
   return os::read_unreplaced(path, [&] { return load_once(path, options); });
 }
 
+TensorDict::Item load_value(const Path& path, const LoadOptions& options) {
+  return bare_value(load(path, options));
+}
+
 }  // namespace tenfold

@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "core/tree/bare.hpp"
 #include "io/copy.hpp"
 #include "io/rename.hpp"
 #include "io/selector.hpp"
@@ -202,8 +203,10 @@ void require_ok(const LoadReport& report, const std::string& source) {
                   rename_remedy(report));
 }
 
-LoadReport load_into(const TensorDict& target, const TensorDict& source,
+LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tree,
                      const LoadIntoOptions& options) {
+  const TensorDict target = with_bare_key(target_tree);
+  const TensorDict source = with_bare_key(source_tree);
   require_renamed(source, options.renamed);
   const NamedTensors into = side_of(target, {}, "target");
   const NamedTensors from = side_of(select(source, options.keys), options.rename, "source");

@@ -196,6 +196,7 @@ TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
   renamer.collect_infos(tree, path);
   renamer.walk(tree, path);
   fix_kinds(renamer.root);
+  renamer.root.info().is_bare = is_bare(renamer.root);
   return renamer.root;
 }
 

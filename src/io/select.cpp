@@ -1,3 +1,4 @@
+#include <tenfold/error.hpp>
 #include <tenfold/inspect.hpp>
 
 #include <string>
@@ -5,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.hpp"
 #include "io/selector.hpp"
 #include "io/tree.hpp"
 
@@ -57,6 +59,14 @@ class Pruner {
   KeyPath path_;
 };
 
+/// A key names nothing in a value without a name.
+void refuse_bare(const TensorDict& tree, const std::string& found) {
+  if (!is_bare(tree)) return;
+  throw Error(ErrorCode::key_not_found,
+              (tree.where().empty() ? "" : tree.where() + ": ") +
+                  "it holds one value, which has no name: expected no keys, found " + found);
+}
+
 void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
@@ -71,6 +81,7 @@ void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
 TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
                   const std::vector<KeyPath>& exclude) {
   if (keys.empty() && exclude.empty()) return tree;
+  refuse_bare(tree, base::quote(dotted(keys.empty() ? exclude.front() : keys.front())));
   Selector selector(keys);
   Selector excluder(exclude);
   TensorDict kept = Pruner(selector, excluder).prune(tree, keys.empty());
@@ -86,6 +97,7 @@ TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
 TensorDict select_only(const TensorDict& tree, const std::vector<KeyPath>& keys, bool only_keys,
                        const std::vector<KeyPath>& exclude) {
   if (!keys.empty() || !only_keys) return select(tree, keys, exclude);
+  refuse_bare(tree, "an empty list of them");
   TensorDict nothing = empty_like(tree);
   fix_kind(nothing);
   return nothing;

@@ -159,11 +159,8 @@ std::string files_that_no_index_names(const fs::path& folder) {
 
 /// One tensor in NumPy's files; versions differ in every byte.
 void save_npy(const Format& format, const fs::path& path, char version, bool durable) {
-  NodeInfo info;
-  info.kind = NodeKind::dict;
-  TensorDict tree(info);
   const std::vector<std::uint8_t> bytes(10000, static_cast<std::uint8_t>(version));
-  tree.set("data", Tensor::from(std::span<const std::uint8_t>(bytes)));
+  const TensorDict tree = bare_tree(Leaf(Tensor::from(std::span<const std::uint8_t>(bytes))));
   WriteRequest request;
   request.durable = durable;
   request.num_threads = 1;
@@ -173,7 +170,7 @@ void save_npy(const Format& format, const fs::path& path, char version, bool dur
 Found which_npy(const Format& format, const fs::path& path) {
   if (!fs::exists(path)) return Found::absent;
   if (!format.verify(path, {}).ok()) return Found::neither;
-  const Tensor tensor = format.open(path, {}).at("data");
+  const Tensor tensor = std::get<Leaf>(bare_value(format.open(path, {}))).tensor();
   const auto bytes = tensor.span<std::uint8_t>();
   const auto all = [&](char version) {
     return bytes.size() == 10000 && std::ranges::all_of(bytes, [&](std::uint8_t byte) {

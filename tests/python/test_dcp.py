@@ -181,3 +181,83 @@ def test_arrays_of_numpy_are_tensors(tmp_path):
     tenfold.convert(path, tmp_path / "folder", dtype=torch.float32)
     expected = {"w": torch.ones(2), "array": torch.arange(3.0)}
     assert_same(tenfold.load(tmp_path / "folder"), expected)
+
+
+# --- compressed by torch's ZStandard ---
+
+
+@pytest.fixture
+def compressed(tmp_path):
+    """A function that saves a state with each item a Zstandard stream."""
+    pytest.importorskip("zstandard")
+    from torch.distributed.checkpoint._extension import ZStandard
+
+    return lambda state, **writer: saved(
+        state, tmp_path / "ckpt", _extensions=[ZStandard()], **writer
+    )
+
+
+@pytest.mark.parametrize("single_file_per_rank", [True, False])
+def test_compressed_items_are_loaded(tmp_path, compressed, single_file_per_rank):
+    torch.manual_seed(0)
+    state = {
+        "model": {"zeros": torch.zeros(500, 1000), "noise": torch.randn(300, 333)},
+        "columns": torch.arange(60_000).reshape(300, 200).t(),
+        "empty": torch.zeros(0, 3),
+        "step": 7,
+        "pair": (torch.ones(2), "x"),
+    }
+    path = compressed(state, single_file_per_rank=single_file_per_rank)
+    assert sum(file.stat().st_size for file in path.iterdir()) < 1_000_000
+    assert_same(tenfold.load(path), state)
+    report = tenfold.verify(path)
+    assert report.ok, report.problems
+    assert report.num_checksums > 0
+    assert tenfold.diff(path, state).same
+    tenfold.convert(path, tmp_path / "m.safetensors")
+    assert_same(tenfold.load(tmp_path / "m.safetensors"), state)
+
+
+def test_more_compressed_items_than_are_kept_are_loaded(compressed):
+    state = {f"w{i}": torch.full((20_000,), float(i)) for i in range(30)}
+    assert_same(tenfold.load(compressed(state)), state)
+
+
+def test_a_compressed_item_that_is_damaged_is_an_error(compressed):
+    path = compressed({"w": torch.randn(1000)})
+    (file,) = path.glob("*.distcp")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    file.write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    with pytest.raises(tenfold.CorruptFileError, match="item at byte 0"):
+        tenfold.load(path)
+    assert not tenfold.verify(path).ok
+    file.write_bytes(whole[:middle])
+    with pytest.raises(tenfold.CorruptFileError, match="reaches past the end of the file"):
+        tenfold.load(path)
+
+
+def test_a_stream_that_ends_early_or_holds_too_much_is_an_error(tmp_path, compressed):
+    import pickle
+
+    zstandard = pytest.importorskip("zstandard")
+    path = compressed({"w": torch.randn(1000)})
+    (file,) = path.glob("*.distcp")
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    (info,) = metadata.storage_data.values()
+
+    def replaced(data):
+        file.write_bytes(data)
+        info.length = len(data)
+        (path / ".metadata").write_bytes(pickle.dumps(metadata))
+        with pytest.raises(tenfold.CorruptFileError) as refused:
+            tenfold.load(path)
+        return str(refused.value)
+
+    whole = file.read_bytes()
+    assert "expected more compressed bytes" in replaced(whole[:-20])
+    bomb = zstandard.ZstdCompressor().compress(bytes(50_000_000))
+    assert len(bomb) < 5000
+    assert "it decompresses to too much" in replaced(bomb)
+    other = zstandard.ZstdCompressor().compress(b"text")
+    assert "not an archive of torch.save" in replaced(other)

@@ -126,11 +126,11 @@ def test_opaque_objects_of_other_classes_differ(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_bytes_that_are_not_read_are_never_called_the_same(tmp_path):
-    def quantized(tensor):
-        return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+    def packed(tensor):
+        return torch.quantize_per_channel(tensor, torch.ones(1), torch.zeros(1), 0, torch.quint4x2)
 
-    one = saved_by_torch(tmp_path / "a.pt", quantized(torch.ones(3)))
-    other = saved_by_torch(tmp_path / "b.pt", quantized(torch.zeros(3)))
+    one = saved_by_torch(tmp_path / "a.pt", packed(torch.ones(1, 3)))
+    other = saved_by_torch(tmp_path / "b.pt", packed(torch.zeros(1, 3)))
     (change,) = tenfold.diff(one, other).changed
     assert "whose bytes are not compared" in change.a
 

@@ -98,14 +98,6 @@ def test_nesting_without_end_is_refused(target):
         tenfold.save(tree, target)
 
 
-@pytest.mark.parametrize(
-    "root", [torch.zeros(1), 3, None, "x"], ids=lambda root: type(root).__name__
-)
-def test_a_root_that_is_no_container_is_refused(target, root):
-    with pytest.raises(ValueError, match="the root must be a container: expected a dict"):
-        tenfold.save(root, target)
-
-
 def test_an_exception_of_state_dict_is_the_callers(target):
     class Broken:
         def state_dict(self):

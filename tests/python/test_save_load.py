@@ -389,15 +389,3 @@ def test_loading_leaves_the_garbage_collector_as_it_was(tmp_path, enabled, monke
         assert gc.isenabled() == enabled
     finally:
         gc.enable() if was_enabled else gc.disable()
-
-
-@pytest.mark.parametrize("array", [torch.arange(3), np.ones((2, 2)), torch.ones(())])
-def test_a_tensor_by_itself_is_an_npy_file(tmp_path, array):
-    tenfold.save(array, tmp_path / "x.npy")
-    assert_same(tenfold.load(tmp_path / "x.npy"), {"x": torch.as_tensor(array)})
-    assert np.array_equal(np.load(tmp_path / "x.npy"), np.asarray(array))
-    tenfold.save(array, tmp_path / "y", format="npy")
-    assert np.array_equal(np.load(tmp_path / "y"), np.asarray(array))
-    for name in ("x.pt", "x", "x.npz"):
-        with pytest.raises(ValueError, match="give it a name"):
-            tenfold.save(array, tmp_path / name)

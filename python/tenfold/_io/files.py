@@ -50,8 +50,9 @@ def save(
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
             ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
-            bool, None or tuples of these.
-            For a ``.npy`` file, also a single tensor or array.
+            bool, None or tuples of these. Also a single tensor, array or value, which `load`
+            returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
+            in ``.npy`` and ``.npz`` files.
         path: Target path. It is replaced, unless it is a folder with files of others.
         format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`; a folder of
             memory-mapped files without a suffix or with an unknown one. A suffix that resembles a
@@ -68,7 +69,7 @@ def save(
 
     Raises:
         UnsupportedError: If the format cannot hold an entry; the message names its key. Nothing
-            has been written.
+            has been written. A ``.npy`` file holds one array and no names.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, or a
             container contains itself.
         FileExistsError: If `path` exists and `overwrite` is false.
@@ -77,6 +78,8 @@ def save(
     Example:
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
         PosixPath('run/ckpt')
+        >>> tenfold.save(torch.arange(3), "order.npy")
+        PosixPath('order.npy')
     """
     rows = getattr(type(obj), "_save_rows", None)
     if rows is not None:
@@ -95,7 +98,7 @@ def save(
     from tenfold.tensordict._files.any_format import save_node
 
     return save_node(
-        _core.tree(_named(obj, path, format), os.fsdecode(path)),
+        _core.tree(obj, os.fsdecode(path), bare=True),
         path,
         format=format,
         durable=durable,
@@ -104,15 +107,6 @@ def save(
         overwrite=overwrite,
         progress=progress,
     )
-
-
-def _named(obj: Any, path: PathLike, format: str | None) -> Any:
-    """Wraps a single array for ``.npy`` under the key that it gets when it is loaded."""
-    from tenfold._interop.arrays import is_array
-
-    name = os.path.basename(os.fsdecode(path))
-    is_npy = format == "npy" or (format is None and name.endswith(".npy") and name != ".npy")
-    return {os.path.splitext(name)[0]: obj} if is_npy and is_array(obj) else obj
 
 
 @set_module("tenfold")
@@ -160,11 +154,12 @@ def load(
         device: The same as `map_location`.
 
     Returns:
-        The saved containers; a TensorDict if one was saved.
+        The saved containers; a TensorDict if one was saved; a single tensor or value if one was
+        saved, as ``torch.load`` and ``np.load`` return it.
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        KeyError: If one of `keys` matches nothing.
+        KeyError: If one of `keys` matches nothing, or if the file holds a single tensor or value.
         CorruptFileError: If the bytes violate the format.
         UnsupportedError: If the format is unknown.
 
@@ -227,7 +222,9 @@ def open(
     Returns:
         TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped on
         access. Dicts, lists, tuples and sparse tensors appear as nodes, too; `SparseMatrix` accepts
-        sparse ones, and ``to_dict()`` restores the containers.
+        sparse ones, and ``to_dict()`` restores the containers. A single tensor or value is the
+        entry ``"value"`` (in an ``.npz`` file ``"arr_0"``); the file's name without its suffix is
+        another key for it: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -331,13 +328,14 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` knows.
-        dst: Target path.
+        dst: Target path. A ``.npy`` file holds the only tensor, whatever its name.
         format: The format of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
         exclude: Leaves to omit.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
             or a callable from dotted name to dotted name. Names in a dict must exist;
-            patterns may match nothing.
+            patterns may match nothing. The name of a single tensor or value is ``"value"``;
+            another name makes it a dict.
         dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             shard with more than one tensor. None: 5 GB.
@@ -458,7 +456,8 @@ def diff(
     parallel and in bounded memory. The order of keys, and dict against OrderedDict, are ignored.
 
     Args:
-        a: A path, or an argument of `save`: containers of tensors, a TensorDict, a module.
+        a: A path, or an argument of `save`: containers of tensors, a TensorDict, a module, a
+            tensor.
         b: The other one.
         rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. With
             zeros the comparison is exact, also for 64-bit integers.
@@ -496,7 +495,7 @@ def diff(
 def _node(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
-    return _core.tree(source, "")
+    return _core.tree(source, "", bare=True)
 
 
 def _tolerance(name: str, value: Any) -> float:

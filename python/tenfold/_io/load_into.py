@@ -40,8 +40,9 @@ def load_into(
     and tied parameters see the new values.
 
     Args:
-        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors.
-        source: A path, an opened TensorDict or a node of one, or a dict of tensors.
+        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors; a tensor for
+            a file of a single tensor, whose name is ``"value"``.
+        source: A path, an opened TensorDict or a node of one, a dict of tensors, or a tensor.
         strict: Raise if any name, dtype or shape differs, before anything changes.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
             the names of its parameters. Names in a dict must exist.
@@ -133,13 +134,15 @@ def source_node(source: Any) -> Any:
         return source
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
-    return _core.tree(source, "source")
+    return _core.tree(source, "source", bare=True)
 
 
 def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
     """The tensors of `target` by dotted name."""
     from tenfold.tensordict import TensorDict
 
+    if arrays.is_array(target):
+        return {"value": target}
     if isinstance(target, TensorDict):
         return {
             ".".join(key) if isinstance(key, tuple) else key: value
@@ -159,8 +162,8 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             )
     if not isinstance(target, dict):
         raise ValueError(
-            "target: expected a module, an optimizer, a TensorDict or a dict of tensors, found "
-            + kind
+            "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
+            "found " + kind
         )
     tensors: dict[str, Any] = {}
     _collect(target, (), tensors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping
 
 from tenfold import _core, _pickle
@@ -236,12 +237,23 @@ class TensorDict(TensorDictBase):
     def _fetch(self, key: str) -> Any:
         """Reads one entry of the engine's node."""
         disk = self._disk
+        if disk is not None and self._answers_to(key):
+            return self._entry(self._key_list()[0])
         if disk is None or (disk.whole and key not in self._items):
             keys = ", ".join(repr(known) for known in self._items)
             raise KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
         value, mark = disk.node.get(key, disk.mode, disk.tied())
         value = self._items[key] = self._adopted(key, value, mark)
         return value
+
+    def _answers_to(self, key: str) -> bool:
+        """True for the stem of the file's name where a file holds one value without a name."""
+        more, opened = self._kind.more, self._opened
+        if more is None or not more[4:5] == (True,) or opened is None:
+            return False
+        keys = self._key_list()
+        stem, _ = os.path.splitext(os.path.basename(opened.path))
+        return len(keys) == 1 and key not in keys and key == stem
 
     def _entries(self) -> dict[str, Any]:
         disk = self._disk
@@ -353,7 +365,9 @@ class TensorDict(TensorDictBase):
 
     def _has(self, key: str) -> bool:
         disk = self._disk
-        return key in self._items or (disk is not None and not disk.whole and key in disk.node)
+        if key in self._items:
+            return True
+        return disk is not None and (self._answers_to(key) if disk.whole else key in disk.node)
 
     def _key_list(self) -> list[str]:
         disk = self._disk

@@ -42,7 +42,8 @@ class NodeKind(NamedTuple):
         class_name: The name of its tensorclass.
         schema: Of a root: its schema, JSON.
         metadata: Of a root: the user's metadata.
-        more: Layout, shape and is_coalesced of a sparse tensor, and a module's versions (JSON).
+        more: Layout, shape and is_coalesced of a sparse tensor, a module's versions (JSON), and
+            whether it is the root of a value without a name.
     """
 
     name: str

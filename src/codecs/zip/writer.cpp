@@ -75,6 +75,10 @@ void require_valid(const ZipItem& item) {
   if (item.name.size() > kFull16) {
     refuse(item, "its name is too long", "at most 65535 bytes", std::to_string(item.name.size()));
   }
+  if (item.comment.size() > kFull16) {
+    refuse(item, "its comment is too long", "at most 65535 bytes",
+           std::to_string(item.comment.size()));
+  }
   if (!std::has_single_bit(item.alignment) || item.alignment > kMaxZipAlignment) {
     refuse(item, "its alignment", "a power of two up to " + std::to_string(kMaxZipAlignment),
            std::to_string(item.alignment));
@@ -93,7 +97,7 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
   }
   const std::string extra = zip64.take();
   const std::uint64_t version = extra.empty() ? kVersionPlain : kVersionZip64;
-  return Record(kCentralBytes + item.name.size() + extra.size())
+  return Record(kCentralBytes + item.name.size() + extra.size() + item.comment.size())
       .put(kCentralSignature, 4)
       .put(kUnix | version, 2)
       .put(version, 2)
@@ -106,13 +110,14 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
       .put(wide ? kFull32 : item.size_bytes, 4)
       .put(item.name.size(), 2)
       .put(extra.size(), 2)
-      .put(0, 2)  // comment
+      .put(item.comment.size(), 2)
       .put(0, 2)  // disk
       .put(0, 2)  // internal attributes
       .put(kReadableFile, 4)
       .put(far ? kFull32 : header_offset, 4)
       .put(item.name)
       .put(extra)
+      .put(item.comment)
       .take();
 }
 

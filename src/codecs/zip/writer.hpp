@@ -18,6 +18,7 @@ struct ZipItem {
   ZipMethod method = ZipMethod::stored;
   /// Its bytes start at a multiple of this, a power of two of at most kMaxZipAlignment.
   std::uint32_t alignment = 1;
+  std::string comment{};  ///< of at most 65,535 bytes, in the directory
 };
 
 inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;

@@ -121,10 +121,9 @@ ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
   entry.stored_bytes = little(header, 20, 4);
   entry.size_bytes = little(header, 24, 4);
   entry.header_offset = little(header, 42, 4);
-  apply_zip64(
-      entry,
-      header.substr(kCentralBytes + name_bytes, static_cast<std::size_t>(little(header, 30, 2))),
-      little(header, 34, 2));
+  const auto extra_bytes = static_cast<std::size_t>(little(header, 30, 2));
+  entry.comment = header.substr(kCentralBytes + name_bytes + extra_bytes);
+  apply_zip64(entry, header.substr(kCentralBytes + name_bytes, extra_bytes), little(header, 34, 2));
   if ((entry.flags & kEncryptedFlags) != 0) {
     unsupported(subject(entry) + "is encrypted: expected plain bytes, found a cipher");
   }

@@ -53,6 +53,7 @@ struct ZipEntry {
   std::uint64_t central_offset = 0;  ///< of its header in the directory
   std::uint32_t local_crc32 = 0;     ///< as its local header tells it
   bool has_descriptor = false;       ///< after its bytes, with a CRC-32 of its own
+  std::string comment{};             ///< in the directory
 };
 
 struct ZipDirectory {

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
 #include "core/tree/aliases.hpp"
+#include "core/tree/bare.hpp"
 #include "core/tree/depth.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
@@ -36,7 +37,9 @@ bool is_native(NodeKind kind) noexcept {
          kind == NodeKind::lazy_stack;
 }
 
-Notes::NodeNote note_of(const NodeInfo& info) {
+/// `node` at a path other than "" is part of a tree.
+Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
+  const NodeInfo& info = node.info();
   Notes::NodeNote note;
   note.kind = info.kind;
   note.int_keys = info.int_keys;
@@ -45,6 +48,7 @@ Notes::NodeNote note_of(const NodeInfo& info) {
   note.dense_shape = info.dense_shape;
   note.is_coalesced = info.is_coalesced;
   note.module_versions = info.module_versions;
+  note.is_bare = path.empty() && is_bare(node);
   return note;
 }
 
@@ -56,7 +60,7 @@ class Collector {
   void node(const TensorDict& tree, const std::string& path) {
     const Depth depth(depth_);
     const NodeInfo& info = tree.info();
-    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(info));
+    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(tree, path));
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf != nullptr && !of_leaves_) return;
@@ -201,6 +205,7 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
   }
   if (note.kind == NodeKind::sparse && !are_sparse_parts(keys, note.layout)) return false;
   if (!are_all_among(note.typed_keys, keys)) return false;
+  if (note.is_bare && (keys.size() != 1 || keys[0] != kBareKey)) return false;
   return !note.int_keys ||
          std::all_of(keys.begin(), keys.end(), [](const auto& key) { return is_int_key(key); });
 }
@@ -209,6 +214,7 @@ std::string_view wanted_keys(const Notes::NodeNote& note) {
   return note.int_keys                   ? "keys that are integers"
          : !note.typed_keys.empty()      ? "the keys that it names"
          : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
+         : note.is_bare                  ? "the key \"value\" alone"
                                          : "keys \"0\", \"1\", ...";
 }
 
@@ -300,6 +306,7 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
   info.dense_shape = note.dense_shape;
   info.is_coalesced = note.is_coalesced;
   info.module_versions = note.module_versions;
+  info.is_bare = note.is_bare;
 }
 
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,

@@ -20,6 +20,7 @@ namespace tenfold {
 ///                "adjacency": {"kind": "sparse", "layout": "sparse_coo", "shape": [3, 4],
 ///                              "coalesced": true},
 ///                "model": {"kind": "ordered_dict", "versions": {"": {"version": 1}}}},
+///                (of a value by itself: "": {"kind": "dict", "bare": true})
 ///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...],
 ///                                           "keys": {"/1": {"(1, 2)": [1, 2]}},
 ///                                           "ordered": [...], "types": {"/0/seen": "set"}}},
@@ -43,6 +44,7 @@ struct Notes {
     Shape dense_shape{};
     bool is_coalesced = false;
     std::optional<Value> module_versions{};
+    bool is_bare = false;  ///< of the root, as in NodeInfo
     bool operator==(const NodeNote&) const = default;
   };
   /// JSON pointers (RFC 6901) into a JSON value: which arrays are tuples, which objects had int

@@ -152,16 +152,17 @@ class NotesReader {
                base::quote(text(*kind, part)));
     }
     note.kind = *found;
-    if (const Value* int_keys = members.find("int_keys")) {
-      const bool* flag = int_keys->get_if<bool>();
-      if (flag == nullptr) fail_type(part, "bool", *int_keys);
-      note.int_keys = *flag;
-    }
+    note.int_keys = flag(part, members, "int_keys");
     if (const Value* keys = members.find("keys")) note.typed_keys = typed_keys(part, *keys);
     if (note.kind == NodeKind::sparse) read_sparse(part, members, note);
     if (const Value* versions = members.find("versions")) {
       object(*versions, part);
       note.module_versions = *versions;
+    }
+    note.is_bare = flag(part, members, "bare");
+    if (note.is_bare && (!path.empty() || note.kind != NodeKind::dict)) {
+      fail(part, "bare does not go with it: expected the root, of kind \"dict\", found " +
+                     (path.empty() ? base::quote(name(note.kind)) : std::string("another node")));
     }
     const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
     if (note.int_keys && !note.typed_keys.empty()) {
@@ -174,6 +175,15 @@ class NotesReader {
                      base::quote(name(note.kind)));
     }
     return note;
+  }
+
+  /// False where there is none.
+  bool flag(const std::string& part, const Object& members, std::string_view name) const {
+    const Value* value = members.find(name);
+    if (value == nullptr) return false;
+    const bool* found = value->get_if<bool>();
+    if (found == nullptr) fail_type(part, "bool", *value);
+    return *found;
   }
 
   /// {"0.5": 0.5, "(1, 'a')": [1, "a"]}
@@ -217,11 +227,7 @@ class NotesReader {
     } else {
       note.dense_shape = shape_of(part, DType::uint8, *shape);
     }
-    if (const Value* coalesced = members.find("coalesced")) {
-      const bool* flag = coalesced->get_if<bool>();
-      if (flag == nullptr) fail_type(part, "bool", *coalesced);
-      note.is_coalesced = *flag;
-    }
+    note.is_coalesced = flag(part, members, "coalesced");
   }
 
   /// With -1 for a dimension whose lengths differ; require_sound_sparse() says more.
@@ -418,6 +424,10 @@ std::string Notes::to_json() const {
     if (note.module_versions) {
       writer.key("versions");
       write_json(*note.module_versions, writer);
+    }
+    if (note.is_bare) {
+      writer.key("bare");
+      writer.boolean(true);
     }
     writer.end_object();
   });

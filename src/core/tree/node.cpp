@@ -3,6 +3,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/tree/bare.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -40,6 +42,12 @@ std::size_t Node::find(std::string_view key) const {
   }
   const std::uint32_t position = index.find(key, key_at);
   return position == KeyIndex::kNone ? npos : position;
+}
+
+std::size_t Node::find_or_stem(std::string_view key) const {
+  const std::size_t position = find(key);
+  if (position != npos || !is_bare(*this)) return position;
+  return !key.empty() && key == stem_of(where) ? 0 : npos;
 }
 
 const Leaf* Node::leaf_at(std::size_t position) const {

@@ -49,6 +49,8 @@ struct Node {
   /// The position of `key`, or npos.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   std::size_t find(std::string_view key) const;
+  /// The same; the stem of the file's name is the entry of a bare root, too.
+  std::size_t find_or_stem(std::string_view key) const;
   /// The tensor at `position`, in place, or null if another kind of entry is there. The pointer
   /// stays good until the entry is set anew.
   const Leaf* leaf_at(std::size_t position) const;

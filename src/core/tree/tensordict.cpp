@@ -69,7 +69,7 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   std::size_t named = 0;  // keys that `where` covers
   for (std::size_t i = 0;; ++i) {
     const std::string here = place(where, path.subspan(named, i - named));
-    const std::size_t position = node.node()->find(path[i]);
+    const std::size_t position = node.node()->find_or_stem(path[i]);
     if (position == Node::npos) fail_no_key(node, here, path[i]);
     TensorDict::Item item = node.node()->item(position);
     if (i + 1 == path.size()) return {std::move(item), here};
@@ -175,10 +175,12 @@ std::vector<std::string> TensorDict::keys() const {
   return keys;
 }
 
-bool TensorDict::contains(std::string_view key) const { return node_->find(key) != Node::npos; }
+bool TensorDict::contains(std::string_view key) const {
+  return node_->find_or_stem(key) != Node::npos;
+}
 
 TensorDict::Item TensorDict::get(std::string_view key) const {
-  const std::size_t position = node_->find(key);
+  const std::size_t position = node_->find_or_stem(key);
   if (position == Node::npos) fail_no_key(*this, place(where(), {}), key);
   return node_->item(position);
 }

@@ -110,12 +110,13 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
 
 /// Compares the CRC-32 of each record of the item. Returns how many there were.
 std::uint64_t check_item(Files& files, const Item& item) {
-  const std::shared_ptr<const os::File> file = files.open(item);
+  const Files::Place place = files.place(item);
+  const std::shared_ptr<const os::File> file = place.file();
   codecs::ZipInput input;
   input.where = files.where(item);
-  input.size_bytes = item.size_bytes;
+  input.size_bytes = place.size_bytes;
   input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
-    file->read_at(item.begin + offset, into);
+    file->read_at(place.begin + offset, into);
   };
   const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);

@@ -28,6 +28,13 @@ constexpr std::array<std::string_view, 5> kModules = {
     "torch.distributed._shard.checkpoint.filesystem",
     "torch.distributed._shard.sharded_tensor.metadata"};
 
+/// What an object that is compressed may hold.
+constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
+/// What a compressed tensor may hold beside its bytes: the pickle and the headers around it.
+constexpr std::uint64_t kMaxAroundBytes = std::uint64_t{1} << 20;
+/// Zstandard cannot do better: 4 bytes are a block of 128 KiB that repeats one byte.
+constexpr std::uint64_t kMaxZstdRatio = 32'768;
+
 std::string index_text(std::string_view name, const Shape& offsets) {
   return std::string(name) + '\0' + base::list_text(offsets);
 }
@@ -199,16 +206,28 @@ class MetadataReader {
       unsupported("stored by another writer: expected an object of \"_StorageInfo\", found " +
                   describe(id) + "; nothing was imported");
     }
+    Item item;
     const auto transforms = optional_field(id, "transform_descriptors");
     if (transforms && at(*transforms).kind != PickleKind::none && !at(*transforms).items.empty()) {
-      unsupported("stored through an extension: expected plain bytes, found " +
-                  transform_names(*transforms) + "; save it again without extensions");
+      if (!is_zstd(*transforms)) {
+        unsupported(
+            "stored through an extension: expected plain bytes or \"stream.zstd/1\", found " +
+            transform_names(*transforms) + "; save it again without extensions");
+      }
+      item.most_bytes = kMaxObjectBytes;
     }
-    Item item;
     item.file = file(text(field(id, "relative_path"), "relative_path"));
     item.begin = natural(field(id, "offset"), "offset");
     item.size_bytes = natural(field(id, "length"), "length");
     return item;
+  }
+
+  /// torch's ZStandard alone, of any version 1.
+  bool is_zstd(std::uint32_t id) const {
+    const PickleNode list = at(id);
+    if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
+    const std::string_view text = at(list.items[0]).text;
+    return text == "stream.zstd/1" || text.starts_with("stream.zstd/1.");
   }
 
   std::string transform_names(std::uint32_t id) const {
@@ -308,7 +327,14 @@ class MetadataReader {
     if (size_bytes == 0) return;
     const std::string subject = "chunk at " + base::list_text(chunk.offsets);
     chunk.item = stored(chunk.offsets, subject);
-    if (chunk.item.size_bytes < size_bytes) {
+    if (chunk.item.is_compressed()) {
+      chunk.item.most_bytes = size_bytes + kMaxAroundBytes;
+      if (size_bytes / kMaxZstdRatio > chunk.item.size_bytes) {
+        corrupt(subject + ": it does not fit its item: expected at least " +
+                std::to_string(size_bytes / kMaxZstdRatio) + " compressed bytes, found " +
+                std::to_string(chunk.item.size_bytes));
+      }
+    } else if (chunk.item.size_bytes < size_bytes) {
       corrupt(subject + ": it does not fit its item: expected at least " +
               std::to_string(size_bytes) + " bytes, found " +
               std::to_string(chunk.item.size_bytes));

@@ -19,11 +19,14 @@ namespace tenfold::detail::formats::dcp {
 /// there are, how tensors are cut, and where each piece lies. All of it is checked but for what
 /// only the files can tell.
 
-/// A run of bytes in a file of the folder: a whole file of torch.save.
+/// A run of bytes in a file of the folder: a whole file of torch.save, maybe compressed.
 struct Item {
   std::uint32_t file = 0;  ///< position in DcpMetadata::files
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
+  /// Of a Zstandard stream: the most bytes that it may hold. 0: it is stored as it is.
+  std::uint64_t most_bytes = 0;
+  bool is_compressed() const noexcept { return most_bytes != 0; }
 };
 
 /// A box of a tensor. Boxes without elements are left out.

@@ -1,5 +1,6 @@
 #include "formats/dcp/source.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <variant>
@@ -8,12 +9,14 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "codecs/stream_decoder.hpp"
 
 namespace tenfold::detail::formats::dcp {
 namespace {
 
 /// Mapping less than this costs more than reading it, and a process has 65,530 maps.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< decompressed at a time
 
 std::string text_of(DType dtype, const Shape& shape) {
   return std::string(name(dtype)) + " " + base::list_text(shape);
@@ -28,8 +31,63 @@ std::string Files::where(const Item& item) const {
   return folder_.display_of(names_[item.file]) + ": item at byte " + std::to_string(item.begin);
 }
 
-FileOpener Files::opener(const Item& item) {
-  return [self = shared_from_this(), item] { return self->open(item); };
+Files::Place Files::place(const Item& item) {
+  if (!item.is_compressed()) {
+    return {[self = shared_from_this(), item] { return self->open(item); }, item.begin,
+            item.size_bytes};
+  }
+  const std::uint64_t size_bytes = decompressed(item)->size_bytes();
+  return {[self = shared_from_this(), item] { return self->decompressed(item); }, 0, size_bytes};
+}
+
+std::shared_ptr<const os::File> Files::decompressed(const Item& item) {
+  File* stream = nullptr;
+  {
+    const std::lock_guard lock(streams_mutex_);
+    stream = &streams_[{item.file, item.begin}];
+  }
+  const std::lock_guard lock(stream->mutex);
+  if (auto made = stream->file.lock()) return made;
+  auto made = std::make_shared<const os::File>(decompress(item));
+  stream->file = made;
+  recent_streams_.add(made);
+  return made;
+}
+
+os::File Files::decompress(const Item& item) {
+  const std::shared_ptr<const os::File> file = open(item);
+  os::File into = os::File::in_memory(where(item));
+  const std::unique_ptr<codecs::StreamDecoder> decoder = codecs::zstd_decoder(where(item));
+  std::vector<std::byte> packed(kPieceBytes);
+  std::vector<std::byte> piece(kPieceBytes);
+  std::span<const std::byte> rest;
+  std::uint64_t taken = 0;
+  std::uint64_t written = 0;
+  for (;;) {
+    if (rest.empty() && taken < item.size_bytes) {
+      const auto next = std::span(packed).first(static_cast<std::size_t>(
+          std::min<std::uint64_t>(packed.size(), item.size_bytes - taken)));
+      file->read_at(item.begin + taken, next);
+      taken += next.size();
+      rest = next;
+    }
+    const auto step = decoder->decode(rest, piece);
+    rest = rest.subspan(step.consumed);
+    if (step.consumed == 0 && step.produced == 0 && taken == item.size_bytes) break;
+    if (step.produced > item.most_bytes - written) {
+      throw Error(ErrorCode::corrupt, where(item) +
+                                          ": it decompresses to too much: expected at most " +
+                                          std::to_string(item.most_bytes) + " bytes, found more");
+    }
+    into.write_at(written, std::span<const std::byte>(piece).first(step.produced));
+    written += step.produced;
+  }
+  if (!decoder->is_whole()) {
+    throw Error(ErrorCode::corrupt, where(item) +
+                                        ": expected more compressed bytes, found its end; the file "
+                                        "may be truncated");
+  }
+  return into;
 }
 
 std::shared_ptr<const os::File> Files::open(const Item& item) {
@@ -63,18 +121,18 @@ std::shared_ptr<const os::File> Files::opened(std::uint32_t number) {
   file.info = info;
   auto made = std::make_shared<const os::File>(std::move(again));
   file.file = made;
-  remember(made);
+  recent_.add(made);
   return made;
 }
 
-void Files::remember(std::shared_ptr<const os::File> file) {
-  const std::lock_guard lock(recent_mutex_);
-  if (recent_.size() < kMaxOpen) {
-    recent_.push_back(std::move(file));
+void Files::Recent::add(std::shared_ptr<const os::File> file) {
+  const std::lock_guard lock(mutex_);
+  if (files_.size() < most_) {
+    files_.push_back(std::move(file));
     return;
   }
-  recent_[next_] = std::move(file);
-  next_ = (next_ + 1) % kMaxOpen;
+  files_[next_] = std::move(file);
+  next_ = (next_ + 1) % most_;
 }
 
 Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
@@ -94,9 +152,8 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
-    const Item& item = stored_tensor.item;
-    const TensorDict::Item object =
-        read_object_item(files_->opener(item), item.begin, item.size_bytes);
+    const Files::Place place = files_->place(stored_tensor.item);
+    const TensorDict::Item object = read_object_item(place.file, place.begin, place.size_bytes);
     if (const auto* found = std::get_if<Leaf>(&object))
       stored_tensor.leaf = *found;
     else

@@ -27,13 +27,24 @@ namespace tenfold::detail::formats::dcp {
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
+  /// Items that stay in memory after they were read, so that each is not decompressed for each of
+  /// its pieces.
+  static constexpr std::size_t kMaxDecompressed = 8;
 
   Files(os::Directory folder, std::vector<std::string> names);
 
-  /// The file, known to hold the item. Throws Error(corrupt) if it is missing or too short.
+  /// The file, known to hold the item as it is stored. Throws Error(corrupt) if it is missing or
+  /// too short.
   std::shared_ptr<const os::File> open(const Item& item);
-  /// open() of that item, for those who keep it.
-  FileOpener opener(const Item& item);
+
+  /// Where an item can be read: in its file, or decompressed in memory.
+  struct Place {
+    FileOpener file;
+    std::uint64_t begin = 0;
+    std::uint64_t size_bytes = 0;
+  };
+  /// Throws as open(), and Error(corrupt) for a stream that is damaged or holds too much.
+  Place place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   std::string where(const Item& item) const;
 
@@ -44,14 +55,29 @@ class Files : public std::enable_shared_from_this<Files> {
     std::optional<os::FileInfo> info;  ///< when it was first opened
   };
   std::shared_ptr<const os::File> opened(std::uint32_t number);
-  void remember(std::shared_ptr<const os::File> file);
+  std::shared_ptr<const os::File> decompressed(const Item& item);
+  os::File decompress(const Item& item);
+
+  /// The last few files that were asked for.
+  class Recent {
+   public:
+    explicit Recent(std::size_t most) : most_(most) {}
+    void add(std::shared_ptr<const os::File> file);
+
+   private:
+    const std::size_t most_;
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<const os::File>> files_;  ///< a ring: the oldest goes first
+    std::size_t next_ = 0;
+  };
 
   os::Directory folder_;
   std::vector<std::string> names_;
   std::vector<File> files_;
-  std::mutex recent_mutex_;
-  std::vector<std::shared_ptr<const os::File>> recent_;  ///< a ring: the oldest goes first
-  std::size_t next_ = 0;
+  Recent recent_{kMaxOpen};
+  std::mutex streams_mutex_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, File> streams_;  ///< by file and begin
+  Recent recent_streams_{kMaxDecompressed};
 };
 
 /// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt

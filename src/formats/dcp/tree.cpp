@@ -185,7 +185,8 @@ TensorDict::Item Plan::read(std::uint32_t id) {
   if (branch.entry != nullptr) {
     const auto& item = std::get<Item>(branch.entry->what);
     try {
-      return read_object_item(files_->opener(item), item.begin, item.size_bytes);
+      const Files::Place place = files_->place(item);
+      return read_object_item(place.file, place.begin, place.size_bytes);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
       throw Error(error.code(), branches_[0].where + ": key " + base::quote(branch.entry->name) +

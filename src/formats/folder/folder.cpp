@@ -60,6 +60,7 @@ const Format kFormat = {
     .noun = "a memory-mapped folder",
     .suffixes = {},
     .holds_sparse = true,
+    .bare_roots = BareRoots::some,
     .is_writable_in_place = true,
     .holds_zeros = true,
     .probe = probe_folder,

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "core/tree/node.hpp"
 #include "formats/format.hpp"
 #include "formats/numpy/npy_array.hpp"
 #include "formats/shared/commit.hpp"
@@ -20,8 +21,7 @@
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
 
-// A NumPy file is one array without a name: it is read as a dict whose one key is the file's name
-// without the suffix, and a tree of one tensor is written whatever its key is.
+// A NumPy file is one array without a name: a bare root.
 
 namespace tenfold::detail::formats::numpy {
 namespace {
@@ -110,15 +110,6 @@ bool probe(const FileHead& head) { return head.head().starts_with(codecs::kNpyMa
 
 TensorDict open(const FileHead& head, const OpenRequest& request) {
   const Path& path = head.path();
-  const std::string key = path.stem().string();
-  if (!base::is_utf8(key)) {
-    throw Error(ErrorCode::unsupported, base::quote(path.string()) +
-                                            ": its name makes no key: expected UTF-8, found " +
-                                            base::quote(key) + "; rename the file");
-  }
-  NodeInfo info;
-  info.kind = NodeKind::dict;
-  TensorDict tree(std::move(info));
   const bool shared = request.mode == Mode::write_through;
   OpenedNpy opened = open_npy(shared ? open_write_through(path) : os::File::open_read(path));
   const auto source = std::make_shared<NpySource>(std::move(opened), request.mode);
@@ -128,33 +119,27 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
                     ": fortran_order: cannot be written through: expected False, found True; open "
                     "it in mode \"c\"");
   }
-  tree.set(key, TensorDict::Item(leaf_of(source)));
+  TensorDict tree = bare_tree(leaf_of(source));
+  tree.node()->where = path.string();
   return tree;
 }
 
-/// The one tensor of `tree`, or Error(unsupported) naming the first key that does not fit.
+/// The tensor that `tree` is, or Error(unsupported).
 Leaf only_leaf(const TensorDict& tree) {
   check_npy_root("npy", tree.info());
-  std::optional<Leaf> only;
-  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    const std::string subject = "key " + base::quote(key);
-    const auto* leaf = std::get_if<Leaf>(&item);
-    if (leaf == nullptr) {
-      refuse_for_npy("npy", subject,
-                     std::string("it cannot be stored: expected a tensor, found a ") +
-                         (std::holds_alternative<NonTensor>(item) ? "JSON value" : "node"));
-    }
-    if (only) {
-      refuse_for_npy("npy", subject,
-                     "a NumPy file holds one array: expected one tensor, found " +
-                         std::to_string(tree.size()) + "; save each as a file of its own");
-    }
-    check_npy_leaf("npy", key, *leaf);
-    only = *leaf;
-  });
-  if (!only)
-    refuse_for_npy("npy", "root", "a NumPy file holds one array: expected one tensor, found none");
-  return *std::move(only);
+  if (!is_bare(tree)) {
+    refuse_for_npy("npy", "root",
+                   "a NumPy file holds one array, which has no name: expected a tensor, found a " +
+                       std::string(name(tree.kind())) + " of " + std::to_string(tree.size()) +
+                       "; save each tensor as a file of its own");
+  }
+  const TensorDict::Item item = bare_value(tree);
+  const auto* leaf = std::get_if<Leaf>(&item);
+  if (leaf == nullptr) {
+    refuse_for_npy("npy", "root", "it cannot be stored: expected a tensor, found a JSON value");
+  }
+  check_npy_leaf("npy", "root", *leaf);
+  return *leaf;
 }
 
 void check(const TensorDict& tree) { only_leaf(tree); }
@@ -197,6 +182,7 @@ const Format kNpy = {
     .name = "npy",
     .noun = "a NumPy file",
     .suffixes = kSuffixes,
+    .bare_roots = BareRoots::all,
     .is_writable_in_place = true,
     .probe = probe,
     .open_tree = open,

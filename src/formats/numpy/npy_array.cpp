@@ -156,10 +156,8 @@ void check_npy_root(std::string_view format, const NodeInfo& info) {
   }
 }
 
-void check_npy_leaf(std::string_view format, const std::string& key, const Leaf& leaf) {
-  const auto refuse = [&](const std::string& what) {
-    refuse_for_npy(format, "key " + base::quote(key), what);
-  };
+void check_npy_leaf(std::string_view format, const std::string& subject, const Leaf& leaf) {
+  const auto refuse = [&](const std::string& what) { refuse_for_npy(format, subject, what); };
   if (leaf.is_nested()) {
     refuse("a nested tensor cannot be stored: expected a dense one, found one of " +
            std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) + " components");

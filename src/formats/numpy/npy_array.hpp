@@ -42,9 +42,9 @@ Shape fortran_strides(const Shape& shape);
 /// for.
 std::string npy_head_of(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming the key, for a leaf that is no plain array of NumPy's.
-/// `format` names the file's.
-void check_npy_leaf(std::string_view format, const std::string& key, const Leaf& leaf);
+/// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is no plain array of
+/// NumPy's. `format` names the file's.
+void check_npy_leaf(std::string_view format, const std::string& subject, const Leaf& leaf);
 
 /// The same for what a root says that such files have no place for: any kind but dict and
 /// tensordict, which come back as dicts, a batch size, names, a schema, metadata.

@@ -1,5 +1,6 @@
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors, whose keys
-// are the members' names without ".npy", folders of the archive included ("a/b"). What is written
+// are the members' names without ".npy", folders of the archive included ("a/b"). A tensor by
+// itself is the member "arr_0.npy", as numpy.savez has it, whose comment says so. What is written
 // is stored, not deflated, with its elements at multiples of 64 bytes, so that they are mapped.
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tree/aliases.hpp"
+#include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "formats/format.hpp"
@@ -252,6 +254,8 @@ constexpr std::uint32_t kAlignment = 64;
 constexpr std::size_t kLocalHeaderBytes = 30;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
+/// Of the member of an archive that holds one array without a name.
+constexpr std::string_view kBareComment = "tenfold_bare";
 
 /// Known by its first member: a torch file begins with another one, an archive of a folder too.
 bool probe_npz(const FileHead& head) {
@@ -270,6 +274,8 @@ TensorDict tree_of(const std::shared_ptr<NpzSource>& source, const std::string& 
   node->where = where;
   node->keep = source;
   const auto& entries = source->directory().entries;
+  node->info.is_bare = entries.size() == 1 && entries[0].comment == kBareComment &&
+                       NpzSource::key_of(entries[0]) == kBareNpzKey;
   node->entries.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     node->entries.push_back({NpzSource::key_of(entries[i]), source->slot(i)});
@@ -311,9 +317,22 @@ void check_root(const NodeInfo& info) {
   }
 }
 
+ZipArchiveEntry bare_member(const TensorDict::Item& value) {
+  const auto* leaf = std::get_if<Leaf>(&value);
+  if (leaf == nullptr) {
+    refuse_for_npy("npz", "root", "it cannot be stored: expected a tensor, found a JSON value");
+  }
+  check_npy_leaf("npz", "root", *leaf);
+  ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(*leaf), *leaf,
+                         kAlignment};
+  member.comment = kBareComment;
+  return member;
+}
+
 /// The members of a tree, or Error(unsupported) naming the first key that does not fit.
 std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
   check_root(tree.info());
+  if (is_bare(tree)) return {bare_member(bare_value(tree))};
   std::vector<ZipArchiveEntry> members;
   std::vector<std::string> keys;
   AliasFinder aliases;
@@ -326,7 +345,7 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
                                 : "node; flatten_keys(\"/\") makes one level of a "
                                   "TensorDict"));
     }
-    check_npy_leaf("npz", key, *leaf);
+    check_npy_leaf("npz", "key " + base::quote(key), *leaf);
     const std::size_t first = aliases.add(*leaf);
     if (first != keys.size()) {
       refuse(key,
@@ -414,6 +433,7 @@ const Format kNpz = {
     .name = "npz",
     .noun = "an archive of NumPy files",
     .suffixes = kNpzSuffixes,
+    .bare_roots = BareRoots::some,
     .probe = probe_npz,
     .open_tree = open_npz,
     .check_tree = check_npz,

@@ -102,6 +102,7 @@ const Format kFormat = {
     .name = "safetensors",
     .noun = "a safetensors file",
     .suffixes = kSuffixes,
+    .bare_roots = BareRoots::some,
     .probe = probe,
     .open_tree = open,
     .check_tree = check,

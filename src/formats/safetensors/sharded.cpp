@@ -510,6 +510,7 @@ const Format kShardedFormat = {
     .name = "safetensors",
     .noun = "an index of safetensors files",
     .suffixes = kShardedSuffixes,
+    .bare_roots = BareRoots::some,
     .probe = probe_index,
     .open_tree = open_index,
     .check_tree = check_plan,

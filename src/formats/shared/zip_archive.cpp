@@ -22,6 +22,7 @@ codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
     item.size_bytes = entry.head.size() + (entry.leaf ? entry.leaf->nbytes() : entry.zero_bytes);
     item.stored_bytes = item.size_bytes;
     item.alignment = entry.alignment;
+    item.comment = entry.comment;
     items.push_back(std::move(item));
   }
   return codecs::ZipLayout(std::move(items));

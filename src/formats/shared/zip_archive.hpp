@@ -22,6 +22,7 @@ struct ZipArchiveEntry {
   std::uint32_t alignment = 1;   ///< of the entry's first byte in the file: a power of two
   std::uint64_t zero_bytes = 0;  ///< instead of a leaf: zeros, which are a hole in the file
   int deflate_level = 0;  ///< 1 to codecs::kMaxDeflateLevel: deflated, if that makes it smaller
+  std::string comment{};  ///< in the directory
 };
 
 /// Writes a whole archive into `file`, which is empty: the leaves' bytes in parallel, with their

@@ -32,7 +32,7 @@ class TreeBuilder {
         budget_(kMaxRepeats + 4 * graph.nodes.size()),
         open_(graph.nodes.size(), false) {}
 
-  TensorDict root(std::uint32_t id, const std::string& key);
+  TensorDict root(std::uint32_t id);
   TensorDict::Item object(std::uint32_t id);
 
  private:
@@ -101,6 +101,12 @@ class TreeBuilder {
   /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
   /// indices, plain indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
+
+  /// _rebuild_qtensor: a dict of the integers and the scheme by which they stand for numbers.
+  std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
+  [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
+  void require_numbers(std::span<const std::uint32_t> said) const;
+  void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
   /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
   bool is_jagged(const Pickle::Call& call) const;

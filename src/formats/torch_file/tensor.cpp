@@ -53,6 +53,18 @@ constexpr std::array<StorageClass, 13> kStorageClasses = {
      {"ComplexFloatStorage", DType::complex64},
      {"ComplexDoubleStorage", DType::complex128},
      {"ComplexHalfStorage", DType::complex32}}};
+constexpr std::array<StorageClass, 3> kQuantizedClasses = {{{"QInt8Storage", DType::int8},
+                                                            {"QUInt8Storage", DType::uint8},
+                                                            {"QInt32Storage", DType::int32}}};
+
+std::optional<DType> dtype_of(std::span<const StorageClass> classes, std::string_view module,
+                              std::string_view name) {
+  if (module != "torch" && module != "torch.cuda") return std::nullopt;
+  for (const StorageClass& known : classes) {
+    if (known.name == name) return known.dtype;
+  }
+  return std::nullopt;
+}
 
 /// True where the strides are those of a row-major tensor, but for lengths of 1.
 bool is_contiguous(const Shape& shape, const Shape& strides) {
@@ -68,11 +80,11 @@ bool is_contiguous(const Shape& shape, const Shape& strides) {
 }  // namespace
 
 std::optional<DType> storage_dtype(std::string_view module, std::string_view name) {
-  if (module != "torch" && module != "torch.cuda") return std::nullopt;
-  for (const StorageClass& known : kStorageClasses) {
-    if (known.name == name) return known.dtype;
-  }
-  return std::nullopt;
+  return dtype_of(kStorageClasses, module, name);
+}
+
+std::optional<DType> quantized_dtype(std::string_view module, std::string_view name) {
+  return dtype_of(kQuantizedClasses, module, name);
 }
 
 std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
@@ -82,17 +94,19 @@ std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
   }
   if (call.is(kUtils, "_rebuild_tensor_v2")) {
     pickle_.require_arguments(call, 6, 7);
-    if (call.arguments.size() == 7) require_plain(call.arguments[6]);
-    return rebuild(call, false);
+    const bool has_metadata = call.arguments.size() == 7;
+    return resolve(id, rebuild(call, false),
+                   has_metadata ? lazy_view(call.arguments[6]) : LazyView{});
   }
   if (call.is(kUtils, "_rebuild_tensor_v3")) {
     pickle_.require_arguments(call, 7, 8);
-    if (call.arguments.size() == 8) require_plain(call.arguments[7]);
-    return rebuild(call, true);
+    const bool has_metadata = call.arguments.size() == 8;
+    return resolve(id, rebuild(call, true),
+                   has_metadata ? lazy_view(call.arguments[7]) : LazyView{});
   }
   if (call.is(kUtils, "_rebuild_parameter")) return parameter(call, false);
   if (call.is(kUtils, "_rebuild_parameter_with_state")) return parameter(call, true);
-  if (call.is("torch._tensor", "_rebuild_from_type_v2")) return of_type(call);
+  if (call.is("torch._tensor", "_rebuild_from_type_v2")) return of_type(id, call);
   const bool is_of_device = call.is(kUtils, "_rebuild_device_tensor_from_cpu_tensor") ||
                             call.is(kUtils, "_rebuild_device_tensor_from_numpy");
   if (is_of_device) {
@@ -166,7 +180,7 @@ Leaf Tensors::of_call(std::uint32_t id) {
 }
 
 /// A tensor with attributes of Python's, which are left out; nothing for one of another class.
-std::optional<Leaf> Tensors::of_type(const Pickle::Call& call) {
+std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
   if (!pickle_.is_global(type, "torch", "Tensor") &&
@@ -185,7 +199,7 @@ std::optional<Leaf> Tensors::of_type(const Pickle::Call& call) {
     pickle_.refuse_global(function.text, function.name);
   }
   const Pickle::Call inner = {function.text, function.name, arguments.items};
-  std::optional<Leaf> made = leaf(call.arguments[0], inner);
+  std::optional<Leaf> made = leaf(id, inner);
   if (!made) pickle_.refuse_global(function.text, function.name);
   warn_of_state(call.arguments[3]);
   return *std::move(made);
@@ -204,23 +218,65 @@ void Tensors::warn_of_state(std::uint32_t state) const {
        ": the tensor's attributes are left out: expected none, found some");
 }
 
-/// Of a view that stands for the conjugate or the negative of its bytes the storage tells nothing.
-void Tensors::require_plain(std::uint32_t metadata) const {
+/// Whether it is a view that stands for the conjugate or the negative of its bytes.
+LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
-  if (node.kind == PickleKind::none) return;
+  LazyView view;
+  if (node.kind == PickleKind::none) return view;
   if (node.kind != PickleKind::dict) {
     pickle_.corrupt("metadata: expected a dict, found " + pickle_.describe(metadata));
   }
   for (std::size_t i = 0; i + 1 < node.items.size(); i += 2) {
     const PickleNode value = pickle_.at(node.items[i + 1]);
     if (value.kind == PickleKind::boolean && value.integer == 0) continue;
-    pickle_.unsupported("a lazy view cannot be read: expected plain bytes, found one marked " +
-                        base::quote(pickle_.text(node.items[i]).value_or("")) +
-                        "; save it after resolve_conj() and resolve_neg()");
+    const auto mark = pickle_.text(node.items[i]).value_or("");
+    if (value.kind == PickleKind::boolean && mark == "conj") {
+      view.is_conjugate = true;
+    } else if (value.kind == PickleKind::boolean && mark == "neg") {
+      view.is_negative = true;
+    } else {
+      pickle_.unsupported(
+          "a tensor with metadata cannot be read: expected \"conj\" or \"neg\", found " +
+          base::quote(mark));
+    }
+  }
+  return view;
+}
+
+Leaf Tensors::resolve(std::uint32_t id, const Leaf& bytes, LazyView view) {
+  if (view.is_plain()) return bytes;
+  // As in torch the conjugate of real numbers are these.
+  if (!is_complex(bytes.dtype())) view.is_conjugate = false;
+  if (view.is_plain()) return bytes;
+  if (!has_sign_bits(bytes.dtype())) {
+    pickle_.unsupported(
+        "a negative view cannot be read: expected floating-point or complex numbers, found " +
+        std::string(name(bytes.dtype())) + "; save it after resolve_neg()");
+  }
+  return copies_.try_emplace(id, resolved(bytes, view)).first->second;
+}
+
+Tensors::Quantized Tensors::quantized(const Pickle::Call& call) {
+  pickle_.require_arguments(call, 7, 7);
+  const Storage where = storage(call.arguments[0], quantized_dtype);
+  if (!where.dtype) {
+    pickle_.corrupt("quantized tensor: expected a storage of quantized elements, found bytes");
+  }
+  const std::uint64_t offset = pickle_.natural(call.arguments[1], "storage offset");
+  Leaf integers =
+      view(*where.dtype, where.number, offset, pickle_.lengths(call.arguments[2], "shape"),
+           pickle_.lengths(call.arguments[3], "strides"));
+  switch (*where.dtype) {
+    case DType::int8:
+      return {std::move(integers), "qint8"};
+    case DType::uint8:
+      return {std::move(integers), "quint8"};
+    default:
+      return {std::move(integers), "qint32"};
   }
 }
 
-Tensors::Storage Tensors::storage(std::uint32_t id) {
+Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::persistent) {
     pickle_.corrupt("storage: expected a storage of the file, found " + pickle_.describe(id));
@@ -243,7 +299,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id) {
     pickle_.corrupt("storage: expected a class, found " + pickle_.describe(tuple.items[1]));
   }
   Storage result;
-  result.dtype = storage_dtype(type.text, type.name);
+  result.dtype = dtype_of(type.text, type.name);
   const bool untyped = type.name == "UntypedStorage" && type.text == "torch.storage";
   if (!result.dtype && !untyped) pickle_.refuse_global(type.text, type.name);
 
@@ -403,6 +459,76 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
   return call.is("torch._tensor", "_rebuild_from_type_v2") && call.arguments.size() == 4 &&
          pickle_.is_global(call.arguments[0], "torch.nested._internal.nested_tensor",
                            "_rebuild_njt");
+}
+
+/// The scheme and its parameters as torch's functions q_scale(), q_zero_point(), ... give them.
+Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
+  Tensors::Quantized parts = tensors_.quantized(call);
+  const PickleNode scheme = pickle_.at(call.arguments[4]);
+  const std::span<const std::uint32_t> said = scheme.items;
+  const auto is_scheme = [&](std::string_view name, std::size_t count) {
+    return scheme.kind == PickleKind::tuple && said.size() == count &&
+           pickle_.is_global(said[0], "torch", name);
+  };
+  const bool is_per_tensor = is_scheme("per_tensor_affine", 3);
+  const bool is_per_channel =
+      is_scheme("per_channel_affine", 4) || is_scheme("per_channel_affine_float_qparams", 4);
+  if (!is_per_tensor && !is_per_channel) {
+    pickle_.unsupported(
+        "quantized tensor: expected one that is quantized per tensor or per channel, found another "
+        "scheme; dequantize() it before it is saved");
+  }
+  const Shape shape = parts.integers.shape();
+  return container(id, NodeKind::dict, [&](Children& to) {
+    to.any_tensor = true;
+    to.entries.push_back({"int_repr", std::move(parts.integers)});
+    to.entries.push_back({"dtype", special(Value::Special::Type::dtype, "torch." + parts.dtype)});
+    add(to, "qscheme", said[0]);
+    add(to, is_per_tensor ? "scale" : "scales", said[1]);
+    add(to, is_per_tensor ? "zero_point" : "zero_points", said[2]);
+    if (is_per_tensor) return require_numbers(said);
+    add(to, "axis", said[3]);
+    require_channels(to, shape, pickle_.natural(said[3], "axis"));
+  });
+}
+
+/// A scale and a zero point of the whole tensor.
+void TreeBuilder::require_numbers(std::span<const std::uint32_t> said) const {
+  if (pickle_.at(said[1]).kind == PickleKind::number &&
+      pickle_.at(said[2]).kind == PickleKind::integer) {
+    return;
+  }
+  pickle_.corrupt("quantized tensor: expected a float as scale and an int as zero point, found " +
+                  pickle_.describe(said[1]) + " and " + pickle_.describe(said[2]));
+}
+
+/// Scales and zero points of each position along the axis.
+void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
+                                   std::uint64_t axis) const {
+  if (axis >= shape.size()) {
+    pickle_.corrupt("quantized tensor: axis: expected a dimension of " + base::list_text(shape) +
+                    ", found " + std::to_string(axis));
+  }
+  const Shape expected = {shape[static_cast<std::size_t>(axis)]};
+  for (const Node::Entry& entry : parts.entries) {
+    if (entry.key != "scales" && entry.key != "zero_points") continue;
+    const auto* leaf = std::get_if<Leaf>(&entry.slot);
+    if (leaf != nullptr && leaf->shape() == expected) continue;
+    pickle_.corrupt("quantized tensor: " + entry.key + ": expected a tensor of " +
+                    base::list_text(expected) + ", found " +
+                    (leaf == nullptr ? "another value" : base::list_text(leaf->shape())));
+  }
+}
+
+/// A Parameter of one, too, which torch gives no gradient.
+std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
+  constexpr std::string_view kRebuild = "_rebuild_qtensor";
+  if (call.is(kUtils, kRebuild)) return call;
+  if (call.is(kUtils, "_rebuild_parameter") && !call.arguments.empty()) {
+    auto inner = pickle_.call(call.arguments[0]);
+    if (inner && inner->is(kUtils, kRebuild)) return inner;
+  }
+  return std::nullopt;
 }
 
 Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {

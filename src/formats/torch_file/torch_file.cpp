@@ -162,7 +162,8 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickl
     const PickleNode type = pickle.at(tuple.items[1]);
     const auto key = pickle.text(tuple.items[2]);
     if (type.kind != PickleKind::global || !key) continue;
-    const auto dtype = storage_dtype(type.text, type.name);
+    auto dtype = storage_dtype(type.text, type.name);
+    if (!dtype) dtype = quantized_dtype(type.text, type.name);
     sizes.try_emplace(std::string(*key), dtype ? itemsize(*dtype) : 1);
   }
   return sizes;
@@ -220,8 +221,8 @@ bool is_legacy_head(std::string_view head) noexcept {
 /// The tree of a file of that layout: the pickles of a magic number, of the number 1001, of a dict
 /// about the machine, of the object and of a list of storage keys, then for each key a count in 8
 /// bytes and so many elements. Storages lie at odd bytes: they are copied when they are first
-/// touched. `key` as in build_torch_file_tree. Throws Error(corrupt) and Error(unsupported).
-TensorDict open_legacy(os::File file, const std::string& key) {
+/// touched. Throws Error(corrupt) and Error(unsupported).
+TensorDict open_legacy(os::File file) {
   const std::string where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   Front pickles({reinterpret_cast<const char*>(front.data()), front.size_bytes()}, where);
@@ -237,7 +238,7 @@ TensorDict open_legacy(os::File file, const std::string& key) {
   std::vector<LegacyExtent> extents =
       extents_of(file, Pickle(graph, where), keys, pickles.position());
   const auto storages = std::make_shared<LegacyStorages>(std::move(file), std::move(extents));
-  return build_tree(graph, storages, where, key);
+  return build_tree(graph, storages, where);
 }
 
 constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
@@ -462,10 +463,10 @@ void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
                    storages.file().where + ": record " + base::quote(notes->name), tree);
 }
 
-TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages, const Path& path) {
+TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages) {
   TensorDict tree = with_local_headers(*storages, [&] {
     return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-      return build_tree(graph, storages, storages->file().where, path.stem().string());
+      return build_tree(graph, storages, storages->file().where);
     });
   });
   apply_notes(*storages, tree);
@@ -492,10 +493,9 @@ bool probe(const FileHead& head) {
 }
 
 TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
-  const std::string stem = head.path().stem().string();
-  if (is_legacy_head(head.head())) return open_legacy(head.take_file(), stem);
+  if (is_legacy_head(head.head())) return open_legacy(head.take_file());
   std::optional<codecs::ZipDirectory> directory = head.take_zip_directory();
-  return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)), head.path());
+  return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)));
 }
 
 void add_problem(VerifyReport& report, const Path& path, std::string part, const Error& error) {
@@ -538,7 +538,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
       add_problem(report, path, entries[i]->name, error);
     }
   }
-  if (report.problems.empty()) count_leaves(report, tree_of(storages, path));
+  if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
 /// An archive's CRC-32 of every record, and that the pickle makes a tree whose tensors fit. The
@@ -550,7 +550,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     os::File file = os::File::open_read(path);
     if (is_legacy(file)) {
       report.num_bytes = file.size_bytes();
-      count_leaves(report, open_legacy(std::move(file), path.stem().string()));
+      count_leaves(report, open_legacy(std::move(file)));
     } else {
       verify_archive(report, request, progress, std::move(file), path);
     }
@@ -568,6 +568,7 @@ const Format kFormat = {
     .noun = "a file of torch.save",
     .suffixes = kSuffixes,
     .holds_sparse = true,
+    .bare_roots = BareRoots::some,
     .probe = probe,
     .open_tree = open,
     .check_tree = check_tree,

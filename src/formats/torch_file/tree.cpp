@@ -31,22 +31,11 @@ using codecs::PickleChange;
 using codecs::PickleKind;
 using codecs::PickleNode;
 
-TensorDict TreeBuilder::root(std::uint32_t id, const std::string& key) {
+TensorDict TreeBuilder::root(std::uint32_t id) {
   force_node_ = true;
-  Slot converted = convert(id);
-  if (auto* tree = std::get_if<TensorDict>(&converted)) return std::move(*tree);
-  if (std::holds_alternative<Leaf>(converted)) {
-    if (!base::is_utf8(key)) {
-      pickle_.unsupported("the file's name makes no key: expected UTF-8, found " +
-                          base::quote(key) + "; rename the file");
-    }
-    auto node = std::make_shared<Node>();
-    node->info.kind = NodeKind::dict;
-    node->where = pickle_.where();
-    node->entries.push_back({key, std::move(converted)});
-    return TensorDict(std::move(node));
-  }
-  pickle_.unsupported("expected a dict, list, tuple or tensor, found " + pickle_.describe(id));
+  TensorDict tree = bare_tree(object(id));
+  if (tree.where().empty()) tree.node()->where = pickle_.where();
+  return tree;
 }
 
 TensorDict::Item TreeBuilder::object(std::uint32_t id) {
@@ -163,6 +152,7 @@ Node::Slot TreeBuilder::of_call(std::uint32_t id) {
 Node::Slot TreeBuilder::of_other_call(std::uint32_t id, const Pickle::Call& call) {
   if (is_jagged(call)) return jagged(call);
   if (is_meta_parameter(call)) return meta_parameter(call);
+  if (const auto inner = quantized_call(call)) return quantized(id, *inner);
   if (std::optional<Leaf> leaf = tensors_.leaf(id, call)) return *std::move(leaf);
   if (auto made = special_value(pickle_, id, call)) {
     return NonTensor{Value(*std::move(made))};
@@ -381,8 +371,8 @@ std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   return Value(std::move(tuple));
 }
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-                      const std::string& where, const std::string& key) {
-  return TreeBuilder(graph, storages, where).root(graph.root, key);
+                      const std::string& where) {
+  return TreeBuilder(graph, storages, where).root(graph.root);
 }
 
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
@@ -603,10 +593,6 @@ std::string problem_of(std::string_view class_name) {
   const std::string found = "found " + base::quote(std::string(class_name));
   if (class_name == kMetaTensor) {
     return "a tensor on the meta device has no bytes: expected one that is in memory, " + found;
-  }
-  if (class_name == "torch._utils._rebuild_qtensor") {
-    return "a quantized tensor cannot be read: expected a plain one, " + found +
-           "; dequantize() it before it is saved";
   }
   return {};
 }

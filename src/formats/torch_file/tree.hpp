@@ -18,12 +18,12 @@ namespace tenfold::detail::formats::torch_file {
 ///   tensors, parameters, numpy scalars and arrays                      leaves
 ///   torch.dtype, torch.device, torch.layout, torch.qscheme             text, as str() gives it
 ///
-/// A root that is a tensor becomes a dict of it under `key`. `where` names the file. Everything
-/// else, dicts' items of other keys than str, numbers, None and tuples of these, and values that a
-/// tree cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
+/// A root that is a tensor or a JSON value is a bare root. `where` names the file. Everything else,
+/// dicts' items of other keys than str, numbers, None and tuples of these, and values that a tree
+/// cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
 /// deeply or repeats too often, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-                      const std::string& where, const std::string& key);
+                      const std::string& where);
 
 /// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf. Throws
 /// Error(unsupported) for what is or holds an opaque node.

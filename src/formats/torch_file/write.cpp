@@ -621,7 +621,7 @@ class Pickler {
 /// a tensorclass become a dict, a lazy stack a list. Throws Error(unsupported), naming the key, for
 /// nested tensors, integers of more than 255 bytes, keys that are not UTF-8 and for what is nested
 /// deeper than readers go. Reads no tensor.
-Plan make_plan(const TensorDict& tree) { return make_object_plan(tree); }
+Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
   LeafCollector collector;

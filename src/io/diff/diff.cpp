@@ -14,6 +14,7 @@
 #include <tenfold/value.hpp>
 
 #include "base/text.hpp"
+#include "core/tree/bare.hpp"
 #include "core/tree/node.hpp"
 #include "io/diff/diff_values.hpp"
 #include "io/tree.hpp"
@@ -254,7 +255,9 @@ class Side {
     }
     const NodeInfo& info = node.info();
     const std::size_t place = places.size();
-    places.push_back({path_, text_of(info), entries.size(), 0, is_unread(info)});
+    const bool is_value = path_.empty() && is_bare(node);
+    places.push_back({path_, is_value ? "a value without a name" : text_of(info), entries.size(), 0,
+                      is_unread(info)});
     bool is_json =
         !path_.empty() && (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
                            info.kind == NodeKind::list || info.kind == NodeKind::tuple);
@@ -481,8 +484,8 @@ std::string_view name(ChangeKind kind) noexcept {
 DiffReport diff(const TensorDict& a, const TensorDict& b, const DiffOptions& options) {
   require_tolerance("rtol", options.rtol);
   require_tolerance("atol", options.atol);
-  Side left(a);
-  Side right(b);
+  Side left(with_bare_key(a));
+  Side right(with_bare_key(b));
   match(left, right);
   DiffReport report;
   NodeComparison(report).compare(left, right);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -131,6 +132,12 @@ File File::try_open_read_at(const Directory& directory, const std::string& name)
   if (opened.fd >= 0) return File(opened.fd, std::move(display), opened.info);
   if (errno == ENOENT) return File();
   throw_system_error(errno, display, "cannot be opened");
+}
+
+File File::in_memory(std::string display) {
+  const int fd = ::memfd_create("tenfold", MFD_CLOEXEC);
+  if (fd < 0) throw_system_error(errno, display, "cannot be made in memory", -1);
+  return {fd, std::move(display)};
 }
 
 File File::create_at(const Directory& directory, const std::string& name, std::uint32_t mode) {

@@ -66,6 +66,8 @@ class File {
   /// A new file, which must not exist. 0666 less the umask unless `mode` is given.
   static File create_at(const Directory& directory, const std::string& name,
                         std::uint32_t mode = 0666);
+  /// A file without a name, in memory (memfd), which messages call `display`.
+  static File in_memory(std::string display);
 
   bool valid() const noexcept { return fd_.valid(); }
   FileInfo info() const;

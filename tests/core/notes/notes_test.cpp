@@ -255,6 +255,24 @@ TEST_F(NotesTest, ANodeNoteThatDoesNotFitIsIgnoredWithAWarning) {
   EXPECT_EQ(warnings.size(), 9u);
 }
 
+TEST_F(NotesTest, ABareRootIsOneAndNoOtherNode) {
+  const TensorDict root = bare_tree(Leaf(three_zeros()));
+  const Notes notes = collect_notes(root);
+  EXPECT_EQ(notes.to_json(), R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": true}}})");
+  NodeInfo info;
+  apply_node_note(Notes::from_json(notes.to_json(), "n.json"), "", std::vector<std::string>{"value"},
+                  info);
+  EXPECT_TRUE(info.is_bare);
+  NodeInfo other;
+  apply_node_note(notes, "", std::vector<std::string>{"value", "b"}, other);
+  EXPECT_FALSE(other.is_bare);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("expected the key \"value\" alone, found others"), std::string::npos);
+  TensorDict above = node_of(NodeKind::dict);
+  above.set("a", root);
+  EXPECT_FALSE(collect_notes(above).nodes.at("a").is_bare);
+}
+
 TEST_F(NotesTest, AMemberOfUnknownNameIsIgnoredWithAWarning) {
   EXPECT_TRUE(Notes::from_json(R"({"version": 1, "colours": []})", "n.json").empty());
   ASSERT_EQ(warnings.size(), 1u);
@@ -284,6 +302,13 @@ TEST_F(NotesTest, ABadDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
        "node \"a\": int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},
+      {R"({"version": 1, "nodes": {"": {"kind": "list", "bare": true}}})",
+       "node \"\": bare does not go with it: expected the root, of kind \"dict\", found \"list\""},
+      {R"({"version": 1, "nodes": {"a": {"kind": "dict", "bare": true}}})",
+       "node \"a\": bare does not go with it: expected the root, of kind \"dict\", found another "
+       "node"},
+      {R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": 1}}})",
+       "node \"\": wrong type: expected bool, found int"},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "keys": {"0.5": 0.5}}}})",
        "node \"a\": keys do not go with this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},

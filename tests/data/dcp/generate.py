@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the folders of this folder with torch.distributed.checkpoint (torch 2.13.0).
+"""Writes the folders of this folder with torch.distributed.checkpoint (torch 2.13.0, zstandard).
 
 golden.txt has what torch itself loads from each, in the words of `text_of` in
 safetensors_support.hpp. bad/<name>.metadata are to stand as `.metadata` beside the data of
@@ -102,6 +102,16 @@ def save_plain(folder):
     dcp.save(plain_state(), checkpoint_id=folder, no_dist=True)
 
 
+def save_zstd(folder):
+    """Each item a Zstandard stream."""
+    from torch.distributed.checkpoint._extension import ZStandard
+
+    state = plain_state()
+    state["model"]["long"] = torch.arange(300) % 7
+    writer = dcp.FileSystemWriter(folder, _extensions=[ZStandard()])
+    dcp.save(state, storage_writer=writer, no_dist=True)
+
+
 def save_flat(folder):
     """Without nesting: no planner_data. One file a tensor."""
     dcp.save(
@@ -153,9 +163,7 @@ def on_each_rank(rank, parent):
     dcp.save(fsdp_state(mesh), checkpoint_id=parent / "fsdp")
     dcp.save(sharded_state(mesh), checkpoint_id=parent / "ranks", use_collectives=False)
     weights = {f"model.{key}": value for key, value in sharded_state(mesh)["model"].items()}
-    dcp.save(
-        weights, storage_writer=HuggingFaceStorageWriter(parent / "hf", save_distributed=True)
-    )
+    dcp.save(weights, storage_writer=HuggingFaceStorageWriter(parent / "hf", save_distributed=True))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -228,9 +236,7 @@ def bad_metadata(good) -> dict:
         lambda m: m.storage_data.pop(stored(m, "step")[0]) and None
     )
     case("short", CORRUPT, "it does not fit its item")(lambda m: store(m, length=10))
-    case("beyond", CORRUPT, "it reaches past the end of the file")(
-        lambda m: store(m, offset=10**6)
-    )
+    case("beyond", CORRUPT, "it reaches past the end of the file")(lambda m: store(m, offset=10**6))
     case("beyond-63", CORRUPT, "it reaches past the end of the file")(
         lambda m: store(m, offset=2**63 - 1, length=2**63 - 1)
     )
@@ -257,9 +263,25 @@ def bad_metadata(good) -> dict:
     case("missing-file", CORRUPT, "__7_0.distcp: missing")(
         lambda m: store(m, relative_path="__7_0.distcp")
     )
-    case("extension", UNSUPPORTED, 'expected plain bytes, found "stream.zstd"')(
-        lambda m: store(m, transform_descriptors=["stream.zstd"])
+    for name, descriptors in {
+        "extension": ["stream.zstd"],
+        "extension-version": ["stream.zstd/2"],
+        "extension-other": ["my.cipher/1"],
+        "extension-two": ["stream.zstd/1", "stream.zstd/1"],
+    }.items():
+        case(
+            name, UNSUPPORTED, 'expected plain bytes or "stream.zstd/1", found "' + descriptors[0]
+        )(lambda m, descriptors=descriptors: store(m, transform_descriptors=descriptors))
+    case("extension-of-plain-bytes", CORRUPT, "expected bytes of zstd, found others")(
+        lambda m: store(m, transform_descriptors=["stream.zstd/1"])
     )
+
+    def enlarge(m):
+        store(m, transform_descriptors=["stream.zstd/1"])
+        entry(m).size = torch.Size([2**50, 3])
+        entry(m).chunks[0] = ChunkStorageMetadata(torch.Size([0, 0]), torch.Size([2**50, 3]))
+
+    case("extension-size-huge", CORRUPT, "it does not fit its item: expected at least")(enlarge)
     case("dtype", UNSUPPORTED, 'expected one of torch\'s, found "torch.quint8"')(
         lambda m: setattr(entry(m), "properties", TensorProperties(torch.quint8))
     )
@@ -333,14 +355,15 @@ def write_bad() -> None:
 
 def main() -> None:
     os.chdir(HERE)  # .metadata keeps the path that it was saved under
-    for name in ("plain", "flat", "sharded", "fsdp", "ranks", "hf"):
+    for name in ("plain", "flat", "zstd", "sharded", "fsdp", "ranks", "hf"):
         shutil.rmtree(name, ignore_errors=True)
     save_plain("plain")
+    save_zstd("zstd")
     save_flat("flat")
     mp.spawn(on_each_rank, (Path(),), nprocs=WORLD_SIZE)
     golden = {
         name: text_of(loaded(dcp.FileSystemReader(name)))
-        for name in ("plain", "flat", "sharded", "fsdp")
+        for name in ("plain", "flat", "zstd", "sharded", "fsdp")
     }
     golden["ranks"] = golden["sharded"]
     golden["hf"] = text_of(loaded(HuggingFaceStorageReader("hf")))

@@ -20,14 +20,14 @@ using testing::HasSubstr;
 
 Path npy(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "npy" / (name + ".npy"); }
 
-/// The one leaf of a file, whose key is `key`.
-Leaf leaf_in(const Path& path, const std::string& key) {
+/// The one leaf of a file.
+Leaf leaf_in(const Path& path) {
   const TensorDict tree = numpy::kNpy.open(path, {});
-  EXPECT_EQ(tree.keys(), std::vector<std::string>{key});
-  EXPECT_EQ(tree.kind(), NodeKind::dict);
-  return std::get<Leaf>(tree.get(key));
+  EXPECT_EQ(tree.keys(), std::vector<std::string>{"value"});
+  EXPECT_TRUE(is_bare(tree));
+  return std::get<Leaf>(bare_value(tree));
 }
-Tensor tensor_in(const std::string& name) { return leaf_in(npy(name), name).tensor(); }
+Tensor tensor_in(const std::string& name) { return leaf_in(npy(name)).tensor(); }
 
 template <class T>
 std::vector<T> values_of(const Tensor& tensor) {
@@ -36,11 +36,7 @@ std::vector<T> values_of(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-TensorDict tree_of(Tensor tensor, const std::string& key = "x") {
-  TensorDict tree(kind(NodeKind::dict));
-  tree.set(key, std::move(tensor));
-  return tree;
-}
+TensorDict tree_of(Tensor tensor) { return bare_tree(Leaf(std::move(tensor))); }
 
 TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
   std::size_t count = 0;
@@ -49,7 +45,7 @@ TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
     ++count;
     EXPECT_EQ(numpy::dtype_of_npy_descr(*numpy::npy_descr(dtype)), dtype);
     const std::string key = "ok-dtype-" + std::string(name(dtype));
-    const Leaf leaf = leaf_in(npy(key), key);
+    const Leaf leaf = leaf_in(npy(key));
     EXPECT_EQ(leaf.dtype(), dtype);
     EXPECT_EQ(leaf.shape(), Shape{3});
     EXPECT_EQ(mapped_bytes(leaf), read_bytes(leaf));
@@ -87,7 +83,7 @@ TEST(Npy, ReadsEveryVersionAndSpelling) {
   }
   for (const char* name :
        {"ok-another-spelling", "ok-no-padding", "ok-odd-offset", "ok-python-2"}) {
-    const Leaf leaf = leaf_in(npy(name), name);
+    const Leaf leaf = leaf_in(npy(name));
     EXPECT_EQ(values_of<float>(leaf.tensor()), (std::vector<float>{1, 2})) << name;
     EXPECT_EQ(mapped_bytes(leaf), read_bytes(leaf)) << name;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(leaf.tensor().raw_data()) % 4, 0U) << name;
@@ -116,7 +112,7 @@ TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
 TEST(Npy, WritesAnyOrderInRows) {
   const TemporaryFolder folder;
   numpy::kNpy.write(numpy::kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});
-  const Tensor rows = leaf_in(folder / "rows.npy", "rows").tensor();
+  const Tensor rows = leaf_in(folder / "rows.npy").tensor();
   EXPECT_TRUE(rows.is_contiguous());
   EXPECT_EQ(values_of<std::int32_t>(rows), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
 }
@@ -124,17 +120,17 @@ TEST(Npy, WritesAnyOrderInRows) {
 TEST(Npy, KeepsTheOldFileForThoseWhoOpenedIt) {
   const TemporaryFolder folder;
   numpy::kNpy.write(tree_of(tensor_of<float>({1, 2}, {2})), folder / "x.npy", {});
-  const Leaf opened = leaf_in(folder / "x.npy", "x");
+  const Leaf opened = leaf_in(folder / "x.npy");
   numpy::kNpy.write(tree_of(tensor_of<float>({3}, {1})), folder / "x.npy", {});
   EXPECT_EQ(values_of<float>(opened.tensor()), (std::vector<float>{1, 2}));
-  EXPECT_EQ(values_of<float>(leaf_in(folder / "x.npy", "x").tensor()), std::vector<float>{3});
+  EXPECT_EQ(values_of<float>(leaf_in(folder / "x.npy").tensor()), std::vector<float>{3});
 }
 
 TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
   const TemporaryFolder folder;
   const Path path = folder / "x.npy";
   std::filesystem::copy_file(npy("ok-fortran"), path);
-  leaf_in(path, "x").tensor().mutable_data<std::int32_t>()[0] = 77;
+  leaf_in(path).tensor().mutable_data<std::int32_t>()[0] = 77;
   EXPECT_EQ(bytes_of(path), bytes_of(npy("ok-fortran")));
   OpenRequest request;
   request.mode = Mode::write_through;
@@ -158,8 +154,8 @@ TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
   for (const DType dtype : all_dtypes()) {
     if (numpy::npy_descr(dtype)) continue;
     ++count;
-    EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}), "w")),
-              "npy: key \"w\": NumPy has no name for the dtype: expected one that it has, found " +
+    EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}))),
+              "npy: root: NumPy has no name for the dtype: expected one that it has, found " +
                   std::string(name(dtype)));
   }
   EXPECT_EQ(count, kNumDTypes - 14);
@@ -168,29 +164,30 @@ TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
 TEST(Npy, RefusesWhatIsNotOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
   EXPECT_EQ(refusal_of(TensorDict()),
-            "npy: root: a NumPy file holds one array: expected one tensor, found none");
-  TensorDict tied = tree_of(tensor, "a");
-  tied.set("b", tensor);
-  EXPECT_EQ(refusal_of(tied),
-            "npy: key \"b\": a NumPy file holds one array: expected one tensor, found 2; save each "
-            "as a file of its own");
-  TensorDict value(kind(NodeKind::dict));
-  value.set("v", Value(1));
-  EXPECT_EQ(refusal_of(value),
-            "npy: key \"v\": it cannot be stored: expected a tensor, found a JSON value");
-  TensorDict nested(kind(NodeKind::dict));
-  nested.set("n", tree_of(tensor));
-  EXPECT_EQ(refusal_of(nested),
-            "npy: key \"n\": it cannot be stored: expected a tensor, found a node");
-  TensorDict parts(kind(NodeKind::dict));
-  parts.set("n", TensorDict::Item(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
-                                               tensor_of<std::int64_t>({1, 2}, {2, 1}))));
-  EXPECT_THAT(refusal_of(parts), HasSubstr("key \"n\": a nested tensor cannot be stored"));
+            "npy: root: a NumPy file holds one array, which has no name: expected a tensor, found a "
+            "tensordict of 0; save each tensor as a file of its own");
+  TensorDict named(kind(NodeKind::dict));
+  named.set("a", tensor);
+  EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of 1"));
+  EXPECT_EQ(refusal_of(bare_tree(NonTensor{Value(1)})),
+            "npy: root: it cannot be stored: expected a tensor, found a JSON value");
+  EXPECT_THAT(refusal_of(bare_tree(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
+                                                tensor_of<std::int64_t>({1, 2}, {2, 1})))),
+              HasSubstr("root: a nested tensor cannot be stored"));
   Leaf unbatched(tensor);
   unbatched.mark_unbatched();
-  TensorDict exempt(kind(NodeKind::dict));
-  exempt.set("u", TensorDict::Item(unbatched));
-  EXPECT_THAT(refusal_of(exempt), HasSubstr("key \"u\": that a tensor is unbatched"));
+  EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: that a tensor is unbatched"));
+}
+
+TEST(Npy, AnswersToTheStemOfItsFileToo) {
+  const TensorDict tree = numpy::kNpy.open(npy("ok-no-dimensions"), {});
+  EXPECT_TRUE(tree.contains("value"));
+  EXPECT_TRUE(tree.contains("ok-no-dimensions"));
+  EXPECT_FALSE(tree.contains("ok"));
+  EXPECT_EQ(values_of<std::int64_t>(tree.at("ok-no-dimensions")), std::vector<std::int64_t>{5});
+  EXPECT_EQ(named_by_file(tree).keys(), std::vector<std::string>{"ok-no-dimensions"});
+  EXPECT_EQ(error_of(ErrorCode::key_not_found, [&] { tree.get("ok"); }),
+            npy("ok-no-dimensions").string() + ": no key \"ok\"");
 }
 
 TEST(Npy, RefusesWhatTheRootWouldLose) {

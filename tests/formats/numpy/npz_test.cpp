@@ -79,6 +79,26 @@ TEST(Npz, MapsMembersWhereTheyLie) {
   EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));
 }
 
+TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
+  const TemporaryFolder folder;
+  const TensorDict saved = bare_tree(Leaf(tensor_of<float>({1, 2}, {2})));
+  numpy::kNpz.write(saved, folder / "x.npz", {});
+  const TensorDict tree = opened(folder);
+  EXPECT_TRUE(is_bare(tree));
+  EXPECT_EQ(tree.keys(), std::vector<std::string>{"arr_0"});
+  EXPECT_EQ(tree.at("x").shape(), Shape{2});
+  // The comment of the member is the mark; numpy.savez writes none.
+  write_archive(folder, {{"arr_0.npy", npy("<i2", {2}, "abcd")}});
+  EXPECT_FALSE(is_bare(opened(folder)));
+  TensorDict named(kind(NodeKind::dict));
+  named.set("arr_0", tensor_of<float>({1, 2}, {2}));
+  numpy::kNpz.write(named, folder / "x.npz", {});
+  EXPECT_FALSE(is_bare(opened(folder)));
+  EXPECT_EQ(error_of(ErrorCode::unsupported,
+                     [] { numpy::kNpz.check(bare_tree(NonTensor{Value("text")})); }),
+            "npz: root: it cannot be stored: expected a tensor, found a JSON value");
+}
+
 TEST(Npz, CopiesWhatLiesAtOddBytes) {
   const TemporaryFolder folder;
   write_archive(folder, {{"odd", "", 1}});

@@ -59,6 +59,7 @@ const Format kArchiveFormat = {
     .noun = "an archive of a memory-mapped folder",
     .suffixes = kSuffixes,
     .holds_sparse = true,
+    .bare_roots = BareRoots::some,
     .is_writable_in_place = true,
     .holds_zeros = true,
     .probe = probe_archive,
