@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include <tenfold/error.hpp>
+
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "formats/safetensors/file.hpp"
