@@ -183,7 +183,10 @@ def _html_list(entries: list[tuple[str, Entry]], budget: list[int]) -> str:
         if isinstance(entry, str):
             items.append(f"<li>{escape(key)}: {escape(entry)}</li>")
         else:
-            label = f"{escape(key)}: {escape(entry[0])} {len(entry[1])} entries"
+            count = len(entry[1])
+            label = (
+                f"{escape(key)}: {escape(entry[0])} {count} {'entry' if count == 1 else 'entries'}"
+            )
             items.append(
                 f"<li><details open><summary>{label}</summary>"
                 f"{_html_list(entry[1], budget)}</details></li>"
