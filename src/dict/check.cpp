@@ -16,8 +16,11 @@ constexpr std::int64_t kRowsAtOnce = 1024;
 /// Of one kind; more of them tell nothing new.
 constexpr std::size_t kMostProblems = 10;
 
+/// In place of a row: the slot of the key names one that was added since the state was made.
+constexpr std::int64_t kFoundInNewerRow = -2;
+
 /// Calls use(row, found) for the rows [begin, end), where `found` is the row that the key of `row`
-/// is found at.
+/// is found at, -1 or kFoundInNewerRow.
 template <class Use>
 void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end, const Use& use) {
   std::vector<std::string_view> texts;
@@ -35,11 +38,10 @@ void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end
         numbers.push_back(state.keys.number(row));
       }
     }
-    if (state.keys.is_text()) {
-      find_rows(state, std::span<const std::string_view>(texts), found);
-    } else {
-      find_rows(state, std::span<const std::int64_t>(numbers), found);
-    }
+    const DictLookup lookup =
+        state.keys.is_text() ? find_rows(state, std::span<const std::string_view>(texts), found)
+                             : find_rows(state, std::span<const std::int64_t>(numbers), found);
+    for (const NewerRow& newer : lookup.newer) found[newer.key] = kFoundInNewerRow;
     for (std::int64_t row = begin; row < stop; ++row) {
       use(row, found[static_cast<std::size_t>(row - begin)]);
     }
@@ -57,6 +59,23 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
+/// What changes before a writer changes slots of committed rows, and again after it.
+struct Moment {
+  std::int64_t num_rows;
+  std::array<std::uint64_t, 3> words;
+  bool is_settled;
+
+  static Moment of(const DictState& state) {
+    const DictIndex& index = *state.index;
+    const std::array<std::uint64_t, 3> words = {index.word(DictWord::writer),
+                                                index.word(DictWord::num_rows_a),
+                                                index.word(DictWord::num_rows_b)};
+    const auto count = static_cast<std::uint64_t>(state.keys.num_rows);
+    return {num_rows_now(state), words, index.num_settled(count) == count};
+  }
+  bool operator==(const Moment&) const = default;
+};
+
 }  // namespace
 
 std::vector<Problem> check_dict(const DictState& state) {
@@ -65,19 +84,25 @@ std::vector<Problem> check_dict(const DictState& state) {
     problems.push_back({state.keys.where, part, what});
   };
   try {
-    const bool is_open = state.index->word(DictWord::writer) != 0;
+    const Moment begin = Moment::of(state);
+    const auto is_open = [&] { return state.index->word(DictWord::writer) != 0; };
     std::int64_t num_live = 0;
     for_each_found(state, 0, state.keys.num_rows, [&](std::int64_t row, std::int64_t found) {
       // A later row of the same key makes an earlier one dead, never the other way round.
       if (found == row) ++num_live;
       if (found >= row || problems.size() >= kMostProblems) return;
-      // Its writer was killed, or is about to change the slot.
-      if (is_open && found >= 0) return;
+      // Its writer was killed, or is about to change the slot; or it has added a row for the key.
+      if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add("key " + state.keys.shown(row),
           "expected it in the index at row " + std::to_string(row) + ", found " +
               (found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);
+    // While a writer goes on, slots change between one look and the next.
+    if (is_open() && !(begin.is_settled && begin.num_rows == state.keys.num_rows &&
+                       Moment::of(state) == begin)) {
+      return problems;
+    }
     if (num_slots != num_live) {
       add("index of the keys", "expected " + std::to_string(num_live) +
                                    " slots, one for each key, found " + std::to_string(num_slots));

@@ -353,5 +353,32 @@ TEST(MappedDictWrite, ReadersThatOpenItWhileKeysAreAssignedFindEachOnce) {
   expect_whole(folder / "d");
 }
 
+TEST(MappedDictWrite, VerifyFindsNothingWrongWhileKeysAreAssignedAndAdded) {
+  constexpr std::int64_t kSize = 500;
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", kSize);
+  const test::Warnings warnings;
+  std::atomic<bool> is_done{false};
+  std::thread writing([&] {
+    MappedDict dict(folder / "d", Mode::write_through);
+    for (std::int64_t i = 0; i < 4 * kSize; ++i) {
+      dict.assign(Words(1, i % kSize).keys(), pairs(i, 1));
+      if (i % 16 == 0) dict.extend(Words(1, kSize + i).keys(), pairs(kSize + i, 1));
+    }
+    dict.close();
+    is_done.store(true);
+  });
+  bool is_whole = true;
+  while (!is_done.load()) {
+    for (const Problem& problem : verify(folder / "d").problems) {
+      ADD_FAILURE() << problem.part << ": " << problem.what;
+      is_whole = false;
+    }
+    if (!is_whole) break;
+  }
+  writing.join();
+  expect_whole(folder / "d");
+}
+
 }  // namespace
 }  // namespace tenfold

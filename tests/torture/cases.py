@@ -7,7 +7,10 @@ from collections.abc import Callable
 import calls
 import flips
 import kills
+import memory
+import places
 import power
+import sharing
 from case import Options, Row
 
 CASES: dict[str, Callable[[Options], list[Row]]] = {
@@ -18,4 +21,9 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "flips": flips.run_flips,
     "cuts": flips.run_cuts,
     "many-flips": flips.run_many_flips,
+    "readers": sharing.run_readers,
+    "writers": sharing.run_writers,
+    "full-disk": places.run_full,
+    "places": places.run,
+    "memory": memory.run,
 }

@@ -29,6 +29,59 @@ class Outcome:
         return self.kind == "returned"
 
 
+class Child:
+    """A call in a forked child, which goes on meanwhile."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        """`call` has no arguments, and a result that can be pickled."""
+        self._read, write = os.pipe()
+        self._said = os.memfd_create("stderr")
+        self.pid = os.fork()
+        if self.pid:
+            os.close(write)
+            return
+        os.close(self._read)
+        os.dup2(self._said, 2)
+        try:
+            try:
+                answer = ("returned", call())
+            except BaseException as error:
+                answer = ("raised", f"{type(error).__name__}: {error}"[:500])
+            with os.fdopen(write, "wb") as pipe:
+                pickle.dump(answer, pipe)
+        finally:
+            os._exit(0)
+
+    def outcome(self, timeout: float = 60.0) -> Outcome:
+        """Waits for its end; after `timeout` seconds it is killed, and has hung."""
+        data = b""
+        deadline = time.monotonic() + timeout
+        hung = False
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._read], [], [], left)
+            if not ready:
+                hung = True
+                os.kill(self.pid, signal.SIGKILL)
+                break
+            chunk = os.read(self._read, 1 << 20)
+            if not chunk:
+                break
+            data += chunk
+        os.close(self._read)
+        _, status = os.waitpid(self.pid, 0)
+        os.lseek(self._said, 0, os.SEEK_SET)
+        with os.fdopen(self._said, errors="replace") as file:
+            last_words = file.read()[-2000:].strip()
+        if hung:
+            return Outcome("hung", last_words=last_words)
+        if os.WIFSIGNALED(status):
+            return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name, last_words)
+        if not data:
+            return Outcome("raised", f"the child ended with status {status}", last_words)
+        return Outcome(*pickle.loads(data))
+
+
 def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
     """Calls `call` in a forked child, whose result must be picklable.
 
@@ -40,47 +93,7 @@ def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
         An Outcome of kind "returned" with the result, "raised" with the type and the text of the
         exception, "killed" with the name of the signal that ended the child, or "hung".
     """
-    read, write = os.pipe()
-    said = os.memfd_create("stderr")
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        os.dup2(said, 2)
-        try:
-            try:
-                answer = ("returned", call())
-            except BaseException as error:
-                answer = ("raised", f"{type(error).__name__}: {error}"[:500])
-            with os.fdopen(write, "wb") as pipe:
-                pickle.dump(answer, pipe)
-        finally:
-            os._exit(0)
-    os.close(write)
-    data = b""
-    deadline = time.monotonic() + timeout
-    hung = False
-    while True:
-        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            hung = True
-            os.kill(pid, signal.SIGKILL)
-            break
-        chunk = os.read(read, 1 << 20)
-        if not chunk:
-            break
-        data += chunk
-    os.close(read)
-    _, status = os.waitpid(pid, 0)
-    os.lseek(said, 0, os.SEEK_SET)
-    with os.fdopen(said, errors="replace") as file:
-        last_words = file.read()[-2000:].strip()
-    if hung:
-        return Outcome("hung", last_words=last_words)
-    if os.WIFSIGNALED(status):
-        return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name, last_words)
-    if not data:
-        return Outcome("raised", f"the child ended with status {status}", last_words)
-    return Outcome(*pickle.loads(data))
+    return Child(call).outcome(timeout)
 
 
 def in_boot(number: int) -> None:

@@ -39,6 +39,11 @@ def _library() -> ctypes.CDLL:
     return ctypes.PyDLL(os.environ[_VARIABLE])
 
 
+def move_clock(seconds: int) -> None:
+    """The wall clock of this process goes that much ahead, or behind if it is negative."""
+    _library().faults_move_clock(ctypes.c_long(seconds))
+
+
 class Fault:
     """What happens at the n-th call of some classes in this process, while it is armed."""
 

@@ -359,12 +359,14 @@ def _found_updated(path: Path) -> int | None:
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
     mapping = tenfold.MappedDict(path)
+    # What is read later may be newer, where somebody writes.
     last = int(mapping["last"])
-    found = dict(mapping.items())
-    expected = {"last": last, **{f"{v}-{i}": i for v in range(1, last + 1) for i in range(20)}}
-    # The keys of the next one may be there, all of them.
-    longer = {**expected, **{f"{last + 1}-{i}": i for i in range(20)}}
-    return last if found in (expected, longer) else None
+    names = [f"{v}-{i}" for v in range(1, last + 1) for i in range(20)]
+    values, found = mapping.get_many(names)
+    right = bool(found.all()) and values.tolist() == [i for _ in range(last) for i in range(20)]
+    # Those of a commit are added all at once, before it is counted.
+    whole = (len(mapping) - 1) % 20 == 0 and len(mapping) > 20 * last
+    return last if right and whole else None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,215 @@
+"""Work on files of X MB where memory that belongs to no file is limited to a tenth of them.
+
+The limit is one of the kernel: a control group (v2, or the memory controller of v1) that holds the
+process, with what it has used before and X/10 more; pages of files count there as well, but the
+kernel takes them back. Where no group can be made, RLIMIT_DATA bounds private memory; it counts
+copy-on-write maps of files too, so that `load` cannot be measured by it and is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from case import Options, Row
+from children import in_child
+from writers import peers
+
+import tenfold
+
+
+def _anonymous() -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) * 1024
+
+
+def _peak_of(work: Callable[[], object]) -> int:
+    """Bytes by which memory that belongs to no file grows, at most, while `work` runs."""
+    libc = ctypes.CDLL(None)
+    for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: what is freed goes at once
+        libc.mallopt(parameter, 128 << 10)
+    before, done = _anonymous(), threading.Event()
+    peak = before
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.002):
+            peak = max(peak, _anonymous())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return peak - before
+
+
+class Limit:
+    """Where the kernel lets us limit memory, and how."""
+
+    def __init__(self) -> None:
+        self.kind = "RLIMIT_DATA"
+        self._group: Path | None = None
+        name = f"torture-{os.getpid()}"
+        for root, kind in (
+            (Path("/sys/fs/cgroup"), "cgroup v2"),
+            (Path("/sys/fs/cgroup/memory"), "cgroup v1"),
+        ):
+            group = root / name
+            with contextlib.suppress(OSError):
+                group.mkdir()
+                if self._file(group, kind).exists():
+                    self.kind, self._group = kind, group
+                    return
+                group.rmdir()
+
+    @staticmethod
+    def _file(group: Path, kind: str) -> Path:
+        return group / ("memory.max" if kind == "cgroup v2" else "memory.limit_in_bytes")
+
+    def enter(self, room: int) -> None:
+        """This process may use `room` bytes more than it does now."""
+        if self._group is None:
+            with open("/proc/self/status") as status:
+                data = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
+            resource.setrlimit(resource.RLIMIT_DATA, (data * 1024 + room,) * 2)
+            return
+        # What the process has used before is charged to its old group: the room is all it gets.
+        self._file(self._group, self.kind).write_text(str(room))
+        (self._group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def close(self) -> None:
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                self._group.rmdir()
+
+
+@contextlib.contextmanager
+def _limit() -> Iterator[Limit]:
+    limit = Limit()
+    try:
+        yield limit
+    finally:
+        limit.close()
+
+
+def run(options: Options) -> list[Row]:
+    """save, load, convert, verify, restore of X MB with X/10 of memory."""
+    megabytes = 64 if options.short else 512
+    rows = []
+    with _limit() as limit, options.folder() as folder:
+        size = megabytes << 20
+        source = folder / "m.safetensors"
+        made = in_child(lambda: _make(source, size), 600)
+        if not made.returned:
+            return [Row("memory", counts={"skipped": str(made.value)})]
+        works = _works(folder, source, size)
+        if options.short:
+            works = {name: works[name] for name in ("verify", "convert to a folder")}
+        for name, (work, is_peer) in works.items():
+            if not options.wants(name):
+                continue
+            row = Row(name, is_peer, {"MB": megabytes, "limit, MB": megabytes // 10})
+            room = size // 10
+
+            def limited(work=work, room=room) -> int:
+                warm = folder / "warm.safetensors"
+                tenfold.save({"x": torch.zeros(1000)}, warm, durable=False)
+                limit.enter(room + (16 << 20))  # libraries that are loaded, threads that are made
+                return _peak_of(work)
+
+            outcome = in_child(limited, 600)
+            row.counts["limited by"] = limit.kind
+            if outcome.returned:
+                row.counts["peak, MB"] = round(outcome.value / 2**20, 1)
+                row.counts["result"] = "done"
+                if outcome.value > room:
+                    row.counts["result"] = "more than the limit"
+                    row.problem(f"took {outcome.value} bytes of {room}")
+            else:
+                row.counts["peak, MB"] = ""
+                row.counts["result"] = f"{outcome.kind} {outcome.value}"[:60]
+                row.problem(f"{outcome.kind} {outcome.value} {outcome.last_words}")
+            rows.append(row)
+    return rows
+
+
+def _make(path: Path, size: int) -> None:
+    """Sixteen tensors, written from memory that is no limit's business."""
+    tensors = {
+        f"layers.{i}.weight": torch.arange(size // 64, dtype=torch.float32).reshape(-1, 1024) + i
+        for i in range(16)
+    }
+    tenfold.save(tensors, path, durable=False)
+
+
+def _works(folder: Path, source: Path, size: int) -> dict[str, tuple[Callable[[], object], bool]]:
+    target = folder / "target"
+
+    def at(suffix: str) -> Path:
+        return target.with_name("target" + suffix)
+
+    def restore() -> None:
+        mapped = torch.from_file(str(folder / "parameters"), shared=True, size=size // 4)
+        into = {
+            f"layers.{i}.weight": mapped[i * size // 64 : (i + 1) * size // 64].reshape(-1, 1024)
+            for i in range(16)
+        }
+        tenfold.load_into(into, source)
+
+    def load_some() -> None:
+        part = tenfold.load(source, keys=["layers.3.*"])
+        assert part["layers.3.weight"].sum() > 0
+
+    def load_all() -> None:
+        for tensor in tenfold.load(source).values():
+            assert tensor.sum() > 0
+
+    (folder / "parameters").touch()
+    os.truncate(folder / "parameters", size)
+    works: dict[str, tuple[Callable[[], object], bool]] = {
+        "verify": (lambda: tenfold.verify(source), False),
+        "convert to a folder": (lambda: tenfold.convert(source, at(""), durable=False), False),
+        "convert to .pt": (lambda: tenfold.convert(source, at(".pt"), durable=False), False),
+        "convert to .tdz, half": (
+            lambda: tenfold.convert(source, at(".tdz"), dtype="float16", durable=False),
+            False,
+        ),
+        "save what was opened": (
+            lambda: tenfold.save(tenfold.open(source), at("-2"), durable=False),
+            False,
+        ),
+        "load, some keys": (load_some, False),
+        "load, all keys, each summed": (load_all, False),
+        "load with verify=True": (lambda: tenfold.load(source, verify=True), False),
+        "load_into mapped parameters": (restore, False),
+        "diff": (lambda: tenfold.diff(source, source), False),
+    }
+    names = [writer.name for writer in peers()]
+    pickled = folder / "peer.pt"
+    if "torch.save" in names:
+        in_child(lambda: torch.save(dict(tenfold.load(source)), pickled), 600)
+        works["torch.load"] = (lambda: torch.load(pickled), True)
+        works["torch.load, mmap, each summed"] = (
+            lambda: [tensor.sum() for tensor in torch.load(pickled, mmap=True).values()],
+            True,
+        )
+    if "safetensors" in names:
+        from safetensors import safe_open
+        from safetensors.torch import load_file
+
+        def one() -> None:
+            with safe_open(source, "pt") as file:
+                file.get_tensor("layers.3.weight").sum()
+
+        works["safetensors load_file"] = (lambda: load_file(source), True)
+        works["safetensors get_tensor"] = (one, True)
+    return works

@@ -1,0 +1,468 @@
+"""Odd surroundings: full disks, forks, clocks, copies, permissions, links, names, stray files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import subprocess
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import faults
+import torch
+from case import Options, Row, classify, look
+from children import Child, in_child
+from writers import LARGE, SMALL, Writer, peers, tenfold_writers, tree_of, version_of
+
+import tenfold
+
+NOBODY = 65534
+
+
+# --- full disks ---
+
+
+@contextlib.contextmanager
+def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
+    """A file system of that size, or why there is none."""
+    mounted = folder / "full"
+    mounted.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "none", str(mounted)]
+    if shutil.which("mount") is None:
+        yield "no mount"
+        return
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        yield done.stderr.strip() or "cannot mount"
+        return
+    try:
+        yield mounted
+    finally:
+        subprocess.run(["umount", "-l", str(mounted)], check=True)
+
+
+def run_full(options: Options) -> list[Row]:
+    """A save that does not fit on its disk: an error, and the version before it, whole."""
+    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    # What grows has room for some commits: it is filled until one fails.
+    if options.short:
+        writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
+    rows = []
+    for writer in writers:
+        with options.folder() as folder, _tmpfs(2048, folder) as mounted:
+            if isinstance(mounted, str):
+                return [Row("full disk", counts={"skipped": mounted})]
+            rows.append(_fill(writer, mounted))
+    return rows
+
+
+def _fill(writer: Writer, mounted: Path) -> Row:
+    names = ("saves that failed", "ENOSPC", "another error", "whole", "lost", "refused", "wrong")
+    row = Row(writer.name, writer.is_peer, dict.fromkeys(names, 0))
+    path = mounted / writer.file_name
+
+    def save(version: int) -> int:
+        try:
+            writer.save(path, version, LARGE, True)
+        except OSError as error:
+            return error.errno or -1
+        except Exception:
+            return -1
+        return 0
+
+    version = 1
+    first = in_child(lambda: save(1))
+    if not first.returned or first.value:
+        # Some need twice the space: a smaller first version.
+        first = in_child(lambda: writer.save(path, 1, SMALL, True))
+    if not first.returned:
+        row.counts["skipped"] = str(first.value)[:60]
+        return row
+    while int(row.counts["saves that failed"]) < 3 and version < 400:
+        outcome = in_child(lambda version=version: save(version + 1))
+        if outcome.returned and outcome.value == 0:
+            version += 1
+            continue
+        row.count("saves that failed")
+        is_full = outcome.returned and outcome.value == errno.ENOSPC
+        row.count("ENOSPC" if is_full else "another error")
+        if not is_full:
+            row.problem(f"expected ENOSPC: {outcome.kind} {outcome.value} {outcome.last_words}")
+        found = look(writer, path)
+        what = classify(found, {version, version + 1})
+        row.count(what)
+        if what != "whole":
+            row.problem(f"{what}: {found.kind} {found.value}")
+            break
+    row.counts["versions that fitted"] = version
+    return row
+
+
+# --- everything else: what must be true, one sentence each ---
+
+
+class Checks:
+    """Counts what holds."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        row.counts.update({"checks": 0, "passed": 0})
+
+    def that(self, holds: object, text: str) -> None:
+        self._row.count("checks")
+        if holds:
+            self._row.count("passed")
+        else:
+            self._row.problem(text)
+
+    def refused(self, call: Callable[[], Any], text: str, *kinds: type[Exception]) -> None:
+        """An error of these kinds, and no other."""
+        try:
+            call()
+        except kinds:
+            self.that(True, text)
+        except Exception as error:
+            self.that(False, f"{text}: {type(error).__name__}: {error}")
+        else:
+            self.that(False, f"{text}: no error")
+
+
+def run(options: Options) -> list[Row]:
+    """Forks, clocks, copies, strays, permissions, links, names: each check by itself."""
+    rows = []
+    for name, call in CHECKS.items():
+        if not options.wants(name):
+            continue
+        row = Row(name)
+        checks = Checks(row)
+        with options.folder() as folder:
+            # In a child: some of them become another user, or move the clock.
+            outcome = in_child(lambda c=call, f=folder, k=checks, r=row: _counted(c, f, k, r), 300)
+            if outcome.returned:
+                row.counts, row.problems = outcome.value
+            else:
+                row.problem(f"{outcome.kind} {outcome.value} {outcome.last_words}")
+        rows.append(row)
+    return rows
+
+
+def _counted(
+    call: Callable[[Path, Checks], None], folder: Path, checks: Checks, row: Row
+) -> tuple[dict[str, int | str], list[str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call(folder, checks)
+    return row.counts, row.problems
+
+
+def fork_during_saves(folder: Path, checks: Checks) -> None:
+    """A thread saves while the process forks; each child loads and saves as well."""
+    path = folder / "saved"
+    tenfold.save(tree_of(1, LARGE), path, durable=False)
+    done = threading.Event()
+
+    def save() -> None:
+        version = 1
+        while not done.is_set():
+            version += 1
+            tenfold.save(tree_of(version, LARGE), path, durable=False)
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    for number in range(20):
+
+        def work(number: int = number) -> bool:
+            mine = folder / f"child-{number}"
+            tenfold.save(tree_of(7), mine, durable=False)
+            whole = version_of(tenfold.load(mine, verify=True)) == 7
+            return whole and version_of(tenfold.load(path)) is not None
+
+        outcome = Child(work).outcome(30)
+        checks.that(outcome.returned and outcome.value, f"child {number}: {outcome}")
+    done.set()
+    thread.join()
+    checks.that(tenfold.verify(path).ok, "the parent's save is whole")
+
+
+def clock_backwards(folder: Path, checks: Checks) -> None:
+    """Each step is saved a day before the last one, as the clock says."""
+    manager = tenfold.CheckpointManager(folder / "run", max_to_keep=3)
+    for step in range(1, 9):
+        faults.move_clock(-86_400 * step)
+        checks.that(abs(time.time() - _file_time(folder) + 86_400 * step) < 3600, "the clock moved")
+        manager.save(step, {"x": torch.tensor([step])}, force=True)
+        checks.that(manager.latest_step() == step, f"step {step} is the latest")
+    manager.close()
+    again = tenfold.CheckpointManager(folder / "run")
+    checks.that(again.all_steps() == [6, 7, 8], f"the newest three are kept: {again.all_steps()}")
+    checks.that(again.restore().step == 8, "the last one saved is restored")
+    faults.move_clock(0)
+    path = folder / "saved"
+    tenfold.save(tree_of(1), path)
+    faults.move_clock(-10 * 365 * 86_400)
+    tenfold.save(tree_of(2), path)
+    checks.that(version_of(tenfold.load(path, verify=True)) == 2, "a save ten years earlier")
+
+
+def _file_time(folder: Path) -> float:
+    """The time of the file system's clock, which nobody moves."""
+    path = folder / "now"
+    path.touch()
+    os.utime(path)
+    return path.stat().st_mtime
+
+
+def copied_with_cp(folder: Path, checks: Checks) -> None:
+    """`cp -r` of every kind of path: whole, and goes on by itself."""
+    for writer in tenfold_writers():
+        path = folder / "original" / writer.file_name
+        shutil.rmtree(path.parent, ignore_errors=True)
+        path.parent.mkdir()
+        writer.save(path, 1, SMALL, False)
+        copies = folder / "copies"
+        shutil.rmtree(copies, ignore_errors=True)
+        subprocess.run(["cp", "-r", str(path.parent), str(copies)], check=True)
+        copy = copies / writer.file_name
+        checks.that(writer.found(copy) == 1, f"{writer.name}: the copy is whole")
+        writer.save(copy, 2, SMALL, False)
+        checks.that(writer.found(copy) == 2, f"{writer.name}: the copy goes on")
+        checks.that(writer.found(path) == 1, f"{writer.name}: the original is as it was")
+
+
+def moved_while_open(folder: Path, checks: Checks) -> None:
+    """Renamed while handles are open: they go on with the same files."""
+    tenfold.save(tree_of(1, LARGE), folder / "a")
+    opened, loaded = tenfold.open(folder / "a"), tenfold.load(folder / "a")
+    with tenfold.create(folder / "rows", {"id": "int64"}) as ds:
+        ds.append({"id": torch.arange(5)})
+        (folder / "rows").rename(folder / "rows moved")
+        try:
+            ds.append({"id": torch.arange(5, 9)})
+        except OSError:
+            checks.that(True, "an append is refused")
+        else:
+            found = tenfold.Dataset(folder / "rows moved")["id"].tolist()
+            checks.that(found == list(range(9)), f"appended rows are where the folder is: {found}")
+    (folder / "a").rename(folder / "b")
+    checks.that(version_of(loaded) == 1, "what was loaded stays")
+    try:
+        found = version_of({key: opened[key] for key in opened.keys()})  # noqa: SIM118
+    except OSError:
+        found = 1
+    checks.that(found == 1, "what was opened is right, or an error")
+    tenfold.save(tree_of(2, LARGE), folder / "a")
+    checks.that(version_of(tenfold.load(folder / "b", verify=True)) == 1, "the moved one stays")
+    checks.that(not (folder / "rows").exists(), "nothing appears at the old name")
+
+
+def stray_files(folder: Path, checks: Checks) -> None:
+    """10,000 files of somebody else, around and inside."""
+    run = folder / "run"
+    manager = tenfold.CheckpointManager(run, max_to_keep=2)
+    manager.save(1, {"x": torch.ones(3)})
+    for number in range(10_000):
+        (run / f"stray {number}").touch()
+    for step in (2, 3):
+        manager.save(step, {"x": torch.ones(3) * step})
+    manager.close()
+    again = tenfold.CheckpointManager(run)
+    checks.that(again.all_steps() == [2, 3], f"steps are found: {again.all_steps()}")
+    checks.that(again.restore().step == 3, "the newest is restored")
+    strays = sum(name.startswith("stray") for name in os.listdir(run))
+    checks.that(strays == 10_000, f"no stray file was removed: {strays}")
+
+    path = run / "saved"
+    tenfold.save(tree_of(1), path)
+    for number in range(10_000):
+        (path / f"stray {number}").touch()
+    checks.that(version_of(tenfold.load(path, verify=True)) == 1, "a folder with strays is loaded")
+    checks.that(tenfold.verify(path).ok, "and whole")
+    checks.refused(
+        lambda: tenfold.save(tree_of(2), path), "a folder with strays is not replaced", OSError
+    )
+    checks.that(len(os.listdir(path)) > 10_000, "and no stray file was removed")
+    checks.that(version_of(tenfold.load(path, verify=True)) == 1, "and is as it was")
+
+
+def newer_steps(folder: Path, checks: Checks) -> None:
+    """A step of a version that is not known yet: named, never restored, never removed."""
+    run = folder / "run"
+    manager = tenfold.CheckpointManager(run, max_to_keep=1)
+    manager.save(1, {"x": torch.ones(3)})
+    manager.close()
+    newer = run / "step_00000009"
+    shutil.copytree(run / "step_00000001", newer)
+    document = json.loads((newer / "checkpoint.json").read_text())
+    names = [name for name, value in document.items() if name == "version" or name == "format"]
+    checks.that(names, f"the document has a version: {sorted(document)}")
+    for name in names:
+        if isinstance(document[name], int):
+            document[name] = 99
+    document["step"] = 9
+    (newer / "checkpoint.json").write_text(json.dumps(document))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        manager = tenfold.CheckpointManager(run, max_to_keep=1)
+        checks.that(manager.latest_step() == 1, f"latest: {manager.latest_step()}")
+        checks.that(manager.restore().step == 1, "restored")
+        manager.save(2, {"x": torch.ones(3) * 2})
+        manager.save(3, {"x": torch.ones(3) * 3})
+        manager.close()
+    checks.that(any("step_00000009" in str(w.message) for w in caught), "a warning names it")
+    checks.that(newer.is_dir() and os.listdir(newer), "it is not removed")
+
+
+def permissions(folder: Path, checks: Checks) -> None:
+    """Mode, owner and group stay; a new file has those of the umask."""
+    for name, mode in (("a.safetensors", 0o640), ("b", 0o750), ("c.pt", 0o600)):
+        path = folder / name
+        tenfold.save(tree_of(1), path)
+        path.chmod(mode)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+        tenfold.save(tree_of(2), path)
+        found = path.stat()
+        checks.that(stat.S_IMODE(found.st_mode) == mode, f"{name}: mode {oct(found.st_mode)}")
+        owner = NOBODY if os.getuid() == 0 else os.getuid()
+        checks.that(found.st_uid == owner, f"{name}: owner {found.st_uid}")
+    before = os.umask(0o077)
+    for name in ("d.safetensors", "e"):
+        tenfold.save(tree_of(1), folder / name)
+        found = stat.S_IMODE((folder / name).stat().st_mode)
+        checks.that(found & 0o077 == 0, f"{name}: umask 077: {oct(found)}")
+    os.umask(before)
+
+
+def read_only(folder: Path, checks: Checks) -> None:
+    """A user who may not write reads, and is refused otherwise; nothing changes."""
+    writers = [w for w in tenfold_writers() if w.session is None]
+    for number, writer in enumerate(writers):
+        inner = folder / str(number)
+        inner.mkdir()
+        writer.save(inner / writer.file_name, 1, SMALL, False)
+    secret = folder / "secret.safetensors"
+    tenfold.save(tree_of(1), secret)
+    secret.chmod(0o600)
+    for path in folder.rglob("*"):
+        if path != secret:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    for parent in (folder, *folder.parents):
+        if stat.S_IMODE(parent.stat().st_mode) & 0o005 != 0o005:
+            parent.chmod(0o755)
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    for number, writer in enumerate(writers):
+        path = folder / str(number) / writer.file_name
+        names = sorted(os.listdir(path.parent))
+        checks.that(writer.found(path) == 1, f"{writer.name}: reads")
+        checks.refused(
+            lambda w=writer, p=path: w.save(p, 2, SMALL, True),
+            f"{writer.name}: may not write",
+            PermissionError,
+        )
+        checks.that(writer.found(path) == 1, f"{writer.name}: is as it was")
+        checks.that(sorted(os.listdir(path.parent)) == names, f"{writer.name}: leaves nothing")
+    if os.getuid() == NOBODY:
+        checks.refused(lambda: tenfold.load(secret), "a file that may not be read", PermissionError)
+
+
+def symbolic_links(folder: Path, checks: Checks) -> None:
+    """A path that is a link; a link inside a folder."""
+    for name in ("m.safetensors", "data", "m.pt"):
+        real, link = folder / f"real-{name}", folder / f"link-{name}"
+        tenfold.save(tree_of(1), real)
+        link.symlink_to(real)
+        checks.that(version_of(tenfold.load(link, verify=True)) == 1, f"{name}: read by a link")
+        try:
+            tenfold.save(tree_of(2), link)
+        except OSError:
+            expected = 1
+        else:
+            expected = 2
+        found = version_of(tenfold.load(link, verify=True))
+        checks.that(found == expected, f"{name}: saved over a link: {found}, {expected}")
+        checks.that(version_of(tenfold.load(real, verify=True)) in (1, 2), f"{name}: the target")
+    secret = folder / "secret"
+    secret.write_bytes(bytes(40 * 8))
+    path = folder / "folder"
+    tenfold.save(tree_of(1, SMALL), path, checksums=False)
+    leaf = path / "only1.memmap"
+    leaf.unlink()
+    leaf.symlink_to(secret)
+    checks.refused(lambda: tenfold.load(path), "a leaf that is a link", tenfold.Error, OSError)
+    checks.that(not tenfold.verify(path).ok, "verify reports a leaf that is a link")
+    (folder / "loop").symlink_to(folder / "loop")
+    checks.refused(lambda: tenfold.load(folder / "loop"), "a link to itself", OSError)
+
+
+def long_names(folder: Path, checks: Checks) -> None:
+    """Names of 255 bytes, the most that a file system takes; keys of any length."""
+    for suffix in (".safetensors", ".pt", ".tdz", ".npz", ""):
+        for length in (200, 230, 255):
+            name = "n" * (length - len(suffix)) + suffix
+            path = folder / f"in{length}{suffix}" / name
+            path.parent.mkdir()
+            for version in (1, 2):
+                try:
+                    tenfold.save(tree_of(version), path)
+                except OSError as error:
+                    right = error.errno == errno.ENAMETOOLONG
+                    checks.that(right, f"{length} bytes, {suffix}: {error}")
+                    checks.that(not os.listdir(path.parent), f"{length}{suffix}: leaves nothing")
+                    break
+                found = version_of(tenfold.load(path, verify=True))
+                checks.that(found == version, f"{length} bytes, {suffix}: {found}")
+                names = os.listdir(path.parent)
+                checks.that(names == [name], f"{length} bytes, {suffix}: leaves {len(names)}")
+    for name, key in (("255", "k" * 255), ("1000", "k" * 1000), ("wide", "\u00fc" * 120)):
+        for suffix in ("", ".safetensors", ".pt", ".tdz"):
+            path = folder / f"key {name}{suffix}"
+            try:
+                tenfold.save({key: torch.arange(3)}, path)
+            except (OSError, ValueError):
+                checks.that(not path.exists(), f"key of {name}, {suffix}: nothing is there")
+                continue
+            found = tenfold.load(path, verify=True)
+            right = list(found) == [key] and found[key].tolist() == [0, 1, 2]
+            checks.that(right, f"key of {name}, {suffix}")
+
+
+def odd_paths(folder: Path, checks: Checks) -> None:
+    """Paths with spaces, newlines, bytes that are no UTF-8, and none at all."""
+    for name in ("with space", "new\nline", "süd\U0001f642", "-x", "%41", ".hidden", "a" * 100):
+        path = folder / name
+        tenfold.save(tree_of(1), path)
+        checks.that(version_of(tenfold.load(path, verify=True)) == 1, repr(name))
+    surrogate = folder / os.fsdecode(b"latin\xfc.safetensors")
+    try:
+        tenfold.save(tree_of(1), surrogate)
+        checks.that(version_of(tenfold.load(surrogate, verify=True)) == 1, "bytes of Latin-1")
+    except (OSError, ValueError):
+        checks.that(not surrogate.exists(), "bytes of Latin-1 are refused")
+    for missing in (folder / "no" / "such" / "folder.safetensors", folder / "none"):
+        checks.refused(lambda m=missing: tenfold.load(m), f"load {missing.name}", FileNotFoundError)
+    checks.refused(lambda: tenfold.load(folder / "nul\0byte"), "a NUL", ValueError, OSError)
+
+
+CHECKS: dict[str, Callable[[Path, Checks], None]] = {
+    "fork during saves": fork_during_saves,
+    "clock that goes backwards": clock_backwards,
+    "copies made by cp -r": copied_with_cp,
+    "moved while open": moved_while_open,
+    "10,000 stray files": stray_files,
+    "a step of a newer version": newer_steps,
+    "mode, owner, umask": permissions,
+    "read-only, as another user": read_only,
+    "symbolic links": symbolic_links,
+    "names of 255 bytes": long_names,
+    "odd paths": odd_paths,
+}

@@ -1,0 +1,157 @@
+"""Eight readers beside a writer, and two writers at a time, in processes of their own."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+
+from case import Clock, Options, Row, look
+from children import Child, in_child
+from writers import LARGE, Writer, peers, tenfold_writers
+
+READERS = 8
+COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashed", "hung")
+
+
+def run_readers(options: Options) -> list[Row]:
+    """Eight processes read what another one replaces, appends to or prunes: whole versions only."""
+    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    if options.short:
+        writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
+    clock = Clock(options.seconds, len(writers))
+    return [_read_beside(writer, clock.next_subject(), options) for writer in writers]
+
+
+def _read_beside(writer: Writer, end: float, options: Options) -> Row:
+    row = Row(writer.name, writer.is_peer, dict.fromkeys(COLUMNS, 0))
+    seconds = min(20.0, max(1.0, end - time.monotonic()))
+    with options.folder() as folder:
+        path = folder / writer.file_name
+        made = in_child(lambda: writer.save(path, 1, LARGE, False))
+        if not made.returned:
+            row.problem(f"cannot be tested: {made.value}")
+            return row
+        until = time.monotonic() + seconds
+        writing = Child(lambda: _write_until(writer, path, 1, until))
+        reading = [Child(lambda: _read_until(writer, path, until)) for _ in range(READERS)]
+        for outcome in (child.outcome(seconds + 60) for child in reading):
+            if outcome.returned:
+                for name, number in outcome.value[0].items():
+                    row.count(name, number)
+                for example in outcome.value[1]:
+                    row.problem(example)
+            else:
+                row.count("hung" if outcome.kind == "hung" else "crashed")
+                row.problem(f"a reader: {outcome.kind} {outcome.value} {outcome.last_words}")
+        written = writing.outcome(60)
+        if written.returned:
+            row.counts["versions written"] = written.value[0]
+            for example in written.value[1]:
+                row.problem(f"the writer: {example}")
+        else:
+            row.problem(f"the writer: {written.kind} {written.value}")
+    return row
+
+
+def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[int, list[str]]:
+    """How many versions were written, and errors."""
+    step = writer.steps(path, LARGE, False)
+    version, errors = start, []
+    while time.monotonic() < until and len(errors) < 3:
+        try:
+            step(version + 1)
+            version += 1
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+        if writer.session is not None and version > 300:
+            time.sleep(0.05)  # so that a look at all of it takes no longer than the test
+    return version - start, errors
+
+
+def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int], list[str]]:
+    counts: dict[str, int] = {}
+    examples: list[str] = []
+    newest = 0
+    while True:
+        what = "reads"
+        try:
+            version = writer.found(path)
+        except Exception as error:
+            what, version = "refused", None
+            text = f"a reader was refused: {type(error).__name__}: {error}"
+        else:
+            if version is None:
+                what, text = "wrong", "a reader found numbers of no version"
+            elif version < newest:
+                what, text = "went back", f"a reader found version {version} after {newest}"
+            else:
+                newest = version
+        counts[what] = counts.get(what, 0) + 1
+        if what != "reads" and len(examples) < 3:
+            examples.append(text)
+        if time.monotonic() > until:
+            return counts, examples
+
+
+def run_writers(options: Options) -> list[Row]:
+    """Two processes save to one path at a time: one version or the other, or an error."""
+    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    if options.short:
+        writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
+    clock = Clock(options.seconds, len(writers))
+    return [_write_both(writer, clock.next_subject(), options) for writer in writers]
+
+
+def _write_both(writer: Writer, end: float, options: Options) -> Row:
+    names = ("saves", "refused as busy", "other errors", "whole at the end", "broken at the end")
+    row = Row(writer.name, writer.is_peer, dict.fromkeys(names, 0))
+    rounds = 0
+    while rounds == 0 or (time.monotonic() < end and rounds < 20):
+        rounds += 1
+        with options.folder() as folder:
+            path = folder / writer.file_name
+            in_child(lambda path=path: writer.save(path, 1, LARGE, False))
+            until = time.monotonic() + 0.5
+            children = [
+                Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))
+                for n in (0, 1)
+            ]
+            for outcome in [child.outcome() for child in children]:
+                if not outcome.returned:
+                    row.count("other errors")
+                    row.problem(f"a writer: {outcome.kind} {outcome.value} {outcome.last_words}")
+                    continue
+                for name, number in outcome.value[0].items():
+                    row.count(name, number)
+                for example in outcome.value[1]:
+                    row.problem(f"a writer: {example}")
+            found = look(writer, path)
+            whole = found.returned and found.value is not None
+            row.count("whole at the end" if whole else "broken at the end")
+            if not whole:
+                row.problem(f"at the end: {found.kind} {found.value}")
+    return row
+
+
+def _save_until(
+    writer: Writer, path: Path, which: int, until: float
+) -> tuple[dict[str, int], list[str]]:
+    counts: dict[str, int] = {}
+    examples: list[str] = []
+    version = 1
+    while time.monotonic() < until:
+        # Stores go on where they are, whoever made the last commit.
+        version = (writer.found(path) or 0) + 1 if writer.session else version + 1 + which
+        what = "saves"
+        try:
+            writer.save(path, version, LARGE, False)
+        except OSError as error:
+            what = "refused as busy" if error.errno == errno.EBUSY else "other errors"
+            text = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            what, text = "other errors", f"{type(error).__name__}: {error}"
+        counts[what] = counts.get(what, 0) + 1
+        if what == "other errors" and len(examples) < 3:
+            examples.append(text)
+    return counts, examples
