@@ -14,10 +14,16 @@
 
 namespace tenfold {
 
+namespace checkpoint {
+struct Internals;
+}
+
 /// One entry of a step: a file or folder beside its `checkpoint.json`.
 struct CheckpointEntry {
-  std::string name;             ///< key in the saved state: "model"
-  std::string path;             ///< within the step's folder: "model.safetensors"
+  std::string name;  ///< key in the saved state: "model"
+  std::string path;  ///< within the step's folder: "model.safetensors"
+  /// The process that it belongs to, whose file is below `ranks/<rank>/`; nothing: all processes.
+  std::optional<std::int64_t> rank{};
   std::string format;           ///< as probe() returns it; "json" for a plain value
   bool is_bare = false;         ///< the file's only key "value" is the entry itself
   std::uint64_t num_bytes = 0;  ///< size of its files
@@ -38,9 +44,9 @@ struct CheckpointInfo {
   std::vector<CheckpointRun> lineage;  ///< oldest run first; the last one is that of this step
   std::string time;                    ///< UTC, ISO 8601
   std::map<std::string, double> metrics;
-  Value extra;     ///< what the caller added; null if nothing
-  Value versions;  ///< an object: "tenfold", "python", "torch"
-  std::int64_t world_size = 1;
+  Value extra;                  ///< what the caller added; null if nothing
+  Value versions;               ///< an object: "tenfold", "python", "torch"
+  std::int64_t world_size = 1;  ///< processes that saved it together
   std::vector<CheckpointEntry> entries;
 };
 
@@ -96,8 +102,10 @@ struct SkippedCheckpoint {
 
 struct RestoredCheckpoint {
   CheckpointInfo info;
-  Path path;         ///< of the step's folder
-  TensorDict state;  ///< a dict of all entries, opened lazily
+  Path path;  ///< of the step's folder
+  /// A dict of all entries, opened lazily. In a step of several processes: without those of other
+  /// ranks than 0.
+  TensorDict state;
   std::vector<SkippedCheckpoint> skipped;
 };
 
@@ -149,8 +157,9 @@ class TENFOLD_API CheckpointHold {
 /// the steps behind it stay in the directory, but no longer belong to the current line, which is
 /// that of the newest save.
 ///
-/// One process writes into a directory; readers need no lock. Thread safety: all members may be
-/// called from any thread.
+/// One process writes into a directory; readers need no lock. Steps that the Python package saved
+/// from several processes are read, verified and pruned; restore() takes what rank 0 would. Thread
+/// safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
  public:
   /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for options that make
@@ -221,6 +230,7 @@ class TENFOLD_API CheckpointManager {
   void close();
 
  private:
+  friend struct checkpoint::Internals;
   struct TENFOLD_LOCAL State;
   std::shared_ptr<State> state_;
 };

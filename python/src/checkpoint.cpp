@@ -4,14 +4,24 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "call.hpp"
+#include "checkpoint/checked_copy.hpp"
+#include "checkpoint/ranks.hpp"
+#include "checkpoint/restoration.hpp"
 #include "checkpoint/staging.hpp"
+#include "checkpoint/step.hpp"
+#include "io/tree.hpp"
 
 namespace tenfold::python {
 
@@ -89,16 +99,93 @@ nb::str import_step(Manager& self, nb::object source, std::int64_t step, const N
   }));
 }
 
-RestoredCheckpoint find_step(const Manager& self, std::optional<std::int64_t> step, nb::object path,
-                             const std::string& check, nb::object progress) {
+using checkpoint::RankedSave;
+using checkpoint::Restoration;
+
+std::unique_ptr<RankedSave> begin_save(const Manager& self, std::int64_t step,
+                                       const NodeHandle& replicated,
+                                       std::map<std::string, double> metrics,
+                                       const NodeHandle& extra, bool force,
+                                       const std::vector<std::string>& constant,
+                                       std::int64_t world_size, bool have_entries,
+                                       std::uint64_t num_bytes) {
+  const CheckpointSaveOptions options = save_options(std::move(metrics), extra, force, constant);
+  return without_gil([&] {
+    return std::make_unique<RankedSave>(self, step, replicated.node, options,
+                                        checkpoint::RanksPlan{world_size, have_entries, num_bytes});
+  });
+}
+
+// Entries of a rank cross as tuples, so that ranks send them as JSON.
+using EntryTuple = std::tuple<std::string, std::string, std::int64_t, std::string, bool,
+                              std::uint64_t, std::string>;
+
+std::vector<EntryTuple> write_rank_entries(const Manager& self, std::int64_t step,
+                                           const std::string& ranks_path, std::int64_t rank,
+                                           const NodeHandle& state) {
+  const auto entries = monitored(nb::none(), [&](Monitor* monitor) {
+    return checkpoint::write_rank_entries(self, step, ranks_path, rank, state.node, monitor);
+  });
+  std::vector<EntryTuple> tuples;
+  for (const CheckpointEntry& entry : entries) {
+    tuples.emplace_back(entry.name, entry.path, *entry.rank, entry.format, entry.is_bare,
+                        entry.num_bytes, entry.checksum);
+  }
+  return tuples;
+}
+
+nb::str publish_save(RankedSave& self, const std::vector<EntryTuple>& of_ranks) {
+  std::vector<CheckpointEntry> entries;
+  for (const auto& [name, path, rank, format, is_bare, num_bytes, checksum] : of_ranks) {
+    entries.push_back({name, path, rank, format, is_bare, num_bytes, checksum});
+  }
+  return path_text(without_gil([&] { return self.publish(entries); }));
+}
+
+nb::list entry_digests(const NodeHandle& state) {
+  nb::list all;
+  for (const auto& digest : without_gil([&] { return checkpoint::entry_digests(state.node); })) {
+    all.append(nb::make_tuple(text(digest.name), text(digest.structure), text(digest.values)));
+  }
+  return all;
+}
+
+std::unique_ptr<Restoration> find_steps(const Manager& self, std::optional<std::int64_t> step,
+                                        nb::object path, bool discard_later) {
   CheckpointRestoreOptions options;
   options.step = step;
+  options.discard_later = discard_later;
   if (!path.is_none()) options.path = path_from(path);
-  options.check = check_from(check);
+  return without_gil([&] { return std::make_unique<Restoration>(self, options); });
+}
+
+/// Step, seq and bytes of each candidate.
+std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> candidates_of(
+    const Restoration& self) {
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> all;
+  for (const checkpoint::Step& step : self.candidates()) {
+    std::uint64_t num_bytes = 0;
+    for (const CheckpointEntry& entry : step.info.entries) num_bytes += entry.num_bytes;
+    all.emplace_back(step.info.step, step.info.seq, num_bytes);
+  }
+  return all;
+}
+
+RestoredCheckpoint open_candidate(const Restoration& self, std::size_t index,
+                                  const std::string& check, std::int64_t rank,
+                                  std::int64_t world_size, nb::object progress) {
   return monitored(std::move(progress), [&](Monitor* monitor) {
-    options.monitor = monitor;
-    return self.find(options);
+    return self.open(self.candidates().at(index), check_from(check), {rank, world_size}, monitor);
   });
+}
+
+/// Names of entries, each with its rank, or None if it is of all ranks.
+nb::list entries_of(const RestoredCheckpoint& self) {
+  nb::list all;
+  for (const CheckpointEntry& entry : self.info.entries) {
+    all.append(nb::make_tuple(text(entry.name), entry.rank));
+  }
+  return all;
 }
 
 void continue_from(Manager& self, const RestoredCheckpoint& restored, nb::object path,
@@ -167,6 +254,25 @@ NodeHandle selected(const RestoredCheckpoint& self, nb::object keys, nb::object 
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
+/// The entry of the selected part `node` in memory, its blocks checked: a node with that key.
+NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
+                        const std::string& name, std::int64_t rank) {
+  return {monitored(nb::none(), [&](Monitor* monitor) {
+    TensorDict copy = empty_like(node.node);
+    const std::int64_t own = rank < self.info.world_size ? rank : 0;
+    for (const CheckpointEntry& entry : self.info.entries) {
+      if (entry.name != name || entry.rank.value_or(own) != own) continue;
+      copy.set(name, checkpoint::copy_checked(node.node.get(name), self.path, entry, 0, monitor));
+    }
+    return copy;
+  })};
+}
+
+/// The state as another rank sees it.
+NodeHandle state_of_rank(const RestoredCheckpoint& self, std::int64_t rank) {
+  return {without_gil([&] { return checkpoint::open_state(self.path, self.info, rank); })};
+}
+
 /// Work without the GIL on a manager.
 template <class Result, class... Arguments>
 auto unlocked(Result (Manager::*call)(Arguments...)) {
@@ -189,7 +295,43 @@ void bind_checkpoint(nb::module_& module) {
       .def_prop_ro("step", [](const RestoredCheckpoint& self) { return self.info.step; })
       .def_prop_ro("path", [](const RestoredCheckpoint& self) { return path_text(self.path); })
       .def_prop_ro("skipped", &skipped_of, nb::sig("def skipped(self) -> list[tuple[int, str]]"))
-      .def("select", &selected, "keys"_a.none(), "exclude"_a.none());
+      .def_prop_ro("world_size",
+                   [](const RestoredCheckpoint& self) { return self.info.world_size; })
+      .def("entries", &entries_of, nb::sig("def entries(self) -> list[tuple[str, int | None]]"))
+      .def("select", &selected, "keys"_a.none(), "exclude"_a.none())
+      .def("state_of_rank", &state_of_rank, "rank"_a)
+      .def("copied_entry", &copied_entry, "node"_a, "name"_a, "rank"_a);
+  nb::class_<RankedSave>(module, "RankedSave")
+      .def("ranks_path", &RankedSave::ranks_path)
+      .def(
+          "write",
+          [](RankedSave& self, nb::object progress) {
+            monitored(std::move(progress), [&](Monitor* monitor) {
+              self.write(monitor);
+              return true;
+            });
+          },
+          "progress"_a.none())
+      .def("publish", &publish_save, "of_ranks"_a);
+  nb::class_<Restoration>(module, "Restoration")
+      .def("candidates", &candidates_of)
+      .def("open", &open_candidate, "index"_a, "check"_a, "rank"_a, "world_size"_a,
+           "progress"_a.none())
+      .def(
+          "pass_over",
+          [](Restoration& self, std::size_t index, const std::string& problem, bool warns) {
+            self.pass_over(self.candidates().at(index), problem, warns);
+          },
+          "index"_a, "problem"_a, "warns"_a)
+      .def("fail", &Restoration::fail);
+  module.def("entry_digests", &entry_digests, "state"_a,
+             nb::sig("def entry_digests(state: Node) -> list[tuple[str, str, str]]"));
+  module.def(
+      "tensor_digests",
+      [](const NodeHandle& state) {
+        return without_gil([&] { return checkpoint::tensor_digests(state.node); });
+      },
+      "state"_a);
   nb::class_<checkpoint::StagingPool>(module, "StagingPool")
       .def(nb::init<>())
       .def(
@@ -214,7 +356,16 @@ void bind_checkpoint(nb::module_& module) {
             without_gil([&] { self.set_metrics(step, metrics); });
           },
           "step"_a, "metrics"_a)
-      .def("find", &find_step, "step"_a.none(), "path"_a.none(), "check"_a, "progress"_a.none())
+      .def("begin_ranked_save", &begin_save, "step"_a, "replicated"_a, "metrics"_a, "extra"_a,
+           "force"_a, "constant"_a, "world_size"_a, "have_entries"_a, "num_bytes"_a)
+      .def("write_rank_entries", &write_rank_entries, "step"_a, "ranks_path"_a, "rank"_a, "state"_a)
+      .def(
+          "planned_bytes",
+          [](const Manager& self, const NodeHandle& state) {
+            return without_gil([&] { return checkpoint::planned_bytes(self, state.node); });
+          },
+          "state"_a)
+      .def("find", &find_steps, "step"_a.none(), "path"_a.none(), "discard_later"_a)
       .def("continue_from", &continue_from, "restored"_a, "path"_a.none(), "discard_later"_a)
       .def("latest_step", unlocked(&Manager::latest_step))
       .def("all_steps", unlocked(&Manager::all_steps))

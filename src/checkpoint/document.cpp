@@ -129,8 +129,12 @@ CheckpointEntry entry_from(const Value& value, const std::string& where, std::si
   CheckpointEntry entry;
   entry.name = reader.text("name");
   entry.path = reader.text("path");
-  if (!is_entry_path(entry.path)) {
-    reader.fail(reader.name("path"), "the name of a file or folder in the step's folder",
+  if (reader.find("rank") != nullptr) entry.rank = reader.integer("rank");
+  const std::string folder = entry.rank ? rank_folder(*entry.rank) : "";
+  if (!entry.path.starts_with(folder) || !is_entry_path(entry.path.substr(folder.size()))) {
+    reader.fail(reader.name("path"),
+                entry.rank ? "the name of a file or folder below " + base::quote(folder)
+                           : "the name of a file or folder in the step's folder",
                 reader.member("path"));
   }
   entry.format = reader.text("format");
@@ -187,6 +191,10 @@ bool is_entry_path(std::string_view path) noexcept {
          path.find('\0') == std::string_view::npos;
 }
 
+std::string rank_folder(std::int64_t rank) {
+  return std::string(kRanksName) + "/" + std::to_string(rank) + "/";
+}
+
 std::string write_document(const CheckpointInfo& info) {
   Value::List lineage;
   for (const CheckpointRun& run : info.lineage) {
@@ -200,6 +208,7 @@ std::string write_document(const CheckpointInfo& info) {
   for (const CheckpointEntry& entry : info.entries) {
     std::vector<std::pair<std::string, Value>> members = {
         {"name", entry.name}, {"path", entry.path}, {"format", entry.format}};
+    if (entry.rank) members.emplace_back("rank", *entry.rank);
     if (entry.is_bare) members.emplace_back("bare", true);
     members.emplace_back("bytes", number(entry.num_bytes));
     members.emplace_back("checksum", entry.checksum);
@@ -245,11 +254,18 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   if (const Value* extra = reader.find("extra")) info.extra = *extra;
   if (const Value* versions = reader.find("versions")) info.versions = *versions;
   info.world_size = reader.integer("world_size", 1);
-  std::set<std::string> names;
+  std::set<std::pair<std::int64_t, std::string>> names;  // of each rank; -1: of all
   std::set<std::string> paths;
   for (const Value& item : reader.list("entries")) {
     CheckpointEntry entry = entry_from(item, where, info.entries.size());
-    const bool is_new = names.insert(entry.name).second && paths.insert(entry.path).second;
+    if (entry.rank && *entry.rank >= info.world_size) {
+      throw Error(ErrorCode::corrupt, where + ": entries." + std::to_string(info.entries.size()) +
+                                          ".rank: expected less than the world size " +
+                                          std::to_string(info.world_size) + ", found " +
+                                          std::to_string(*entry.rank));
+    }
+    const bool is_new = names.emplace(entry.rank.value_or(-1), entry.name).second &&
+                        paths.insert(entry.path).second;
     if (!is_new) {
       throw Error(ErrorCode::corrupt, where + ": entries." + std::to_string(info.entries.size()) +
                                           ": expected each name and path once, found " +

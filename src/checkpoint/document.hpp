@@ -33,4 +33,9 @@ inline constexpr std::size_t kMaxEntryPathBytes = 255;
 /// True for the name of a file or folder within a step.
 bool is_entry_path(std::string_view path) noexcept;
 
+/// The folder of a step that holds the entries of single ranks.
+inline constexpr std::string_view kRanksName = "ranks";
+/// "ranks/3/", within a step's folder.
+std::string rank_folder(std::int64_t rank);
+
 }  // namespace tenfold::checkpoint

@@ -146,24 +146,6 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
   }
 }
 
-/// Bytes of all regular files below; anything else is Error(corrupt).
-std::uint64_t folder_bytes(const os::Directory& folder) {
-  std::uint64_t total = 0;
-  for (const std::string& name : folder.list()) {
-    const auto info = folder.entry_info(name);
-    if (!info) continue;
-    if (info->is_directory) {
-      total += folder_bytes(os::Directory::open_at(folder, name));
-    } else if (info->is_regular) {
-      total += info->size_bytes;
-    } else {
-      throw Error(ErrorCode::corrupt,
-                  folder.display_of(name) + ": expected a regular file, found another kind");
-    }
-  }
-  return total;
-}
-
 /// Takes write permission from a file that several steps share: a write would change all of them.
 void protect(const os::Directory& folder, const std::string& name) {
   constexpr std::uint32_t kReadBits = 0444;
@@ -241,11 +223,43 @@ void check_rules(const FormatRules& rules) {
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where) {
   std::vector<PlannedEntry> plan;
-  std::set<std::string> taken;
+  std::set<std::string> taken = {std::string(kRanksName)};
   state.for_each([&](const std::string& name, const TensorDict::Item& item) {
     plan.push_back(plan_entry(name, item, rules, where, taken));
   });
   return plan;
+}
+
+std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept {
+  std::uint64_t total = 0;
+  for (const PlannedEntry& planned : plan) total += planned.num_bytes;
+  return total;
+}
+
+std::uint64_t folder_bytes(const os::Directory& folder) {
+  std::uint64_t total = 0;
+  for (const std::string& name : folder.list()) {
+    const auto info = folder.entry_info(name);
+    if (!info) continue;
+    if (info->is_directory) {
+      total += folder_bytes(os::Directory::open_at(folder, name));
+    } else if (info->is_regular) {
+      total += info->size_bytes;
+    } else {
+      throw Error(ErrorCode::corrupt,
+                  folder.display_of(name) + ": expected a regular file, found another kind");
+    }
+  }
+  return total;
+}
+
+EntryPlace place_of(const os::Directory& step_folder, const std::string& path) {
+  EntryPlace place{step_folder.duplicate(), path};
+  for (std::size_t slash = 0; (slash = place.name.find('/')) != std::string::npos;) {
+    place.folder = os::Directory::open_at(place.folder, place.name.substr(0, slash));
+    place.name.erase(0, slash + 1);
+  }
+  return place;
 }
 
 CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
@@ -267,16 +281,17 @@ CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& fo
   return entry;
 }
 
-Fingerprint fingerprint(const os::Directory& folder, const CheckpointEntry& entry) {
+Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry) {
   Fingerprint made;
   base::Xxh3Stream stream;
-  const auto found = folder.entry_info(entry.path);
+  const auto [folder, name] = place_of(step_folder, entry.path);
+  const auto found = folder.entry_info(name);
   if (found && found->is_directory) {
-    const os::Directory inner = os::Directory::open_at(folder, entry.path);
+    const os::Directory inner = os::Directory::open_at(folder, name);
     made.num_bytes = folder_bytes(inner);
     hash_file(os::File::open_read_at(inner, std::string(formats::kChecksumsName)), stream);
   } else {
-    const os::File file = os::File::open_read_at(folder, entry.path);
+    const os::File file = os::File::open_read_at(folder, name);
     made.num_bytes = file.size_bytes();
     if (entry.format == "safetensors") {
       // The header holds the checksums of all blocks.
@@ -290,16 +305,18 @@ Fingerprint fingerprint(const os::Directory& folder, const CheckpointEntry& entr
   return made;
 }
 
-void share_unchanged(os::Directory& folder, const CheckpointEntry& entry,
-                     const os::Directory& old_folder, const CheckpointEntry& old_entry) {
+void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& entry,
+                     const os::Directory& old_step_folder, const CheckpointEntry& old_entry) {
   if (entry.format != old_entry.format || entry.format == kJson) return;
+  EntryPlace place = place_of(step_folder, entry.path);
+  const EntryPlace old = place_of(old_step_folder, old_entry.path);
   if (entry.format == "memmap") {
-    os::Directory into = os::Directory::open_at(folder, entry.path);
-    link_equal_leaves(into, os::Directory::open_at(old_folder, old_entry.path));
+    os::Directory into = os::Directory::open_at(place.folder, place.name);
+    link_equal_leaves(into, os::Directory::open_at(old.folder, old.name));
     return;
   }
   if (entry.checksum != old_entry.checksum || entry.num_bytes != old_entry.num_bytes) return;
-  put_link(folder, entry.path, old_folder, old_entry.path);
+  if (put_link(place.folder, place.name, old.folder, old.name)) place.folder.sync();
 }
 
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
@@ -309,7 +326,8 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
     report.problems.push_back({file, "", std::move(what)});
   };
   try {
-    if (!folder.entry_info(entry.path)) return add("is missing");
+    const EntryPlace place = place_of(folder, entry.path);
+    if (!place.folder.entry_info(place.name)) return add("is missing");
     const Fingerprint found = fingerprint(folder, entry);
     if (found.num_bytes != entry.num_bytes) {
       return add("size: expected " + std::to_string(entry.num_bytes) + " bytes, found " +

@@ -15,9 +15,11 @@
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
 #include "checkpoint/entries.hpp"
+#include "checkpoint/restoration.hpp"
 #include "checkpoint/retention.hpp"
 #include "checkpoint/state.hpp"
 #include "checkpoint/step.hpp"
+#include "core/notes/notes.hpp"
 #include "io/convert.hpp"
 #include "io/rename.hpp"
 #include "io/selector.hpp"
@@ -53,6 +55,15 @@ void check_options(const CheckpointManagerOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 "checkpoint manager: share_unchanged: expected an entry whose files have "
                 "checksums (\"safetensors\", \"memmap\", \"tdz\" or \"pt\"), found none");
+  }
+}
+
+/// Of a step of several processes only what rank 0 has leaves the directory.
+void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const TensorDict& taken) {
+  for (const CheckpointEntry& entry : info.entries) {
+    if (entry.rank != 0 || info.world_size == 1 || !taken.contains(entry.name)) continue;
+    warn(path.string() + ": entry " + base::quote(entry.name) + ": that of rank 0 of " +
+         std::to_string(info.world_size) + " is taken, those of the other ranks are left out");
   }
 }
 
@@ -93,7 +104,9 @@ Path CheckpointManager::save(std::int64_t step, const TensorDict& state,
                              const CheckpointSaveOptions& options) {
   begin_save(step);
   const std::lock_guard lock(state_->mutex);
-  return state_->save(step, state, options);
+  const auto save = state_->begin_save(step, state, options);
+  state_->write_entries(*save);
+  return state_->publish(*save);
 }
 
 void CheckpointManager::set_metrics(std::int64_t step,
@@ -108,36 +121,16 @@ RestoredCheckpoint CheckpointManager::restore(const CheckpointRestoreOptions& op
 }
 
 RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& options) const {
-  if (options.path.empty()) return state_->find(options);
-  if (options.discard_later) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path.string() +
-                    ": discard_later: it removes steps of the manager's own directory only: "
-                    "expected no path, found one");
+  checkpoint::Restoration restoration(*this, options);
+  for (const Step& step : restoration.candidates()) {
+    try {
+      return restoration.open(step, options.check, {}, options.monitor);
+    } catch (const Error& error) {
+      if (!checkpoint::is_damage(error)) throw;
+      restoration.pass_over(step, error.what(), true);
+    }
   }
-  const Path path = absolute_path(options.path);
-  if (!os::exists(path / checkpoint::kDocumentName)) {
-    State other(path, {});
-    return other.find(options);
-  }
-  // One step, wherever it was copied to.
-  const os::Directory folder = os::Directory::open(path);
-  RestoredCheckpoint restored;
-  restored.path = path;
-  restored.info = checkpoint::parse_document(
-      checkpoint::read_document(folder), folder.display_of(std::string(checkpoint::kDocumentName)));
-  if (options.step && *options.step != restored.info.step) {
-    throw Error(ErrorCode::key_not_found, path.string() + ": expected step " +
-                                              std::to_string(*options.step) + ", found step " +
-                                              std::to_string(restored.info.step));
-  }
-  if (options.check != CheckpointCheck::none) {
-    const VerifyReport report = checkpoint::verify_step(
-        path, restored.info, options.check, {.num_threads = 0, .monitor = options.monitor});
-    if (!report.ok()) throw Error(ErrorCode::corrupt, checkpoint::first_problem(report));
-  }
-  restored.state = checkpoint::open_state(path, restored.info);
-  return restored;
+  restoration.fail();
 }
 
 void CheckpointManager::continue_from(const RestoredCheckpoint& restored,
@@ -227,6 +220,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   const detail::formats::Format& format = format_for_converting(target, options);
   TensorDict tree = checkpoint::open_state(source, found.info);
   tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  warn_of_other_ranks(source, found.info, tree);
   const bool has_keys = options.only_keys || !options.keys.empty();
   if (has_keys && tree.size() == 1) {
     const TensorDict::Item only = tree.get(tree.keys().front());
@@ -240,7 +234,14 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
                                     const CheckpointSaveOptions& options) {
   const Path path = absolute_path(source);
   const bool is_step = os::exists(path / checkpoint::kDocumentName);
-  TensorDict tree = is_step ? find({.path = path, .monitor = options.monitor}).state : open(path);
+  TensorDict tree;
+  if (is_step) {
+    const RestoredCheckpoint found = find({.path = path, .monitor = options.monitor});
+    warn_of_other_ranks(path, found.info, found.state);
+    tree = found.state;
+  } else {
+    tree = open(path);
+  }
   bool has_tensors = false;
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
     has_tensors = has_tensors || std::holds_alternative<Leaf>(item);

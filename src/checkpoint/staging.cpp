@@ -11,18 +11,14 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::checkpoint {
-namespace {
 
-/// The copy, with the marks of the leaf.
-Leaf copied_leaf(const Leaf& leaf, Tensor copy) {
+Leaf leaf_over(const Leaf& leaf, Tensor copy) {
   Leaf made =
       leaf.is_nested() ? Leaf::nested(std::move(copy), leaf.sizes()) : Leaf(std::move(copy));
   made.mark_unbatched(leaf.is_unbatched());
   made.mark_grad(leaf.grad());
   return made;
 }
-
-}  // namespace
 
 /// Blocks that no copy uses, by size.
 struct StagingPool::Free {
@@ -95,7 +91,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   });
   std::size_t next = 0;
   return map_leaves(tree,
-                    [&](const Leaf& leaf) { return copied_leaf(leaf, *copies[first[next++]]); });
+                    [&](const Leaf& leaf) { return leaf_over(leaf, *copies[first[next++]]); });
 }
 
 }  // namespace tenfold::checkpoint

@@ -100,6 +100,14 @@ std::uint64_t bytes_of(const CheckpointInfo& info) {
   return total;
 }
 
+/// The entry of that name, of the same rank.
+const CheckpointEntry* same_entry(const CheckpointInfo& info, const CheckpointEntry& entry) {
+  const auto found = std::ranges::find_if(info.entries, [&](const CheckpointEntry& other) {
+    return other.name == entry.name && other.rank == entry.rank;
+  });
+  return found == info.entries.end() ? nullptr : &*found;
+}
+
 bool is_digits(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, base::is_digit);
 }
@@ -230,10 +238,9 @@ void CheckpointManager::State::warn_of_unchanged(const Step& previous, const Che
                                                  const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
     if (constant.contains(entry.name)) continue;
-    const auto old = std::ranges::find(previous.info.entries, entry.name, &CheckpointEntry::name);
-    if (old == previous.info.entries.end() || old->format != entry.format ||
-        old->checksum != entry.checksum || old->num_bytes != entry.num_bytes ||
-        !warned_entries_.insert(entry.name).second) {
+    const CheckpointEntry* old = same_entry(previous.info, entry);
+    if (old == nullptr || old->format != entry.format || old->checksum != entry.checksum ||
+        old->num_bytes != entry.num_bytes || !warned_entries_.insert(entry.name).second) {
       continue;
     }
     warn(directory.string() + ": entry " + base::quote(entry.name) + " of step " +
@@ -258,8 +265,9 @@ void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
        "; such a step is never the best one");
 }
 
-Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state,
-                                    const CheckpointSaveOptions& save_options) {
+std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
+    std::int64_t number, const TensorDict& state, const CheckpointSaveOptions& save_options,
+    const checkpoint::RanksPlan& ranks) {
   if (number < 0) {
     throw Error(ErrorCode::invalid_argument,
                 "step: expected 0 or more, found " + std::to_string(number));
@@ -274,14 +282,15 @@ Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state
   const Step* old = listing.find(number);
   const std::string name = old == nullptr ? checkpoint::step_folder_name(number) : old->folder_name;
   const Path path = directory / name;
-  const std::vector<checkpoint::PlannedEntry> plan =
+  std::vector<checkpoint::PlannedEntry> plan =
       checkpoint::plan_entries(state, options.formats, path.string());
-  std::uint64_t num_bytes = 0;
-  for (const checkpoint::PlannedEntry& planned : plan) num_bytes += planned.num_bytes;
-  require_space(folder, num_bytes);
+  require_space(folder, checkpoint::bytes_of(plan) + ranks.num_bytes);
   if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
 
-  CheckpointInfo info;
+  auto save = std::make_unique<checkpoint::PendingSave>(path, save_options);
+  save->folder_name = name;
+  save->plan = std::move(plan);
+  CheckpointInfo& info = save->info;
   info.step = number;
   const Step* newest = listing.newest_save();
   info.seq = newest == nullptr ? 1 : newest->info.seq + 1;
@@ -290,28 +299,45 @@ Path CheckpointManager::State::save(std::int64_t number, const TensorDict& state
   info.metrics = save_options.metrics;
   info.extra = save_options.extra;
   info.versions = versions_of(save_options);
+  info.world_size = ranks.world_size;
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
-  if (previous != nullptr && previous->info.step == number) previous = nullptr;
-  {
-    formats::FolderReplacement replacement(path, 0);
-    os::Directory& hidden = replacement.folder();
-    for (const checkpoint::PlannedEntry& planned : plan) {
-      info.entries.push_back(checkpoint::write_entry(planned, hidden, options.durable,
-                                                     options.num_threads, save_options.monitor));
-    }
-    if (options.share_unchanged && previous != nullptr) share(hidden, *previous, info);
-    write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
-                   options.durable);
-    replacement.publish(options.durable);
+  if (previous != nullptr && previous->info.step != number) save->previous = *previous;
+  if (ranks.have_entries) {
+    save->ranks_name = std::string(checkpoint::kRanksName) + "-" + new_run_id();
+    save->replacement.folder().create_directory(save->ranks_name);
   }
-  last_saved_ = number;
-  remember({info, name, {}}, true);
-  if (previous != nullptr) {
-    std::set<std::string> constant = save_options.constant;
-    for (const checkpoint::PlannedEntry& planned : plan) {
+  return save;
+}
+
+void CheckpointManager::State::write_entries(checkpoint::PendingSave& save) const {
+  for (const checkpoint::PlannedEntry& planned : save.plan) {
+    save.info.entries.push_back(checkpoint::write_entry(planned, save.replacement.folder(),
+                                                        options.durable, options.num_threads,
+                                                        save.options.monitor));
+  }
+}
+
+Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
+  require_writer();
+  const CheckpointInfo& info = save.info;
+  const Path path = directory / save.folder_name;
+  os::Directory& hidden = save.replacement.folder();
+  if (!save.ranks_name.empty()) {
+    hidden.rename(save.ranks_name, std::string(checkpoint::kRanksName));
+    if (options.durable) os::Directory::open_at(hidden, std::string(checkpoint::kRanksName)).sync();
+  }
+  if (options.share_unchanged && save.previous) share(hidden, *save.previous, info);
+  write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
+                 options.durable);
+  save.replacement.publish(options.durable);
+  last_saved_ = info.step;
+  remember({info, save.folder_name, {}}, true);
+  if (save.previous) {
+    std::set<std::string> constant = save.options.constant;
+    for (const checkpoint::PlannedEntry& planned : save.plan) {
       if (!planned.has_tensors) constant.insert(planned.entry.name);
     }
-    warn_of_unchanged(*previous, info, constant);
+    warn_of_unchanged(*save.previous, info, constant);
   }
   warn_of_no_metric(info);
   try {
@@ -328,8 +354,8 @@ void CheckpointManager::State::share(os::Directory& hidden, const Step& previous
       os::Directory::try_open_at(*writer_directory_, previous.folder_name);
   if (!old_folder.valid()) return;
   for (const CheckpointEntry& entry : info.entries) {
-    const auto old = std::ranges::find(previous.info.entries, entry.name, &CheckpointEntry::name);
-    if (old == previous.info.entries.end()) continue;
+    const CheckpointEntry* old = same_entry(previous.info, entry);
+    if (old == nullptr) continue;
     try {
       checkpoint::share_unchanged(hidden, entry, old_folder, *old);
     } catch (const Error& error) {
@@ -337,54 +363,6 @@ void CheckpointManager::State::share(os::Directory& hidden, const Step& previous
       if (error.code() == ErrorCode::io) throw;
     }
   }
-}
-
-RestoredCheckpoint CheckpointManager::State::find(const CheckpointRestoreOptions& request) {
-  const Listing listing = reader.list();
-  if (listing.steps().empty() && !request.step) {
-    throw Error(ErrorCode::file_not_found,
-                directory.string() + ": expected a step to restore, found none");
-  }
-  std::vector<const Step*> candidates;
-  if (request.step) {
-    candidates.push_back(&require_step(listing, *request.step));
-  } else {
-    for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
-      if (listing.is_on_line(*step)) candidates.push_back(&*step);
-    }
-  }
-  RestoredCheckpoint restored;
-  for (const Step* step : candidates) {
-    const Path path = directory / step->folder_name;
-    std::string problem;
-    try {
-      if (request.check != CheckpointCheck::none) {
-        const VerifyReport report = checkpoint::verify_step(
-            path, step->info, request.check, {.num_threads = 0, .monitor = request.monitor});
-        if (!report.ok()) problem = checkpoint::first_problem(report);
-        if (!report.ok() || request.check == CheckpointCheck::full) remember(*step, report.ok());
-      }
-      if (problem.empty()) {
-        restored.state = checkpoint::open_state(path, step->info);
-        restored.info = step->info;
-        restored.path = path;
-        return restored;
-      }
-    } catch (const Error& error) {
-      const bool is_damage =
-          error.code() == ErrorCode::corrupt || error.code() == ErrorCode::file_not_found;
-      if (!is_damage) throw;
-      problem = error.what();
-    }
-    if (request.step) throw Error(ErrorCode::corrupt, problem);
-    restored.skipped.push_back({step->info.step, problem});
-    warn(directory.string() + ": step " + std::to_string(step->info.step) +
-         " is passed over, as it is damaged: " + problem);
-  }
-  throw Error(ErrorCode::corrupt,
-              directory.string() + ": expected a step that is whole, found " +
-                  std::to_string(restored.skipped.size()) +
-                  " that are damaged; the newest one: " + restored.skipped.front().problem);
 }
 
 void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,

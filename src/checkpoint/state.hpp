@@ -12,16 +12,55 @@
 #include <tenfold/checkpoint_manager.hpp>
 
 #include "checkpoint/directory.hpp"
+#include "checkpoint/entries.hpp"
 #include "checkpoint/retention.hpp"
 #include "checkpoint/trash.hpp"
+#include "formats/shared/commit.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/lease.hpp"
 
 namespace tenfold {
 
+namespace checkpoint {
+
+/// What other processes add to a step.
+struct RanksPlan {
+  std::int64_t world_size = 1;
+  bool have_entries = false;    ///< each rank writes entries of its own
+  std::uint64_t num_bytes = 0;  ///< of these
+};
+
+/// A save between its beginning and its publication: a hidden folder that is being filled.
+struct PendingSave {
+  PendingSave(const Path& path, CheckpointSaveOptions given)
+      : options(std::move(given)), replacement(path, 0) {}
+
+  CheckpointSaveOptions options;
+  CheckpointInfo info;  ///< entries are added as they are written
+  std::string folder_name;
+  std::vector<PlannedEntry> plan;
+  std::optional<Step> previous;  ///< on the line, which unchanged entries are compared with
+  /// "ranks-<random>" in the hidden folder, of no other save: what a process of a job that ended
+  /// still writes arrives nowhere. Empty: no rank has entries.
+  std::string ranks_name;
+  detail::formats::FolderReplacement replacement;
+};
+
+/// Access to the parts of a manager's calls, for processes that save and restore together.
+struct Internals {
+  using State = CheckpointManager::State;
+
+  static const std::shared_ptr<State>& state(const CheckpointManager& manager) {
+    return manager.state_;
+  }
+};
+
+}  // namespace checkpoint
+
 /// What a manager remembers. The directory is the truth: nothing here is needed to read it.
-/// `mutex` is held by the caller of all members but `reader`, require_step(), find(), remember(),
-/// set_metrics(), status(), prunable_bytes() and count_from(): those go on during a save.
+/// `mutex` is held by the caller of all members but `reader`, require_step(), remember(),
+/// set_metrics(), status(), prunable_bytes(), write_entries() and count_from(): those go on during
+/// a save.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -34,8 +73,12 @@ struct CheckpointManager::State {
   /// Throws Error(key_not_found) listing the steps.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
 
-  Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options);
-  RestoredCheckpoint find(const CheckpointRestoreOptions& options);
+  /// The three parts of a save. What begin_save() gave removes its folder if it is not published.
+  std::unique_ptr<checkpoint::PendingSave> begin_save(std::int64_t step, const TensorDict& state,
+                                                      const CheckpointSaveOptions& options,
+                                                      const checkpoint::RanksPlan& ranks = {});
+  void write_entries(checkpoint::PendingSave& save) const;
+  Path publish(checkpoint::PendingSave& save);
   void continue_from(const RestoredCheckpoint& restored, bool is_other_run);
   void discard_after(std::int64_t step);
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);

@@ -12,7 +12,7 @@
 namespace tenfold::checkpoint {
 
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
-                         const VerifyOptions& options) {
+                         const VerifyOptions& options, Rank rank) {
   VerifyReport report;
   const os::Directory folder = os::Directory::open(path);
   const std::string document = folder.display_of(std::string(kDocumentName));
@@ -24,22 +24,18 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
     report.problems.push_back({document, "", error.what()});
   }
   for (const CheckpointEntry& entry : info.entries) {
+    if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;
     verify_entry(folder, path, entry, check == CheckpointCheck::full, options, report);
   }
   return report;
 }
 
-TensorDict open_state(const Path& path, const CheckpointInfo& info) {
-  if (info.world_size != 1) {
-    throw Error(ErrorCode::unsupported,
-                path.string() + ": world_size: expected 1, found " +
-                    std::to_string(info.world_size) +
-                    ": this version restores the steps of one process only");
-  }
+TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank) {
   NodeInfo dict;
   dict.kind = NodeKind::dict;
   TensorDict state(dict);
   for (const CheckpointEntry& entry : info.entries) {
+    if (entry.rank && *entry.rank != rank) continue;
     state.set(entry.name, open_entry(path, entry));
   }
   return state;

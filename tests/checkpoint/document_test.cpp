@@ -50,6 +50,41 @@ TEST(CheckpointDocument, GivesBackWhatWasWritten) {
   EXPECT_EQ(checksum_problem(text), "");
 }
 
+TEST(CheckpointDocument, EntriesOfARankLieInItsFolder) {
+  CheckpointInfo info = sample();
+  info.world_size = 3;
+  for (const std::int64_t rank : {0, 2}) {
+    CheckpointEntry own = info.entries[0];
+    own.rank = rank;
+    own.path = rank_folder(rank) + "model.safetensors";
+    info.entries.push_back(own);
+  }
+  const std::string text = write_document(info);
+  const CheckpointInfo found = parse_document(text, "c");
+  EXPECT_EQ(write_document(found), text);
+  EXPECT_EQ(found.entries[3].rank, 2);
+  EXPECT_FALSE(found.entries[0].rank);
+  const auto error_with = [&](std::int64_t rank, const std::string& path) {
+    CheckpointInfo wrong = info;
+    wrong.entries[3].rank = rank;
+    wrong.entries[3].path = path;
+    try {
+      parse_document(write_document(wrong), "c");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error_with(3, "ranks/3/a"), HasSubstr("less than the world size 3, found 3"));
+  EXPECT_THAT(error_with(-1, "ranks/-1/a"), HasSubstr("entries.3.rank: expected an integer"));
+  for (const char* path : {"a", "ranks/1/a", "ranks/2/", "ranks/2/..", "ranks/2/../../a",
+                           "ranks/2/a/b", "ranks/2//a", "/ranks/2/a", "ranks/02/a"}) {
+    EXPECT_THAT(error_with(2, path), HasSubstr("below \"ranks/2/\"")) << path;
+  }
+  EXPECT_THAT(error_with(0, "ranks/0/other"), HasSubstr("each name and path once"));
+}
+
 TEST(CheckpointDocument, IgnoresMembersThatItDoesNotKnow) {
   std::string text = write_document(sample());
   text.insert(2, "\"later\": [1, {}],\n");

@@ -7,14 +7,15 @@ import sys
 from collections import OrderedDict
 
 from tenfold import _core
-from tenfold._errors import KeyNotFoundError
+from tenfold._errors import CorruptFileError, KeyNotFoundError
 from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
 from tenfold._reports import LoadReport, Mismatch
+from tenfold.checkpoint._rng import load_derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from typing import Any
 
     Renamer = Callable[[str], str] | None
@@ -83,6 +84,10 @@ class Restoring:
         strict: Refuse what is missing, unexpected, or of another dtype or shape.
         is_part: Only a part of the step was asked for: nothing is missing, and nothing unexpected.
         rename: From the saved names of a module's tensors to its own.
+        rank: Of this process.
+        lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.
+        copy: From a name to a node with that entry in memory, each block compared with its
+            checksum; None: they were compared before.
 
     Raises:
         KeyError: If entries are missing or unexpected.
@@ -98,9 +103,16 @@ class Restoring:
         strict: bool,
         is_part: bool,
         rename: Renamer,
+        rank: int = 0,
+        lacking: Collection[str] = (),
+        copy: Callable[[str], Any] | None = None,
     ) -> None:
         check_names(app_state)
         self._node = node
+        self._rank = rank
+        self._lacking = lacking
+        self._copy = copy
+        self._changed: list[str] = []
         self._app_state = app_state
         self._strict = strict
         self._is_part = is_part
@@ -114,6 +126,16 @@ class Restoring:
                 f"{sorted(saved)}; strict=False restores those that both have"
             )
         names = [name for name in app_state if name in saved]
+        without = [
+            name for name in names if name in lacking and not isinstance(app_state[name], RNGState)
+        ]
+        if strict and without:
+            raise KeyNotFoundError(
+                f"{where}: {without}: expected entries of rank {rank}, found those of fewer ranks; "
+                "strict=False leaves them as they are"
+            )
+        names = [name for name in names if name not in without]
+        missing += without
         # Random numbers last: loading others may draw some.
         self._names = sorted(names, key=lambda name: isinstance(app_state[name], RNGState))
         self._loaded: list[str] = []
@@ -121,6 +143,7 @@ class Restoring:
         self._unexpected = [] if is_part else unexpected
         self._mismatched: list[Mismatch] = []
         self._module_states: dict[str, Any] = {}
+        self._dropped: dict[str, list[str]] = {}
         for name in self._names:
             self._compare(name, where)
 
@@ -128,25 +151,33 @@ class Restoring:
         """Loads every entry.
 
         Raises:
+            CorruptFileError: If a block of an entry is damaged; `changed` names those before it.
             RuntimeError: If an object refuses its state after others were loaded; it names them.
         """
-        changed: list[str] = []
         for name in self._names:
             try:
                 self._load(name)
+            except CorruptFileError:
+                raise
             except Exception as error:
-                if not changed:
+                if not self._changed:
                     raise
                 raise RuntimeError(
-                    f'entry "{name}" could not be loaded: {error}; loaded before it: {changed}'
+                    f'entry "{name}" could not be loaded: {error}; loaded before it: '
+                    f"{self._changed}"
                 ) from error
-            changed.append(name)
+            self._changed.append(name)
         return LoadReport(
             tuple(self._loaded),
             tuple(self._missing),
             tuple(self._unexpected),
             tuple(self._mismatched),
         )
+
+    @property
+    def changed(self) -> list[str]:
+        """Entries that were loaded."""
+        return self._changed
 
     def _compare(self, name: str, where: str) -> None:
         target = self._app_state[name]
@@ -169,11 +200,7 @@ class Restoring:
                 f'{where}: entry "{name}": expected the state of a module, found '
                 f"{type(state).__name__}"
             )
-        if self._rename is not None:
-            metadata = getattr(state, "_metadata", None)
-            state = OrderedDict((self._rename(key), value) for key, value in state.items())
-            if metadata is not None:
-                state._metadata = metadata  # type: ignore[attr-defined]
+        state = self._renamed(state)
         self._module_states[name] = state
         if _has_load_hooks(module):
             return  # Which names it takes, it says itself.
@@ -188,23 +215,40 @@ class Restoring:
         if self._strict:
             listed = [(found.name, found.expected, found.found, True) for found in mismatched]
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
-        for found in mismatched:
-            del state[found.name]  # torch refuses other shapes, and casts other dtypes
+        self._dropped[name] = [found.name for found in mismatched]
+        for key in self._dropped[name]:
+            del state[key]  # torch refuses other shapes, and casts other dtypes
         self._missing += [f"{name}.{key}" for key in missing]
         self._unexpected += [f"{name}.{key}" for key in unexpected]
         self._mismatched += [
             dataclasses.replace(found, name=f"{name}.{found.name}") for found in mismatched
         ]
 
+    def _renamed(self, state: Any) -> Any:
+        if self._rename is None:
+            return state
+        metadata = getattr(state, "_metadata", None)
+        state = OrderedDict((self._rename(key), value) for key, value in state.items())
+        if metadata is not None:
+            state._metadata = metadata
+        return state
+
     def _load(self, name: str) -> None:
         target = self._app_state[name]
+        node = self._node if self._copy is None else self._copy(name)
         if name in self._module_states:
-            state = self._module_states[name]
+            state = self._module_states.pop(name)
+            if self._copy is not None:
+                state = self._renamed(entry_of(node, name, clone=False))
+                for key in self._dropped.get(name, ()):
+                    del state[key]
             target.load_state_dict(state, strict=self._strict and not self._is_part)
             self._loaded += [f"{name}.{key}" for key in state]
             return
-        state = entry_of(self._node, name, clone=True)
-        if is_stateful(target):
+        state = entry_of(node, name, clone=self._copy is None)
+        if name in self._lacking:
+            load_derived(target, state, self._rank)
+        elif is_stateful(target):
             target.load_state_dict(state)
         else:
             self._app_state[name] = state

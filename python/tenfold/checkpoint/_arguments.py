@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     Format = str | Mapping[str, str]
 
 
-def refuse_ranks() -> None:
-    """Refuses a process group of several processes."""
-    module = sys.modules.get("torch.distributed")
-    if module is None or not module.is_available() or not module.is_initialized():
-        return
-    size = module.get_world_size()
-    if size > 1:
-        raise UnsupportedError(
-            f"checkpoint manager: expected one process, found a process group of {size}; let "
-            "rank 0 make the manager before init_process_group()"
-        )
-
-
 def whole(where: str, value: int | None) -> int | None:
     """None, or a whole number from 1 on."""
     return None if value is None else integer(where, value, 1)
@@ -73,14 +60,14 @@ def rules_of(format: Format) -> list[tuple[str, str]]:
 
 
 def check_name(verify: Any) -> str:
-    """The engine's name of what `restore` checks."""
-    names = {"auto": "full", "full": "full", "structure": "structure"}
+    """The name of what `restore` checks: one of these, or "none"."""
+    names = ("auto", "full", "structure")
     if verify is True:
         return "full"
     if verify is False:
         return "none"
     if isinstance(verify, str) and verify in names:
-        return names[verify]
+        return verify
     raise ValueError(
         f'verify: expected "auto", "full", "structure", True or False, found {verify!r}'
     )

@@ -12,31 +12,29 @@ from functools import partial
 from pathlib import Path
 
 from tenfold import _core
+from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, text
 from tenfold._public import set_module
 from tenfold._reports import LoadReport, Problem, VerifyReport
-from tenfold.checkpoint._app_state import (
-    Restoring,
-    check_names,
-    constant_names,
-    state_of,
-    states_of,
-)
+from tenfold.checkpoint._app_state import check_names, constant_names, states_of
 from tenfold.checkpoint._arguments import (
     check_name,
     metadata_of,
     metrics_of,
     more_of,
     number_of,
-    refuse_ranks,
     rules_of,
     whole,
 )
 from tenfold.checkpoint._overlap import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
+from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of, refuse_sharded
+from tenfold.checkpoint._ranks import join, require_equal
+from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
+from tenfold.checkpoint._saving import SaveRequest, write_step
 from tenfold.checkpoint._writing import SaveHandle, Writer
 
 TYPE_CHECKING = False
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from tenfold._io.files import Keys, PathLike, Progress, Rename
+    from tenfold.checkpoint._saving import Trees
 
     Format = str | Mapping[str, str]
     Check = Literal["auto", "full", "structure"] | bool
@@ -79,8 +78,11 @@ class CheckpointManager:
             optimizer must step within `lock`.
         share_unchanged: Files that are equal to those of the last step are hard links to them:
             leaves of memmap entries, other entries as a whole.
-        verify: ``"auto"`` or ``"full"``: `restore` compares every checksum first; ``"structure"``:
-            files and sizes; False: nothing.
+        per_rank: In a process group of several ranks: names or globs of entries that each rank
+            saves and restores for itself, as it does with `RngState`.
+        verify: ``"full"``: `restore` compares every checksum before an object changes;
+            ``"structure"``: files and sizes; False: nothing. ``"auto"``: as ``"full"`` for steps
+            below 8 GB, else files and sizes first, and each checksum as its tensor is copied.
         on_error: ``"raise"``: a failed save raises, one in the background at the next call.
             ``"warn"``: it is a warning, and the training goes on.
         retries: How often a save that fails with an OSError is tried again.
@@ -88,7 +90,7 @@ class CheckpointManager:
 
     Raises:
         ValueError, TypeError: If an option makes no sense.
-        UnsupportedError: In a process group of several processes.
+        RuntimeError: If a rank of the process group does not take part.
 
     Example:
         >>> manager = tenfold.CheckpointManager("run", max_to_keep=3, best="loss")
@@ -112,13 +114,54 @@ class CheckpointManager:
         format: Format = "safetensors",
         async_save: bool | Literal["overlap"] = False,
         share_unchanged: bool = False,
+        per_rank: str | Iterable[str] | None = None,
         verify: Check = "auto",
         on_error: Literal["raise", "warn"] = "raise",
         retries: int = 0,
         durable: bool = True,
     ) -> None:
+        # Before anything can fail on one rank alone.
+        self._ranks, self._writing_ranks = groups = join(2)
+        options = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "directory", "groups")
+        }
+        try:
+            _, shown = self._ranks.run(
+                "CheckpointManager",
+                lambda: self._open(directory, **options),
+                lambda _: {name: repr(value) for name, value in options.items()},
+            )
+            for name in options:
+                require_equal(f"checkpoint manager: {name}", [other[name] for other in shown])
+        except BaseException:
+            for group in groups:
+                group.leave()
+            raise
+        self.directory = Path(self._native.directory())
+
+    def _open(
+        self,
+        directory: PathLike,
+        *,
+        max_to_keep: int | None,
+        keep_every: int | None,
+        best: str | None,
+        best_mode: str,
+        best_to_keep: int,
+        every_steps: int | None,
+        every_seconds: float | None,
+        format: Format,
+        async_save: bool | str,
+        share_unchanged: bool,
+        per_rank: str | Iterable[str] | None,
+        verify: Check,
+        on_error: str,
+        retries: int,
+        durable: bool,
+    ) -> None:
         where = "checkpoint manager: "
-        refuse_ranks()
         if async_save not in (False, True, "overlap"):
             raise ValueError(
                 f'{where}async_save: expected False, True or "overlap", found {async_save!r}'
@@ -128,7 +171,11 @@ class CheckpointManager:
         self._async: bool | str = async_save
         self._check = check_name(verify)
         self._writer = Writer(on_error, integer(where + "retries", retries, 0))
+        self._per_rank = patterns_of(per_rank)
+        self._comparison = Comparison()
+        self._is_timed = every_seconds is not None
         self._pool = _core.StagingPool()
+        self._own_pool = _core.StagingPool()  # entries of this rank alone
         self._lock = threading.Lock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
@@ -144,7 +191,6 @@ class CheckpointManager:
             boolean(where + "share_unchanged", share_unchanged),
             boolean(where + "durable", durable),
         )
-        self.directory = Path(self._native.directory())
 
     def __repr__(self) -> str:
         return f"CheckpointManager({str(self.directory)!r}, latest_step={self.latest_step()})"
@@ -168,7 +214,9 @@ class CheckpointManager:
         True at each step if neither is set. A loop that skips numbers saves at the first step
         behind a multiple of `every_steps`.
         """
-        return self._native.should_save(integer("should_save: step", step, 0))
+        due = self._native.should_save(integer("should_save: step", step, 0))
+        # Clocks differ, numbers of steps do not.
+        return self._ranks.any(due) if self._is_timed else due
 
     def save(
         self,
@@ -201,35 +249,34 @@ class CheckpointManager:
             TypeError: If a metric is no number. Nothing has been written.
             OSError: If the system failed, the disk is too full, or another process writes here.
         """
-        number = integer("save: step", step, 0)
-        values = metrics_of(metrics)
-        force = boolean("save: force", force)
-        check_names(app_state)
-        self._writer.wait()
-        self._native.begin_save(number)  # the thread may come later than the next should_save
-        handle = SaveHandle(number, self._path_of(number))
-        more = more_of(extra)
-        constant = constant_names(app_state)
-
-        def write(tree: Any) -> str:
-            path: str = self._native.save(number, tree, values, more, force, constant, None)
-            return path
-
-        if self._async == "overlap" and not block:
-            self._save_overlapped(handle, app_state, write)
+        request, messages = self._ranks.run(
+            "save",
+            lambda: self._prepare(step, app_state, metrics, extra, force, block),
+            lambda request: request.message,
+        )
+        if not self._ranks.is_alone:
+            self._comparison.check(messages, str(self.directory), self._ranks.rank == 0)
+            request.num_bytes_of_ranks = sum(message["own_bytes"] for message in messages)
+        handle = SaveHandle(request.step, self._path_of(request.step))
+        if request.live is not None:
+            self._save_overlapped(handle, request, request.live)
             return handle
-        tree = _core.tree(states_of(app_state), str(handle.path))
         if not self._async or block:
-            self._writer.run(handle, partial(write, tree))
+            self._writer.run(handle, partial(self._write, request, lambda: request.trees))
             return handle
         try:
-            tree = self._pool.copy(tree)
+            trees = self._copied(request.trees)
         except MemoryError:
             self._warn_of_memory()
-            self._writer.run(handle, partial(write, tree))
+            self._writer.run(handle, partial(self._write, request, lambda: request.trees))
+            return handle
+        except Exception as error:
+            if self._ranks.is_alone:
+                raise
+            self._writer.run(handle, partial(self._write, request, partial(_raise, error)))
             return handle
         handle.staged.set_result(None)
-        self._writer.start(handle, partial(write, tree))
+        self._writer.start(handle, partial(self._write, request, lambda: trees))
         return handle
 
     def set_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -283,7 +330,7 @@ class CheckpointManager:
             import signal
 
             signals = (signal.SIGTERM, signal.SIGUSR1)
-        return Preemption(signals)
+        return Preemption(signals, self._ranks)
 
     # --- restoring ---
 
@@ -332,44 +379,42 @@ class CheckpointManager:
             >>> manager.restore({"model": model}, keys="model").step
             500
         """
-        self._writer.wait()
-        number = None if step is None else integer("restore: step", step, 0)
-        place = None if path is None else os.fspath(path)
-        if not place and place is not None:
-            raise ValueError("restore: path: expected a path, found an empty one")
-        strict = boolean("restore: strict", strict)
-        discard_later = boolean("restore: discard_later", discard_later)
-        check = self._check if verify is None else check_name(verify)
-        try:
-            found = self._native.find(number, place, check, None)
-        except FileNotFoundError:
-            if not boolean("restore: missing_ok", missing_ok) or number is not None:
-                raise
-            return RestoreResult(None, None, LoadReport((), (), (), ()))
-        node = found.select(key_paths(keys), key_paths(exclude) or [])
-        report = LoadReport((), (), (), ())
-        state = None
-        if app_state is None:
-            state = state_of(node)
-        else:
-            report = Restoring(
-                node,
-                app_state,
-                found.path,
-                strict=strict,
-                is_part=keys is not None or exclude is not None,
-                rename=renamer(rename),
-            ).apply()
-        self._native.continue_from(found, place, discard_later)
-        document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
-        return RestoreResult(
-            found.step,
-            Path(found.path),
-            report,
-            tuple(found.skipped),
-            metadata_of(document),
-            state,
+        ranks = self._ranks
+        plan, messages = ranks.run(
+            "restore",
+            lambda: self._begin_restore(
+                step, path, keys, exclude, rename, strict, verify, discard_later, missing_ok
+            ),
+            lambda plan: plan.candidates,
         )
+        if any((found is None) != (messages[0] is None) for found in messages):
+            raise FileNotFoundError(
+                f"{self.directory}: expected steps on all ranks or on none, found that only some "
+                "see them; all ranks need one shared directory"
+            )
+        if messages[0] is None:
+            return RestoreResult(None, None, LoadReport((), (), (), ()))
+        changed: list[str] = []  # by steps that turned out to be damaged
+        try:
+            for number, seq, num_bytes in messages[0]:
+                (index, found, _), problems = ranks.run(
+                    "restore: check",
+                    partial(plan.open, number, seq, num_bytes, ranks),
+                    lambda checked: checked[2],
+                )
+                result = None
+                if not any(problems):
+                    result, problems = self._load(plan, found, num_bytes, app_state, changed)
+                if result is not None:
+                    return result
+                problem = next(text for text in problems if text)
+                plan.steps.pass_over(index, problem, ranks.rank == 0)
+            plan.steps.fail()
+        except CorruptFileError as error:
+            if not changed:
+                raise
+            raise CorruptFileError(f"{error}; it was loaded into {changed} before") from None
+        raise AssertionError("steps.fail() raises")
 
     # --- the directory ---
 
@@ -561,35 +606,177 @@ class CheckpointManager:
                 stacklevel=3,
             )
 
-    def _save_overlapped(
-        self, handle: SaveHandle, app_state: dict[str, Any], write: Callable[[Any], str]
-    ) -> None:
-        live = LiveTensors(app_state, states_of(app_state))
-        tree = _core.tree(live.states, str(handle.path))
+    def _prepare(
+        self,
+        step: int,
+        app_state: dict[str, Any],
+        metrics: Mapping[str, float] | None,
+        extra: Any,
+        force: bool,
+        block: bool | None,
+    ) -> SaveRequest:
+        """Checks a save on this rank, and takes the state of every object."""
+        number = integer("save: step", step, 0)
+        values = metrics_of(metrics)
+        force = boolean("save: force", force)
+        check_names(app_state)
+        self._writer.wait()
+        self._native.begin_save(number)  # the thread may come later than the next should_save
+        more = more_of(extra)
+        states = states_of(app_state)
+        refuse_sharded(states)
+        where = str(self._path_of(number))
+        message: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        if not self._ranks.is_alone:
+            described = Described(
+                app_state, states, self._per_rank, number, self._comparison.is_first
+            )
+            message = described.message
+            own = described.own
+            if self._ranks.rank != 0:
+                states = own
+        live = None
+        if self._async == "overlap" and not block:
+            live = LiveTensors(app_state, states)
+            states = live.states
+        trees = (
+            _core.tree({name: state for name, state in states.items() if name not in own}, where),
+            _core.tree({name: states[name] for name in own}, where),
+        )
+        message["own_bytes"] = self._native.planned_bytes(trees[1]) if own else 0
+        constant = constant_names(app_state)
+        return SaveRequest(number, values, more, force, constant, trees, live, bool(own), message)
+
+    def _begin_restore(
+        self,
+        step: int | None,
+        path: PathLike | None,
+        keys: Keys,
+        exclude: Keys,
+        rename: Rename,
+        strict: bool,
+        verify: Check | None,
+        discard_later: bool,
+        missing_ok: bool,
+    ) -> RestorePlan:
+        """Checks the arguments of a restore, and lists the steps that it may take."""
+        self._writer.wait()
+        number = None if step is None else integer("restore: step", step, 0)
+        place = None if path is None else os.fspath(path)
+        if not place and place is not None:
+            raise ValueError("restore: path: expected a path, found an empty one")
+        check = self._check if verify is None else check_name(verify)
+        discard_later = boolean("restore: discard_later", discard_later)
+        try:
+            steps = self._native.find(number, place, discard_later)
+        except FileNotFoundError:
+            if not boolean("restore: missing_ok", missing_ok) or number is not None:
+                raise
+            steps = None
+        return RestorePlan(
+            steps,
+            place,
+            keys,
+            exclude,
+            renamer(rename),
+            boolean("restore: strict", strict),
+            check,
+            discard_later,
+        )
+
+    def _load(
+        self,
+        plan: RestorePlan,
+        found: Any,
+        num_bytes: int,
+        app_state: dict[str, Any] | None,
+        changed: list[str],
+    ) -> tuple[RestoreResult | None, list[str | None]]:
+        """Loads a step that was checked; or says what is damaged, on each rank."""
+        ranks = self._ranks
+        (restoring, state), _ = ranks.run(
+            "restore: compare",
+            lambda: plan.compare(found, num_bytes, app_state, ranks, self._per_rank),
+        )
+
+        def load() -> tuple[LoadReport, str | None]:
+            nothing = LoadReport((), (), (), ())
+            if restoring is None:
+                return nothing, None
+            try:
+                return restoring.apply(), None
+            except CorruptFileError as error:
+                changed.extend(name for name in restoring.changed if name not in changed)
+                return nothing, str(error)
+
+        (report, _), problems = ranks.run("restore: load", load, lambda loaded: loaded[1])
+        if any(problems):
+            return None, problems
+
+        def go_on() -> None:
+            discards = plan.discard_later and ranks.rank == 0
+            self._native.continue_from(found, plan.place, discards)
+
+        ranks.run("restore: continue", go_on)
+        document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
+        result = RestoreResult(
+            found.step,
+            Path(found.path),
+            report,
+            tuple(found.skipped),
+            metadata_of(document),
+            state,
+        )
+        return result, []
+
+    def _write(self, request: SaveRequest, stage: Callable[[], Trees]) -> str:
+        return write_step(self._native, self._writing_ranks, request, stage)
+
+    def _copied(self, trees: Trees) -> Trees:
+        return self._pool.copy(trees[0]), self._own_pool.copy(trees[1])
+
+    def _save_overlapped(self, handle: SaveHandle, request: SaveRequest, live: LiveTensors) -> None:
         # Taken here, so that no optimizer steps before the thread has begun; released there.
         self._lock.acquire()
+        is_locked = True
+        copies: list[Trees] = []
 
-        def work(first: list[Any]) -> str:
-            if first:  # not when it is tried again
-                try:
-                    live.require_unchanged(handle.step)
-                    shared = first.pop()
-                    try:
-                        staged.append(self._pool.copy(shared))
-                    except MemoryError:
-                        self._warn_of_memory()
-                        return write(shared)  # the lock is held meanwhile
-                    live.require_unchanged(handle.step)
-                finally:
-                    self._lock.release()
-                handle.staged.set_result(None)
-            if not staged:  # a second attempt without memory for a copy
+        def unlock() -> None:
+            nonlocal is_locked
+            if is_locked:
+                is_locked = False
+                self._lock.release()
+
+        def stage() -> Trees:
+            if copies:
+                return copies[0]
+            if not is_locked:  # a second attempt, of a first one without memory for a copy
                 raise MemoryError("not enough memory for a copy of the state")
-            return write(staged[0])
+            live.require_unchanged(handle.step)
+            try:
+                copy = self._copied(request.trees)
+            except MemoryError:
+                self._warn_of_memory()
+                return request.trees  # the lock is held until they are written
+            live.require_unchanged(handle.step)
+            unlock()
+            handle.staged.set_result(None)
+            copies.append(copy)
+            return copy
 
-        staged: list[Any] = []
+        def work() -> str:
+            try:
+                return self._write(request, stage)
+            finally:
+                unlock()
+
         try:
-            self._writer.start(handle, partial(work, [tree]))
+            self._writer.start(handle, work)
         except BaseException:
-            self._lock.release()
+            unlock()
             raise
+
+
+def _raise(error: Exception) -> Trees:
+    raise error

@@ -6,6 +6,7 @@ import signal
 import threading
 
 from tenfold._public import set_module
+from tenfold.checkpoint._ranks import Ranks, alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,17 +22,24 @@ class Preemption:
     The first signal is noted, and handed to the handler that was there before if a program had set
     one. Another one goes to what was there before alone, so that a second SIGTERM ends the process.
 
+    In a process group it is true on all ranks once a signal has come on one of them: ``bool()`` is
+    a small all-reduce then, which all ranks call equally often.
+
     Attributes:
-        signal: The number of the signal that came; None.
+        signal: The number of the signal that came to this process; None.
     """
 
-    def __init__(self, signals: Iterable[int]) -> None:
+    def __init__(self, signals: Iterable[int], ranks: Ranks | None = None) -> None:
         self.signal: int | None = None
+        self._ranks = ranks or alone()
+        self._has_come = False
         self._signals = list(signals)
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        return self.signal is not None
+        # Once it is true it is so on all ranks, without asking again.
+        self._has_come = self._has_come or self._ranks.any(self.signal is not None)
+        return self._has_come
 
     def __enter__(self) -> Preemption:
         if threading.current_thread() is not threading.main_thread():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 import warnings
@@ -76,6 +77,33 @@ class RngState(RNGState):
             _set_numpy(state_dict["numpy"])
         if "torch" in state_dict:
             _set_torch(state_dict)
+
+
+def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
+    """Seeds the generators of a rank that the saved state has none of.
+
+    Args:
+        target: The entry, whose generators are seeded.
+        state: What rank 0 has saved.
+        rank: Of this process: each has other numbers, and the same ones at each restore.
+    """
+    digest = hashlib.sha256(b"rank %d" % rank)
+    for part in (state.get("python"), state.get("numpy")):
+        if part is not None:
+            digest.update(repr(part["words"].tolist()).encode())
+    words = state.get("torch", state.get("rng_state"))
+    if words is not None:
+        digest.update(bytes(words.tolist()))
+    seed = digest.digest()
+    torch = arrays.import_torch()
+    if torch is not None and words is not None:
+        torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
+    if not isinstance(target, RngState):
+        return
+    random.seed(seed)
+    if "numpy" in state and "numpy" in sys.modules:
+        numpy = numpy_module()
+        numpy.random.seed(numpy.frombuffer(seed, dtype="uint32"))
 
 
 def _tensor(words: Any) -> Any:

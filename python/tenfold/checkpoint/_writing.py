@@ -109,6 +109,8 @@ class Writer:
                 self._warn(handle, error)
             handle.set_exception(error)
         else:
+            if not handle.staged.done():
+                handle.staged.set_result(None)
             handle.set_result(path)
 
     def _attempt(self, work: Callable[[], str]) -> str:

@@ -1,6 +1,7 @@
 #include "formats/safetensors/file.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -63,16 +64,14 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
 
 namespace {
 
-/// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
-/// its checksum, and adds the data's blocks that are asked for to `blocks`.
-void plan_verification(const OpenedFile& opened, const VerifyRequest& request, VerifyReport& report,
-                       std::vector<BlockCheck>& blocks) {
+/// Reports a header that differs from its checksum. The checksums of all blocks in the order of the
+/// file; nothing if it has none.
+std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
+                                                       VerifyReport& report) {
   const Header& header = *opened.header;
   const os::File& file = opened.source->file();
-  report.num_leaves += header.entries.size();
-  report.num_bytes += header.data_bytes;
   const std::string* text = header.metadata_value(kChecksumsMember);
-  if (text == nullptr) return;
+  if (text == nullptr) return std::nullopt;
 
   ChecksummedDocument document{file.display(),
                                "__metadata__ \"tenfold_xxh3\"",
@@ -84,7 +83,18 @@ void plan_verification(const OpenedFile& opened, const VerifyRequest& request, V
     document.num_blocks += num_checksum_blocks(entry.end - entry.begin);
   }
   file.read_at(0, std::as_writable_bytes(std::span(document.bytes)));
-  const auto checksums = check_document(document, report);
+  return check_document(document, report);
+}
+
+/// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
+/// its checksum, and adds the data's blocks that are asked for to `blocks`.
+void plan_verification(const OpenedFile& opened, const VerifyRequest& request, VerifyReport& report,
+                       std::vector<BlockCheck>& blocks) {
+  const Header& header = *opened.header;
+  const os::File& file = opened.source->file();
+  report.num_leaves += header.entries.size();
+  report.num_bytes += header.data_bytes;
+  const auto checksums = checksums_of(opened, report);
   if (!checksums) return;
 
   auto checksum = checksums->begin();
@@ -131,6 +141,21 @@ Problem problem_of(const std::string& message, const Path& path) {
 }
 
 }  // namespace
+
+ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report) {
+  ChecksumsByLeaf all;
+  const auto checksums = checksums_of(opened, report);
+  if (!checksums) return all;
+  auto checksum = checksums->begin();
+  for (const std::uint32_t i : opened.header->file_order()) {
+    const Header::Entry& entry = opened.header->entries[i];
+    const auto end =
+        checksum + static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
+    all[opened.source->where(Leaf(entry.dtype, {}, opened.source, i))].assign(checksum, end);
+    checksum = end;
+  }
+  return all;
+}
 
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open) {

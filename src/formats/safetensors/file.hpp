@@ -9,6 +9,7 @@
 #include "formats/format.hpp"
 #include "formats/safetensors/source.hpp"
 #include "formats/safetensors/tree.hpp"
+#include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
@@ -29,6 +30,9 @@ std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Met
 
 /// The text of "tenfold_xxh3" for those tensors, all digits zero.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
+
+/// The checksums of a file's tensors; what its header lacks or contradicts is added to the report.
+ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` gives: counts their leaves, bytes and checksums, compares headers
 /// and blocks with their checksums. `open` adds what else it finds; what it throws as corrupt or

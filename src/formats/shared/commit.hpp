@@ -151,6 +151,8 @@ class FolderReplacement {
   FolderReplacement& operator=(const FolderReplacement&) = delete;
 
   os::Directory& folder() noexcept { return folder_; }
+  /// Of folder(), beside the one that is replaced.
+  const std::string& hidden_name() const noexcept { return sibling_->name(); }
   void publish(bool durable);
 
  private:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ struct ChecksumLine {
 
 /// A `%checksums` larger than this is refused before it is read.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
+
+/// The checksums of the blocks of each leaf, in their order; by LeafSource::where().
+using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
 

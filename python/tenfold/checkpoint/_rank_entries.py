@@ -1,0 +1,181 @@
+"""Which entries are of all ranks, which of each, and whether the ranks agree on the former."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from fnmatch import fnmatchcase
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._io.snapshot import RNGState
+from tenfold._options import text
+from tenfold.checkpoint._app_state import is_module, tensors_in
+from tenfold.checkpoint._ranks import require_equal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+
+def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names and globs of the entries that each rank has for itself."""
+    if per_rank is None:
+        return ()
+    names = (per_rank,) if isinstance(per_rank, str) else tuple(per_rank)
+    return tuple(text("checkpoint manager: per_rank", name) for name in names)
+
+
+def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
+    """True for random numbers, and for names that the manager was given."""
+    return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def refuse_sharded(states: dict[str, Any]) -> None:
+    """Refuses DTensors, of which each rank has a part.
+
+    Raises:
+        UnsupportedError: Naming the tensor.
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    if module is None:
+        return
+    for name, tensor in tensors_in(states):
+        if isinstance(tensor, module.DTensor):
+            raise UnsupportedError(
+                f'tensor "{name}": expected a whole tensor, found a DTensor, of which each rank '
+                "has a part; save what torch.distributed.checkpoint.state_dict."
+                "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)) and "
+                "get_optimizer_state_dict give, or use torch.distributed.checkpoint"
+            )
+
+
+class Described:
+    """What a rank tells the others of its state, as a JSON value.
+
+    Args:
+        app_state: Names and objects.
+        states: The state of each.
+        patterns: Names and globs of the entries of single ranks.
+        step: The number of the step.
+        with_bytes: Parameters are compared as well.
+    """
+
+    def __init__(
+        self,
+        app_state: dict[str, Any],
+        states: dict[str, Any],
+        patterns: tuple[str, ...],
+        step: int,
+        with_bytes: bool,
+    ) -> None:
+        self.own = {
+            name: state
+            for name, state in states.items()
+            if is_per_rank(name, app_state[name], patterns)
+        }
+        self.replicated = {name: state for name, state in states.items() if name not in self.own}
+        shown = _core.tree({name: _shape_of(state) for name, state in self.replicated.items()}, "")
+        self.message = {
+            "step": step,
+            "entries": sorted(self.replicated),
+            "per_rank": sorted(self.own),
+            "digests": {
+                name: [structure, values] for name, structure, values in _core.entry_digests(shown)
+            },
+            "loaders": sorted(name for name in self.replicated if _is_loader(app_state[name])),
+            "bytes": _parameter_digests(app_state, self.replicated) if with_bytes else {},
+        }
+
+
+class Comparison:
+    """Compares what the ranks tell; each rank comes to the same result."""
+
+    def __init__(self) -> None:
+        self.is_first = True
+        self._warned: set[str] = set()
+
+    def check(self, messages: list[dict[str, Any]], where: str, warns: bool) -> None:
+        """Raises, or warns once an entry, if the ranks differ.
+
+        Args:
+            messages: `Described.message` of each rank.
+            where: The directory.
+            warns: Warn from this rank.
+
+        Raises:
+            ValueError: Naming the entry and the ranks.
+        """
+        self.is_first = False
+        require_equal("save: step", [message["step"] for message in messages])
+        require_equal("save: entries", [message["entries"] for message in messages])
+        require_equal("save: entries of each rank", [message["per_rank"] for message in messages])
+        first = messages[0]
+        for name, (structure, values) in first["digests"].items():
+            other = [message["digests"][name] for message in messages]
+            ranks = [rank for rank, digest in enumerate(other) if digest[0] != structure]
+            if ranks:
+                raise ValueError(
+                    f'entry "{name}": expected the same keys, dtypes and shapes on all ranks, '
+                    f"found others on {ranks_text(ranks)} than on rank 0; "
+                    f'per_rank=["{name}"] saves that of each rank'
+                )
+            ranks = [rank for rank, digest in enumerate(other) if digest[1] != values]
+            if ranks and name in first["loaders"]:
+                raise ValueError(
+                    f'entry "{name}": expected a BatchLoader at the same position on all ranks, '
+                    f"found another state on {ranks_text(ranks)} than on rank 0; all ranks make "
+                    "the same number of steps"
+                )
+            if ranks and warns:
+                self._warn(where, name, "values", ranks)
+        for name, digest in first["bytes"].items():
+            other = [message["bytes"].get(name) for message in messages]
+            ranks = [rank for rank, found in enumerate(other) if found != digest]
+            if ranks and warns:
+                self._warn(where, name, "parameters", ranks)
+
+    def _warn(self, where: str, name: str, what: str, ranks: list[int]) -> None:
+        if name in self._warned:
+            return
+        self._warned.add(name)
+        warnings.warn(
+            f'{where}: entry "{name}": its {what} on {ranks_text(ranks)} are not those of rank 0, '
+            f'which are saved; per_rank=["{name}"] saves those of each rank',
+            stacklevel=4,
+        )
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks for a message: ``rank 1``, ``ranks 1, 2``."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _is_loader(value: Any) -> bool:
+    module = sys.modules.get("tenfold.dataset._loader")
+    return module is not None and isinstance(value, module.BatchLoader)
+
+
+def _shape_of(state: Any) -> Any:
+    """The same containers; tensors of devices are not copied to compare their shapes."""
+    if isinstance(state, dict):
+        return {key: _shape_of(value) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return type(state)(_shape_of(value) for value in state)
+    if arrays.is_array(state) and getattr(getattr(state, "device", None), "type", "cpu") != "cpu":
+        torch = sys.modules["torch"]
+        return torch.empty((), dtype=state.dtype, device="cpu").expand(state.shape)
+    return state
+
+
+def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
+    """Of the parameters of each module: buffers differ where batch norm is not synchronized."""
+    chosen: dict[str, Any] = {}
+    for name, state in states.items():
+        module = app_state[name]
+        if is_module(module) and isinstance(state, dict):
+            own = dict(module.named_parameters(remove_duplicate=False))
+            chosen[name] = {key: value for key, value in state.items() if key in own}
+    return dict(_core.tensor_digests(_core.tree(chosen, "")))

@@ -1,0 +1,201 @@
+"""Processes that save and restore together: collectives by which they agree."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+# After that a rank gives up waiting for another one, which may be writing for long. A rank whose
+# process ends is noticed at once.
+_TIMEOUT = timedelta(minutes=30)
+
+# What an error becomes on the ranks that did not raise it; the first one that fits.
+_CLASSES: tuple[type[Exception], ...] = (
+    CorruptFileError,
+    UnsupportedError,
+    KeyNotFoundError,
+    KeyError,
+    TypeError,
+    ValueError,
+    MemoryError,
+    RuntimeError,
+)
+
+
+class Ranks:
+    """The ranks of a process group, or one process alone.
+
+    Args:
+        rank: Of this process.
+        size: Number of ranks.
+        group: A gloo group, for these calls alone; None for one process.
+    """
+
+    def __init__(self, rank: int, size: int, group: Any) -> None:
+        self.rank = rank
+        self.size = size
+        self._group = group
+
+    @property
+    def is_alone(self) -> bool:
+        return self._group is None
+
+    def run(
+        self, call: str, work: Callable[[], T], send: Callable[[T], Any] = lambda result: None
+    ) -> tuple[T, list[Any]]:
+        """Runs `work` on every rank; if it fails on one, it fails on all of them.
+
+        Args:
+            call: What the ranks are at: an error if they are at different calls.
+            work: What this rank does.
+            send: From what `work` returned to a JSON value for the other ranks.
+
+        Returns:
+            What `work` returned here, and what `send` gave on each rank.
+
+        Raises:
+            Exception: What `work` raised on the lowest rank where it failed. Other ranks raise an
+                error of the same kind that names that rank.
+        """
+        if self.is_alone:
+            result = work()
+            return result, [send(result)]
+        failure: BaseException | None = None
+        message: dict[str, Any] = {"call": call}
+        try:
+            result = work()
+            message["sent"] = send(result)
+        except BaseException as error:
+            failure = error
+            message["error"] = _described(error)
+        try:
+            messages = self._gather(message)
+        except RuntimeError as error:
+            raise self._no_answer(call, error) from failure
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure  # Ctrl-C, or the end of the interpreter
+        calls = [other["call"] for other in messages]
+        if len(set(calls)) > 1:
+            raise RuntimeError(
+                f"checkpoint manager: expected all ranks at the same call, found {_by_rank(calls)}"
+            ) from failure
+        for rank, other in enumerate(messages):
+            if "error" in other:
+                if rank == self.rank and failure is not None:
+                    raise failure
+                raise _error_of(rank, other["error"]) from failure
+        return result, [other["sent"] for other in messages]
+
+    def any(self, flag: bool) -> bool:
+        """True on all ranks if it is true on one: one all-reduce of a number."""
+        if self.is_alone:
+            return flag
+        torch = sys.modules["torch"]
+        number = torch.tensor([int(flag)], dtype=torch.int32, device="cpu")
+        try:
+            torch.distributed.all_reduce(
+                number, op=torch.distributed.ReduceOp.MAX, group=self._group
+            )
+        except RuntimeError as error:
+            raise self._no_answer("a flag", error) from None
+        return bool(number.item())
+
+    def leave(self) -> None:
+        """Ends the group, after a constructor that failed."""
+        if not self.is_alone:
+            sys.modules["torch"].distributed.destroy_process_group(self._group)
+
+    def _gather(self, message: Any) -> list[Any]:
+        """JSON values, not pickles: a rank runs nothing that another one sends."""
+        torch = sys.modules["torch"]
+        distributed = torch.distributed
+        data = json.dumps(message).encode()
+        size = torch.tensor([len(data)], dtype=torch.int64, device="cpu")
+        sizes = [torch.zeros_like(size) for _ in range(self.size)]
+        distributed.all_gather(sizes, size, group=self._group)
+        longest = max(int(other) for other in sizes)
+        padded = torch.zeros(longest, dtype=torch.uint8, device="cpu")
+        padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        distributed.all_gather(parts, padded, group=self._group)
+        return [
+            json.loads(part[: int(other)].numpy().tobytes())
+            for part, other in zip(parts, sizes, strict=True)
+        ]
+
+    def _no_answer(self, call: str, error: Exception) -> RuntimeError:
+        return RuntimeError(
+            f"checkpoint manager: {call}: rank {self.rank} of {self.size}: expected an answer of "
+            f"all ranks within {_TIMEOUT}, found none: a process ended, or stands still: {error}"
+        )
+
+
+def alone() -> Ranks:
+    """This process, without others."""
+    return Ranks(0, 1, None)
+
+
+def join(count: int) -> list[Ranks]:
+    """That many gloo groups of all ranks of `torch.distributed`; one process alone has none.
+
+    Collective if there are several ranks.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return [alone() for _ in range(count)]
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    if size == 1:
+        return [alone() for _ in range(count)]
+    return [
+        Ranks(rank, size, distributed.new_group(backend="gloo", timeout=_TIMEOUT))
+        for _ in range(count)
+    ]
+
+
+def require_equal(where: str, values: list[Any]) -> None:
+    """Raises ValueError if the ranks have different values."""
+    if any(value != values[0] for value in values):
+        raise ValueError(f"{where}: expected the same on all ranks, found {_by_rank(values)}")
+
+
+def _by_rank(values: list[Any]) -> str:
+    """Values for a message: ``5 on rank 0, 6 on ranks 1, 2``."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in enumerate(values):
+        ranks.setdefault(repr(value), []).append(rank)
+    return ", ".join(
+        f"{value} on rank{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+        for value, found in ranks.items()
+    )
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, OSError):
+        text = error.strerror or str(error)
+        return {"kind": type(error).__name__, "errno": error.errno, "text": text}
+    kinds = (kind.__name__ for kind in _CLASSES if isinstance(error, kind))
+    name = next(kinds, "RuntimeError")
+    text = str(error) if isinstance(error, Exception) else type(error).__name__
+    return {"kind": name, "text": text or type(error).__name__}
+
+
+def _error_of(rank: int, described: dict[str, Any]) -> Exception:
+    text = f"rank {rank}: {described['text']}"
+    if described.get("errno") is not None:
+        return OSError(described["errno"], text)  # of the class that belongs to the number
+    if "errno" in described:
+        kinds_of_system = (FileNotFoundError, FileExistsError, PermissionError)
+        names = {kind.__name__: kind for kind in kinds_of_system}
+        return names.get(described["kind"], OSError)(text)
+    kinds = {kind.__name__: kind for kind in _CLASSES}
+    return kinds[described["kind"]](text)

@@ -1,0 +1,133 @@
+"""What a restore was asked for, and the steps that it may take."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+from tenfold._errors import CorruptFileError
+from tenfold._io.files import key_paths
+from tenfold.checkpoint._app_state import Restoring, state_of
+from tenfold.checkpoint._rank_entries import is_per_rank, ranks_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tenfold._io.files import Keys
+    from tenfold.checkpoint._ranks import Ranks
+
+# With verify="auto" every checksum of a smaller step is compared before an object changes. The
+# blocks of a larger one, which is read for long, are compared as they are copied.
+FULL_CHECK_BYTES = 8_000_000_000
+
+
+@dataclass
+class RestorePlan:
+    """The checked arguments of a restore.
+
+    Attributes:
+        steps: The engine's candidates; None if there is no step, and that is allowed.
+        place: Another run's directory or step; None.
+        keys: As given.
+        exclude: As given.
+        rename: A function, or None.
+        strict: Refuse what is missing or unexpected.
+        check: What is compared before a step is taken: "auto", "full", "structure" or "none".
+        discard_later: Remove the steps behind the restored one.
+    """
+
+    steps: Any
+    place: str | None
+    keys: Keys
+    exclude: Keys
+    rename: Callable[[str], str] | None
+    strict: bool
+    check: str
+    discard_later: bool
+
+    @property
+    def candidates(self) -> list[tuple[int, int, int]] | None:
+        """Step, seq and bytes of each, the best one first."""
+        return None if self.steps is None else self.steps.candidates()
+
+    def checks_copies(self, num_bytes: int) -> bool:
+        """True for a step of that size whose blocks are checked as they are copied."""
+        return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES
+
+    def open(
+        self, step: int, seq: int, num_bytes: int, ranks: Ranks
+    ) -> tuple[int, Any, str | None]:
+        """Checks a candidate, which rank 0 has named.
+
+        Returns:
+            Its index, the opened step, and what is damaged instead.
+        """
+        known = [candidate[:2] for candidate in self.candidates or ()]
+        if (step, seq) not in known:
+            raise FileNotFoundError(
+                f"expected step {step}, which rank 0 sees, found none; all ranks need one shared "
+                "directory"
+            )
+        index = known.index((step, seq))
+        check = self.check
+        if check == "auto":
+            check = "structure" if self.checks_copies(num_bytes) else "full"
+        try:
+            return index, self.steps.open(index, check, ranks.rank, ranks.size, None), None
+        except (CorruptFileError, FileNotFoundError) as error:
+            return index, None, str(error)
+
+    def compare(
+        self,
+        found: Any,
+        num_bytes: int,
+        app_state: dict[str, Any] | None,
+        ranks: Ranks,
+        patterns: tuple[str, ...],
+    ) -> tuple[Restoring | None, dict[str, Any] | None]:
+        """Compares a step with the objects, of which none has changed yet.
+
+        Returns:
+            What loads it, if there are objects; else the state.
+        """
+        own = {name for name, rank in found.entries() if rank is not None}
+        if app_state is not None and found.world_size == 1 and not ranks.is_alone:
+            names = (name for name, _ in found.entries() if name in app_state)
+            own |= {name for name in names if is_per_rank(name, app_state[name], patterns)}
+        lacking = own if ranks.rank >= found.world_size else set()
+        if own and found.world_size != ranks.size:
+            _warn_of_size(found, own, ranks)
+        node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
+        copy = partial(found.copied_entry, node, rank=ranks.rank)
+        if app_state is None:
+            state = state_of(node)
+            return None, {name: value for name, value in state.items() if name not in lacking}
+        restoring = Restoring(
+            node,
+            app_state,
+            found.path,
+            strict=self.strict,
+            is_part=self.keys is not None or self.exclude is not None,
+            rename=self.rename,
+            rank=ranks.rank,
+            lacking=lacking,
+            copy=copy if self.checks_copies(num_bytes) else None,
+        )
+        return restoring, None
+
+
+def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:
+    saved, now = found.world_size, ranks.size
+    what = (
+        f"random numbers of {ranks_text(range(saved, now))} begin anew, with a seed that is "
+        "derived from those of rank 0"
+        if saved < now
+        else f"what {ranks_text(range(now, saved))} had for themselves is not restored"
+    )
+    warnings.warn(
+        f"{found.path}: {sorted(own)}: saved by {saved} rank(s), restored by {now}: {what}",
+        stacklevel=2,
+    )

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include <tenfold/checkpoint_manager.hpp>
+
+namespace tenfold::checkpoint {
+
+/// Copies an entry, or the selected part of it, into memory, and compares each block with its
+/// checksum in the same pass. For entries whose files were checked, but for the bytes of their
+/// tensors: CheckpointCheck::structure. Throws Error(corrupt) naming the tensor and the block.
+TensorDict::Item copy_checked(const TensorDict::Item& item, const Path& step_path,
+                              const CheckpointEntry& entry, int num_threads, Monitor* monitor);
+
+}  // namespace tenfold::checkpoint

@@ -1,0 +1,184 @@
+#include "checkpoint/ranks.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "checkpoint/directory.hpp"
+#include "checkpoint/document.hpp"
+#include "checkpoint/entries.hpp"
+#include "core/value/value_json.hpp"
+#include "io/tree.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::checkpoint {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::uint64_t kHashedBytes = std::uint64_t{4} << 20;
+
+/// Two hashes over a tree, fed in its order.
+struct Digests {
+  base::Xxh3Stream structure;
+  base::Xxh3Stream values;
+};
+
+/// Lengths first, so that no two sequences of texts are the same bytes.
+void add(base::Xxh3Stream& stream, std::string_view text) {
+  const std::string length = std::to_string(text.size()) + ":";
+  stream.update(std::as_bytes(std::span(length)));
+  stream.update(std::as_bytes(std::span(text)));
+}
+
+void add_item(Digests& digests, const std::string& name, const TensorDict::Item& item) {
+  add(digests.structure, name);
+  if (const auto* leaf = std::get_if<Leaf>(&item)) {
+    add(digests.structure, tenfold::name(leaf->dtype()));
+    for (const std::int64_t size : leaf->shape()) add(digests.structure, std::to_string(size));
+    add(digests.structure, "tensor");
+  } else if (const auto* node = std::get_if<TensorDict>(&item)) {
+    add(digests.structure, "(");
+    node->for_each([&](const std::string& key, const TensorDict::Item& inner) {
+      add_item(digests, key, inner);
+    });
+    add(digests.structure, ")");
+  } else {
+    add(digests.structure, "value");
+    const auto& value = std::get<NonTensor>(item).value;
+    try {
+      add(digests.values, to_json(value, codecs::JsonStyle::python));
+    } catch (const Error&) {
+      add(digests.values, "no UTF-8");  // Half a character: compared by nothing but its place.
+    }
+  }
+}
+
+/// Bytes of the files of an entry, as rank 0 sees them.
+std::uint64_t entry_bytes(const os::Directory& folder, const CheckpointEntry& entry) {
+  const EntryPlace place = place_of(folder, entry.path);
+  const auto info = place.folder.entry_info(place.name);
+  if (!info) {
+    throw Error(ErrorCode::file_not_found, place.folder.display_of(place.name) + ": is missing");
+  }
+  if (info->is_directory) {
+    return folder_bytes(os::Directory::open_at(place.folder, place.name));
+  }
+  return info->size_bytes;
+}
+
+}  // namespace
+
+RankedSave::RankedSave(const CheckpointManager& manager, std::int64_t step,
+                       const TensorDict& replicated, const CheckpointSaveOptions& options,
+                       const RanksPlan& ranks)
+    : state_(Internals::state(manager)) {
+  const std::lock_guard lock(state_->mutex);
+  save_ = state_->begin_save(step, replicated, options, ranks);
+}
+
+std::string RankedSave::ranks_path() const {
+  if (save_->ranks_name.empty()) return {};
+  return save_->replacement.hidden_name() + "/" + save_->ranks_name;
+}
+
+void RankedSave::write(Monitor* monitor) {
+  save_->options.monitor = monitor;
+  state_->write_entries(*save_);
+}
+
+Path RankedSave::publish(const std::vector<CheckpointEntry>& of_ranks) {
+  const std::lock_guard lock(state_->mutex);
+  const os::Directory& hidden = save_->replacement.folder();
+  for (const CheckpointEntry& entry : of_ranks) {
+    CheckpointEntry here = entry;
+    here.path.replace(0, kRanksName.size(), save_->ranks_name);
+    const std::uint64_t found = entry_bytes(hidden, here);
+    if (found == entry.num_bytes) continue;
+    throw Error::io(EIO, hidden.display_of(here.path),
+                    hidden.display_of(here.path) + ": expected " + std::to_string(entry.num_bytes) +
+                        " bytes, as rank " + std::to_string(*entry.rank) + " wrote, found " +
+                        std::to_string(found));
+  }
+  save_->info.entries.insert(save_->info.entries.end(), of_ranks.begin(), of_ranks.end());
+  return state_->publish(*save_);
+}
+
+std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager, std::int64_t step,
+                                                const std::string& ranks_path, std::int64_t rank,
+                                                const TensorDict& state, Monitor* monitor) {
+  const Internals::State& own = *Internals::state(manager);
+  std::vector<PlannedEntry> plan =
+      plan_entries(state, own.options.formats, (own.directory / step_folder_name(step)).string());
+  const EntryPlace place = [&] {
+    try {
+      return place_of(os::Directory::open(own.directory), ranks_path);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::file_not_found) throw;
+      throw Error::io(ENOENT, (own.directory / ranks_path).string(),
+                      (own.directory / ranks_path).string() +
+                          ": expected the folder that rank 0 made, found none; all ranks need "
+                          "one shared directory");
+    }
+  }();
+  os::Directory ranks = os::Directory::open_at(place.folder, place.name);
+  const std::string name = std::to_string(rank);
+  ranks.create_directory(name);
+  os::Directory folder = os::Directory::open_at(ranks, name);
+  std::vector<CheckpointEntry> entries;
+  for (const PlannedEntry& planned : plan) {
+    entries.push_back(
+        write_entry(planned, folder, own.options.durable, own.options.num_threads, monitor));
+    entries.back().rank = rank;
+    entries.back().path.insert(0, rank_folder(rank));
+  }
+  if (own.options.durable) folder.sync();
+  return entries;
+}
+
+std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state) {
+  return bytes_of(plan_entries(state, Internals::state(manager)->options.formats,
+                               manager.directory().string()));
+}
+
+std::vector<EntryDigest> entry_digests(const TensorDict& state) {
+  std::vector<EntryDigest> all;
+  state.for_each([&](const std::string& name, const TensorDict::Item& item) {
+    Digests digests;
+    add_item(digests, name, item);
+    all.push_back(
+        {name, base::hex16(digests.structure.digest()), base::hex16(digests.values.digest())});
+  });
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> tensor_digests(const TensorDict& state) {
+  std::vector<std::pair<std::string, std::string>> all;
+  std::vector<std::byte> block(kHashedBytes);
+  state.for_each([&](const std::string& name, const TensorDict::Item& item) {
+    base::Xxh3Stream stream;
+    const auto* node = std::get_if<TensorDict>(&item);
+    for (const NamedLeaf& named : node == nullptr ? std::vector<NamedLeaf>() : tensors_of(*node)) {
+      const std::uint64_t size = named.leaf.nbytes();
+      for (std::uint64_t at = 0; at < size; at += kHashedBytes) {
+        const auto part =
+            std::span(block).first(static_cast<std::size_t>(std::min(kHashedBytes, size - at)));
+        named.leaf.read(at, part);
+        stream.update(part);
+      }
+    }
+    all.emplace_back(name, base::hex16(stream.digest()));
+  });
+  return all;
+}
+
+}  // namespace tenfold::checkpoint

@@ -1,0 +1,112 @@
+#include "checkpoint/restoration.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "checkpoint/document.hpp"
+#include "core/notes/notes.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::checkpoint {
+
+using namespace detail;
+
+namespace {
+
+/// The step in a folder of its own, wherever it was copied to.
+Step step_in(const Path& path) {
+  const os::Directory folder = os::Directory::open(path);
+  Step step;
+  step.info = parse_document(read_document(folder, &step.document),
+                             folder.display_of(std::string(kDocumentName)));
+  return step;
+}
+
+}  // namespace
+
+bool is_damage(const Error& error) noexcept {
+  return error.code() == ErrorCode::corrupt || error.code() == ErrorCode::file_not_found;
+}
+
+Restoration::Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options)
+    : state_(Internals::state(manager)),
+      directory_(manager.directory()),
+      is_given_(options.step.has_value()) {
+  if (!options.path.empty()) {
+    if (options.discard_later) {
+      throw Error(ErrorCode::invalid_argument,
+                  options.path.string() +
+                      ": discard_later: it removes steps of the manager's own directory only: "
+                      "expected no path, found one");
+    }
+    directory_ = std::filesystem::absolute(options.path);
+    if (os::exists(directory_ / kDocumentName)) {
+      state_.reset();
+      is_given_ = true;
+      candidates_.push_back(step_in(directory_));
+      const std::int64_t found = candidates_.front().info.step;
+      if (options.step && *options.step != found) {
+        throw Error(ErrorCode::key_not_found, directory_.string() + ": expected step " +
+                                                  std::to_string(*options.step) + ", found step " +
+                                                  std::to_string(found));
+      }
+      return;
+    }
+    state_ = Internals::state(CheckpointManager(directory_));
+  }
+  const Listing listing = state_->reader.list();
+  if (listing.steps().empty() && !options.step) {
+    throw Error(ErrorCode::file_not_found,
+                directory_.string() + ": expected a step to restore, found none");
+  }
+  if (options.step) {
+    candidates_.push_back(state_->require_step(listing, *options.step));
+    return;
+  }
+  for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
+    if (listing.is_on_line(*step)) candidates_.push_back(*step);
+  }
+}
+
+Path Restoration::path_of(const Step& step) const {
+  return state_ ? directory_ / step.folder_name : directory_;
+}
+
+RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Rank rank,
+                                     Monitor* monitor) const {
+  const Path path = path_of(step);
+  if (check != CheckpointCheck::none) {
+    const VerifyReport report =
+        verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank);
+    const bool is_known = !report.ok() || check == CheckpointCheck::full;
+    if (state_ && is_known) state_->remember(step, report.ok());
+    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+  }
+  RestoredCheckpoint restored;
+  restored.state = open_state(path, step.info, rank.rank < step.info.world_size ? rank.rank : 0);
+  restored.info = step.info;
+  restored.path = path;
+  restored.skipped = skipped_;
+  return restored;
+}
+
+void Restoration::pass_over(const Step& step, const std::string& problem, bool warns) {
+  if (state_) state_->remember(step, false);
+  if (is_given_) throw Error(ErrorCode::corrupt, problem);
+  skipped_.push_back({step.info.step, problem});
+  if (!warns) return;
+  warn(directory_.string() + ": step " + std::to_string(step.info.step) +
+       " is passed over, as it is damaged: " + problem);
+}
+
+void Restoration::fail() const {
+  throw Error(ErrorCode::corrupt,
+              directory_.string() + ": expected a step that is whole, found " +
+                  std::to_string(skipped_.size()) +
+                  " that are damaged; the newest one: " + skipped_.front().problem);
+}
+
+}  // namespace tenfold::checkpoint

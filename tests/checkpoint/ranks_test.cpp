@@ -1,0 +1,208 @@
+// A step that several processes write: here one process plays all of them.
+
+#include "checkpoint/ranks.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "checkpoint/restoration.hpp"
+#include "checkpoint/sample_states.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::RankedSave;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+template <class Work>
+Error error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an error";
+  return {ErrorCode::io, ""};
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+TensorDict own_state(std::int64_t rank) {
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  TensorDict state(dict);
+  TensorDict rng(dict);
+  const std::vector<float> words = {static_cast<float>(rank), 7};
+  rng.set("words", Tensor::from(std::span<const float>(words)));
+  state.set("rng", rng);
+  return state;
+}
+
+std::vector<CheckpointEntry> write_all(const CheckpointManager& manager, std::int64_t step,
+                                       const std::string& path, std::int64_t num_ranks) {
+  std::vector<CheckpointEntry> entries;
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    const auto written =
+        checkpoint::write_rank_entries(manager, step, path, rank, own_state(rank), nullptr);
+    entries.insert(entries.end(), written.begin(), written.end());
+  }
+  return entries;
+}
+
+void save(const CheckpointManager& manager, std::int64_t step, std::int64_t num_ranks) {
+  RankedSave save(manager, step, state_at(step), {}, {num_ranks, true, 0});
+  save.write(nullptr);
+  save.publish(write_all(manager, step, save.ranks_path(), num_ranks));
+}
+
+TEST(RankedSave, EntriesOfRanksLieInFoldersOfTheirOwn) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save(manager, 5, 2);
+  const fs::path step = folder / "step_00000005";
+  EXPECT_THAT(names_in(step), UnorderedElementsAre("checkpoint.json", "epoch.json", "ranks",
+                                                   "model.safetensors", "optimizer.safetensors"));
+  EXPECT_THAT(names_in(step / "ranks"), UnorderedElementsAre("0", "1"));
+  EXPECT_THAT(names_in(step / "ranks/1"), UnorderedElementsAre("rng.safetensors"));
+  EXPECT_EQ(manager.metadata(5).world_size, 2);
+  EXPECT_TRUE(manager.verify(5).ok());
+  // One process takes what rank 0 has.
+  const RestoredCheckpoint restored = manager.restore();
+  EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "rng"));
+  EXPECT_EQ(values<float>(restored.state.at("rng", "words"))[0], 0);
+  const TensorDict second = checkpoint::open_state(restored.path, restored.info, 1);
+  EXPECT_EQ(values<float>(second.at("rng", "words"))[0], 1);
+}
+
+TEST(RankedSave, WithoutPublishingNothingIsLeft) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save(manager, 1, 2);
+  {
+    RankedSave save(manager, 2, state_at(2), {}, {2, true, 0});
+    save.write(nullptr);
+    write_all(manager, 2, save.ranks_path(), 2);
+  }
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  manager.close();
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000001"));
+}
+
+TEST(RankedSave, WhatARankOfADeadJobWritesArrivesNowhere) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  std::string old_path;
+  {
+    RankedSave dead(manager, 1, state_at(1), {}, {2, true, 0});
+    old_path = dead.ranks_path();
+  }
+  RankedSave alive(manager, 1, state_at(1), {}, {2, true, 0});
+  const Error error = error_of([&] { write_all(manager, 1, old_path, 1); });
+  EXPECT_EQ(error.system_errno(), ENOENT);
+  EXPECT_THAT(error.what(), HasSubstr("one shared directory"));
+  alive.write(nullptr);
+  alive.publish(write_all(manager, 1, alive.ranks_path(), 2));
+  EXPECT_TRUE(manager.verify(1).ok());
+}
+
+TEST(RankedSave, AFileThatRank0DoesNotSeeIsAnError) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  RankedSave save(manager, 1, state_at(1), {}, {2, true, 0});
+  save.write(nullptr);
+  std::vector<CheckpointEntry> entries = write_all(manager, 1, save.ranks_path(), 2);
+  fs::remove(folder / save.ranks_path() / "1/rng.safetensors");
+  EXPECT_THAT(error_of([&] { save.publish(entries); }).what(),
+              HasSubstr("1/rng.safetensors: is missing"));
+  EXPECT_THAT(manager.all_steps(), IsEmpty());
+}
+
+TEST(RankedSave, AnEntryCalledRanksHasAnotherPath) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}}});
+  TensorDict state = own_state(4);
+  state.set("ranks", state_at(3).get("model"));
+  RankedSave save(manager, 1, state, {}, {1, true, 0});
+  save.write(nullptr);
+  TensorDict own;
+  own.set("queue", own_state(0).get("rng"));
+  save.publish(checkpoint::write_rank_entries(manager, 1, save.ranks_path(), 0, own, nullptr));
+  EXPECT_TRUE(manager.verify(1).ok());
+  EXPECT_EQ(values<float>(manager.restore().state.at("ranks", "weight"))[0], 3);
+}
+
+TEST(RankedSave, AWorldOfAnySizeVerifiesEveryEntry) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save(manager, 1, 3);
+  fs::remove(folder / "step_00000001/ranks/2/rng.safetensors");
+  const checkpoint::Restoration restoration(manager, {});
+  const checkpoint::Step& step = restoration.candidates().front();
+  const auto opens = [&](std::int64_t rank, std::int64_t world_size) {
+    try {
+      restoration.open(step, CheckpointCheck::full, {rank, world_size}, nullptr);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_TRUE(checkpoint::is_damage(error));
+      return false;
+    }
+  };
+  EXPECT_FALSE(opens(0, 1));
+  EXPECT_FALSE(opens(0, 2));
+  EXPECT_TRUE(opens(1, 2));
+  EXPECT_FALSE(opens(2, 3));
+  EXPECT_TRUE(opens(0, 3));
+}
+
+TEST(RankedSave, AnExportNamesWhatItLeavesOut) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save(manager, 1, 2);
+  const Warnings warnings;
+  manager.export_step(1, folder / "model.safetensors", {.keys = {{"model"}}});
+  EXPECT_THAT(warnings.all(), IsEmpty());
+  manager.export_step(1, folder / "all.safetensors");
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": that of rank 0 of 2 is taken")));
+}
+
+TEST(EntryDigests, TellStructureFromValues) {
+  const auto digests = [](const TensorDict& state) { return checkpoint::entry_digests(state); };
+  const auto a = digests(state_at(1));
+  const auto b = digests(state_at(2));
+  ASSERT_EQ(a.size(), 3U);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].structure, b[i].structure);
+  EXPECT_EQ(a[1].values, b[1].values);
+  EXPECT_NE(a[2].values, b[2].values);  // the epoch
+  TensorDict other = state_at(1);
+  TensorDict model = other["model"];
+  const std::vector<float> four(4);
+  model.set("bias", Tensor::from(std::span<const float>(four)));
+  other.set("model", model);
+  EXPECT_NE(digests(other)[0].structure, a[0].structure);
+  EXPECT_NE(checkpoint::tensor_digests(state_at(1))[0].second,
+            checkpoint::tensor_digests(state_at(2))[0].second);
+  EXPECT_EQ(checkpoint::tensor_digests(state_at(1)), checkpoint::tensor_digests(state_at(1)));
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,346 @@
+"""Functions that test_ranks.py runs on every rank of a gloo group; run as a program.
+
+python ranks_program.py STORE RANK SIZE
+
+Each line of stdin, ["folder", "function"] as JSON, is answered by a line on stdout.
+"""
+
+import json
+import os
+import sys
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import tenfold
+
+
+def training(seed=0):
+    """The same on all ranks, but for the random numbers."""
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+    torch.manual_seed(100 + dist.get_rank())
+    return {"model": model, "optimizer": optimizer, "rng": tenfold.RngState(), "epoch": seed}
+
+
+def save(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run", format={"optimizer": "memmap"})
+    handle = manager.save(3, state, metrics={"loss": 0.5})
+    return {"path": str(handle.result()), "draws": torch.rand(3).tolist()}
+
+
+def save_async(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run", async_save=True)
+    for step in range(1, 4):
+        state["epoch"] = step
+        manager.save(step, state)
+        torch.rand(rank + 1)
+    manager.close()
+    return {"steps": manager.all_steps()}
+
+
+def save_overlapped(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run", async_save="overlap")
+    for step in range(1, 4):
+        handle = manager.save(step, state)
+        with manager.lock():
+            state["optimizer"].step()
+    manager.wait()
+    return {"steps": manager.all_steps(), "staged": handle.staged.done()}
+
+
+def restore(folder, rank):
+    state = training(seed=7)
+    manager = tenfold.CheckpointManager(folder / "run")
+    result = manager.restore(state)
+    return {
+        "step": result.step,
+        "epoch": state["epoch"],
+        "weight": state["model"].weight.tolist(),
+        "draws": torch.rand(3).tolist(),
+        "skipped": result.skipped,
+    }
+
+
+def restore_nothing(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "none")
+    assert manager.restore(training(), missing_ok=True).step is None
+    manager.restore(training())
+
+
+def save_per_rank(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run", per_rank="queue*")
+    manager.save(1, {"queue": {"seen": rank, "w": torch.full((rank + 1,), 1.0)}, "epoch": 1})
+    return {}
+
+
+def restore_per_rank(folder, rank):
+    state = {"queue": None, "epoch": None}
+    tenfold.CheckpointManager(folder / "run").restore(state)
+    return {"seen": state["queue"]["seen"], "w": state["queue"]["w"].tolist()}
+
+
+def restore_per_rank_if_there(folder, rank):
+    state = {"queue": "own", "epoch": None}
+    report = tenfold.CheckpointManager(folder / "run").restore(state, strict=False).report
+    queue = state["queue"]
+    return {"queue": queue if queue == "own" else queue["seen"], "missing": report.missing}
+
+
+def state_of_each(folder, rank):
+    found = tenfold.CheckpointManager(folder / "run").restore().state
+    return {"names": sorted(found), "seen": found.get("queue", {}).get("seen")}
+
+
+def other_shape(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"fine": torch.zeros(2), "ema": torch.zeros(2 + rank)})
+
+
+def other_names(folder, rank):
+    tenfold.CheckpointManager(folder / "run").save(1, {"a": 1, f"b{rank}": 2})
+
+
+def other_step(folder, rank):
+    tenfold.CheckpointManager(folder / "run").save(1 + rank, {"a": 1})
+
+
+def other_options(folder, rank):
+    tenfold.CheckpointManager(folder / "run", max_to_keep=1 + rank)
+
+
+def wrong_option_on_one_rank(folder, rank):
+    best_mode = "low" if rank == 1 else "min"
+    tenfold.CheckpointManager(folder / "run", best_mode=best_mode)
+
+
+def other_loader(folder, rank):
+    ds = tenfold.Dataset(folder / "data")
+    loader = tenfold.BatchLoader(ds, 4, rank=rank, world_size=2, shuffle=True, seed=1)
+    batches = iter(loader)
+    next(batches)
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"loader": loader})
+    if rank == 1:
+        next(batches)
+    manager.save(2, {"loader": loader})
+
+
+def other_parameters(folder, rank):
+    state = training()
+    with torch.no_grad():
+        state["model"].bias.add_(rank)
+    manager = tenfold.CheckpointManager(folder / "run")
+    for step in (1, 2):
+        state["epoch"] = step * (1 + rank)
+        manager.save(step, state, metrics={"loss": 1.0})
+    return {}
+
+
+def unsupported_on_one_rank(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"epoch": 1})
+    manager.save(2, {"epoch": 2, "x": object() if rank == 1 else 0})
+
+
+class Failing:
+    """Stands for the native manager: a call of it fails on one rank."""
+
+    def __init__(self, native, name, error):
+        self._native, self._name, self._error = native, name, error
+
+    def __getattr__(self, name):
+        if name == self._name:
+            raise self._error
+        return getattr(self._native, name)
+
+
+def failing_write(folder, rank, **options):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run", **options)
+    manager.save(1, state)
+    manager.wait()
+    native = manager._native
+    if rank == 1:
+        manager._native = Failing(native, "write_rank_entries", OSError(28, "No space left"))
+    handle = None
+    try:
+        handle = manager.save(2, state)
+        manager.wait()
+    except OSError as error:
+        found = [error.errno, str(error)]
+    else:
+        found = [handle.exception().errno, str(handle.exception())]
+    manager._native = native
+    dist.barrier()
+    hidden = [name for name in os.listdir(folder / "run") if "tenfold-0" in name]
+    dist.barrier()
+    manager.save(3, state)
+    manager.close()
+    return {"error": found, "steps": manager.all_steps(), "hidden": hidden}
+
+
+def failing_write_async(folder, rank):
+    return failing_write(folder, rank, async_save=True)
+
+
+def failing_write_warned(folder, rank):
+    return failing_write(folder, rank, on_error="warn")
+
+
+def failing_begin(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run", retries=1)
+    if rank == 0:
+        native = manager._native
+        manager._native = Failing(native, "begin_ranked_save", OSError(5, "server"))
+    manager.save(1, state)
+
+
+def refusing_object(folder, rank):
+    class Refuses:
+        def state_dict(self):
+            return {"a": 1}
+
+        def load_state_dict(self, state):
+            if rank == 1:
+                raise ValueError("no")
+
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"epoch": 1, "refuses": Refuses()})
+    manager.restore({"epoch": None, "refuses": Refuses()})
+
+
+def narrow_on_one_rank(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, state)
+    wrong = {**state, "model": torch.nn.Linear(3, 2 + rank)}
+    before = wrong["model"].weight.clone()
+    try:
+        manager.restore(wrong)
+    finally:
+        assert torch.equal(wrong["model"].weight, before)
+
+
+def two_directories(folder, rank):
+    manager = tenfold.CheckpointManager(folder / f"run{rank}")
+    manager.save(1, training())
+
+
+def different_calls(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run")
+    if rank == 0:
+        manager.save(1, {"epoch": 1})
+    else:
+        manager.restore({"epoch": 1})
+
+
+def stop_of_one_rank(folder, rank):
+    import signal
+
+    manager = tenfold.CheckpointManager(folder / "run", every_seconds=3600)
+    found = []
+    with manager.preemption() as stop:
+        for step in range(4):
+            if step == 2 and rank == 1:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            found.append(bool(stop))
+    due = []
+    for step in range(3):
+        if rank == 1 and step == 1:
+            manager._native = Due(manager._native)
+        due.append(manager.should_save(step))
+    return {"stops": found, "signal": stop.signal, "due": due}
+
+
+class Due:
+    def __init__(self, native):
+        self._native = native
+
+    def should_save(self, step):
+        return True
+
+
+def end_of_one_rank(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, state)
+    if rank == 1:
+        os._exit(9)
+    manager.save(2, state)
+
+
+def standing_still(folder, rank):
+    from tenfold.checkpoint import _ranks
+
+    _ranks._TIMEOUT = timedelta(seconds=2)
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"epoch": 1})
+    if rank == 1:
+        import time
+
+        time.sleep(6)
+        os._exit(0)
+    manager.save(2, {"epoch": 2})
+
+
+def dtensors(folder, rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (2,))
+    tensor = distribute_tensor(torch.zeros(4), mesh, [Shard(0)])
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"model": {"w": tensor}})
+
+
+def retention(folder, rank):
+    state = training()
+    manager = tenfold.CheckpointManager(
+        folder / "run", max_to_keep=2, share_unchanged=True, format="memmap"
+    )
+    for step in range(1, 5):
+        manager.save(step, state, force=True)
+    manager.close()
+    return {"steps": manager.all_steps()}
+
+
+def answer(folder, name, rank):
+    """What the function gave, with its error and warnings."""
+    found = {}
+    error_found = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = globals()[name](folder, rank) or {}
+        except Exception as error:
+            error_found = [type(error).__name__, str(error)]
+    return {
+        **found,
+        "raised": error_found,
+        "warnings": [str(warning.message) for warning in caught],
+    }
+
+
+def main():
+    store, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    for line in sys.stdin:
+        folder, name = json.loads(line)
+        print(json.dumps(answer(Path(folder), name, rank)), flush=True)
+    os._exit(0)  # a group whose other ranks are gone cannot be ended
+
+
+if __name__ == "__main__":
+    main()

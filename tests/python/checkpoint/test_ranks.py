@@ -1,0 +1,303 @@
+"""CheckpointManager in a process group: all ranks save, restore and fail together."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import tenfold
+
+PROGRAM = Path(__file__).with_name("ranks_program.py")
+SECONDS = 100  # no test comes near to it, but one that hangs
+
+
+class Ranks:
+    """Processes of one gloo group, which run functions of ranks_program.py."""
+
+    def __init__(self, store, size):
+        command = [sys.executable, str(PROGRAM), str(store)]
+        self.processes = [
+            subprocess.Popen(
+                [*command, str(rank), str(size)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def run(self, folder, name):
+        """What the function gave on each rank; None of a rank that ended."""
+        timer = threading.Timer(SECONDS, self.kill)
+        timer.start()
+        try:
+            for process in self.processes:
+                process.stdin.write(json.dumps([str(folder), name]) + "\n")
+                process.stdin.flush()
+            lines = [process.stdout.readline() for process in self.processes]
+        finally:
+            timer.cancel()
+        return [json.loads(line) if line else None for line in lines]
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+
+    def close(self):
+        self.kill()
+        for process in self.processes:
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """Groups by size, made when they are first asked for: to start a process takes seconds."""
+    made = {}
+    store = tmp_path_factory.mktemp("stores")
+
+    def get(size=2):
+        if size not in made:
+            made[size] = Ranks(store / str(size), size)
+        return made[size]
+
+    yield get
+    for ranks in made.values():
+        ranks.close()
+
+
+@pytest.fixture
+def run(groups, tmp_path):
+    """Runs a function on as many ranks."""
+    return lambda name, size=2: groups(size).run(tmp_path, name)
+
+
+@pytest.fixture
+def run_apart(tmp_path):
+    """The same, on processes that nobody else uses: they do not all come back."""
+
+    def run(name, size=2):
+        ranks = Ranks(tmp_path / "store", size)
+        try:
+            return ranks.run(tmp_path, name)
+        finally:
+            ranks.close()
+
+    return run
+
+
+@pytest.fixture
+def errors(run):
+    """The messages of the errors of that kind, which all ranks raised."""
+
+    def errors(name, kind, size=2):
+        found = run(name, size)
+        assert [rank["raised"] and rank["raised"][0] for rank in found] == [kind] * size, found
+        return [rank["raised"][1] for rank in found]
+
+    return errors
+
+
+def steps_in(folder):
+    return tenfold.CheckpointManager(folder / "run").all_steps()
+
+
+def test_random_numbers_are_of_each_rank_and_the_rest_is_saved_once(run, tmp_path):
+    saved = run("save")
+    path = tmp_path / "run/step_00000003"
+    assert [rank["path"] for rank in saved] == [str(path)] * 2
+    assert sorted(file.name for file in path.iterdir()) == [
+        "checkpoint.json",
+        "epoch.json",
+        "model.safetensors",
+        "optimizer",
+        "ranks",
+    ]
+    assert sorted(str(file.relative_to(path)) for file in path.glob("ranks/*/*")) == [
+        "ranks/0/rng.safetensors",
+        "ranks/1/rng.safetensors",
+    ]
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert manager.metadata(3)["world_size"] == 2
+    assert manager.metadata(3)["metrics"] == {"loss": 0.5}
+    assert manager.verify(3).ok
+    restored = run("restore")
+    weight = tenfold.load(path / "model.safetensors")["weight"].tolist()
+    for rank in (0, 1):
+        assert restored[rank]["step"] == 3
+        assert restored[rank]["epoch"] == 0
+        assert restored[rank]["weight"] == weight
+        assert restored[rank]["draws"] == saved[rank]["draws"]
+        assert restored[rank]["warnings"] == saved[rank]["warnings"] == []
+    assert saved[0]["draws"] != saved[1]["draws"]
+
+
+def test_more_ranks_get_random_numbers_of_their_own(run):
+    saved = run("save")
+    restored = run("restore", size=3)
+    assert [rank["draws"] for rank in restored[:2]] == [rank["draws"] for rank in saved]
+    assert restored[2]["draws"] not in [rank["draws"] for rank in saved]
+    assert "begin anew" in restored[2]["warnings"][0]
+    assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
+
+
+def test_fewer_ranks_take_what_is_theirs_with_a_warning(run, tmp_path):
+    saved = run("save", size=3)
+    restored = run("restore")
+    assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
+    assert "what rank 2 had for themselves is not restored" in restored[0]["warnings"][0]
+    state = {"rng": tenfold.RngState()}
+    with pytest.warns(UserWarning, match="restored by 1"):
+        tenfold.CheckpointManager(tmp_path / "run").restore(state, keys="rng")
+    assert torch.rand(3).tolist() == saved[0]["draws"]
+
+
+def test_steps_of_one_process_are_restored_by_ranks(run, tmp_path):
+    torch.manual_seed(5)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = {"model": model, "optimizer": optimizer, "rng": tenfold.RngState(), "epoch": 4}
+    tenfold.CheckpointManager(tmp_path / "run").save(9, state)
+    draws = torch.rand(3).tolist()
+    restored = run("restore")
+    assert [rank["step"] for rank in restored] == [9, 9]
+    assert restored[0]["draws"] == draws != restored[1]["draws"]
+
+
+@pytest.mark.parametrize("name", ["save_async", "save_overlapped"])
+def test_saves_in_the_background_are_collective(run, tmp_path, name):
+    for rank in run(name):
+        assert rank["steps"] == [1, 2, 3]
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert all(manager.verify(step).ok for step in (1, 2, 3))
+
+
+def test_entries_of_each_rank_are_named(run, errors):
+    run("save_per_rank")
+    assert run("restore_per_rank")[1]["w"] == [1.0, 1.0]
+    assert [rank["seen"] for rank in run("state_of_each", 3)] == [0, 1, None]
+    for message in errors("restore_per_rank", "KeyNotFoundError", 3):
+        assert "['queue']: expected entries of rank 2" in message
+    found = run("restore_per_rank_if_there", 3)
+    assert [rank["queue"] for rank in found] == [0, 1, "own"]
+    assert found[2]["missing"] == ["queue"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        (
+            "other_shape",
+            "ValueError",
+            r'"ema": .* on rank 1 than on rank 0; per_rank=\["ema"',
+        ),
+        ("other_names", "ValueError", r"entries: .*'b0'.* on rank 0, .*'b1'.* on rank 1"),
+        ("other_step", "ValueError", "step: .* 1 on rank 0, 2 on rank 1"),
+        ("other_options", "ValueError", "max_to_keep: .* '1' on rank 0, '2' on rank 1"),
+        ("wrong_option_on_one_rank", "ValueError", "best_mode"),
+        ("unsupported_on_one_rank", "UnsupportedError", 'key "x": it cannot be stored'),
+        ("failing_begin", "OSError", "server"),
+        ("refusing_object", "RuntimeError", '"refuses" could not be loaded'),
+        ("narrow_on_one_rank", "ValueError", r"\[3, 3\]"),
+        ("two_directories", "FileNotFoundError", "one shared directory"),
+        ("different_calls", "RuntimeError", "'save' on rank 0, 'restore' on rank 1"),
+        ("restore_nothing", "FileNotFoundError", "expected a step"),
+        ("dtensors", "UnsupportedError", r'"model\.w": expected a whole tensor, found a DTensor'),
+    ],
+)
+def test_all_ranks_raise_what_one_found(errors, name, kind, expected):
+    for message in errors(name, kind):
+        assert re.search(expected, message), message
+
+
+def test_a_loader_at_another_position_is_an_error(errors, tmp_path):
+    tenfold.ingest({"x": torch.arange(40)}, tmp_path / "data")
+    for message in errors("other_loader", "ValueError"):
+        assert "BatchLoader at the same position on all ranks, found another state on rank 1" in (
+            message
+        )
+    assert steps_in(tmp_path) == [1]
+
+
+def test_other_parameters_and_values_are_one_warning(run, tmp_path):
+    found = run("other_parameters")
+    assert len(found[0]["warnings"]) == 4
+    assert '"epoch": its values on rank 1 are not those of rank 0' in found[0]["warnings"][0]
+    assert '"model": its parameters on rank 1' in found[0]["warnings"][1]
+    assert all("same bytes" in warning for warning in found[0]["warnings"][2:])
+    assert found[1]["warnings"] == []
+    assert steps_in(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["failing_write", "failing_write_async", "failing_write_warned"])
+def test_a_failed_write_of_one_rank_leaves_the_old_step_and_the_next_one_works(run, tmp_path, name):
+    found = run(name)
+    assert found[1]["error"] == [28, "[Errno 28] No space left"]
+    assert found[0]["error"] == [28, "[Errno 28] rank 1: No space left"]
+    for rank in found:
+        assert rank["steps"] == [1, 3]
+        assert rank["hidden"] == []
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert all(manager.verify(step).ok for step in (1, 3))
+
+
+def test_a_damaged_step_is_skipped_by_all_ranks(run, tmp_path):
+    run("save_async")
+    file = tmp_path / "run/step_00000003/ranks/1/rng.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    found = run("restore")
+    for rank in found:
+        assert rank["step"] == rank["epoch"] == 2
+        assert [step for step, _ in rank["skipped"]] == [3]
+        assert "ranks/1/rng.safetensors" in rank["skipped"][0][1]
+    assert "step 3 is passed over" in found[0]["warnings"][0]
+
+
+def test_entries_of_ranks_that_are_gone_are_verified_too(run, errors, tmp_path):
+    run("save", size=3)
+    (tmp_path / "run/step_00000003/ranks/2/rng.safetensors").unlink()
+    for message in errors("restore", "CorruptFileError"):
+        assert "ranks/2/rng.safetensors: is missing" in message
+
+
+def test_a_signal_or_a_clock_of_one_rank_counts_for_all(run):
+    found = run("stop_of_one_rank")
+    for rank in found:
+        assert rank["stops"] == [False, False, True, True]
+        assert rank["due"] == [False, True, True]
+    assert found[0]["signal"] is None
+    assert found[1]["signal"] is not None
+
+
+def test_a_rank_that_ends_is_an_error_of_the_others(run_apart, tmp_path):
+    found = run_apart("end_of_one_rank")
+    assert found[1] is None
+    assert found[0]["raised"][0] == "RuntimeError"
+    assert "rank 0 of 2: expected an answer of all ranks" in found[0]["raised"][1]
+    assert steps_in(tmp_path) == [1]
+    assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
+
+
+def test_a_rank_that_stands_still_is_an_error_after_the_time_out(run_apart, tmp_path):
+    found = run_apart("standing_still")
+    assert "expected an answer of all ranks within 0:00:02" in found[0]["raised"][1]
+    assert steps_in(tmp_path) == [1]
+
+
+def test_ranks_keep_and_share_steps_as_one_process_does(run, tmp_path):
+    for rank in run("retention"):
+        assert rank["steps"] == [3, 4]
+    linked = tmp_path / "run/step_00000004/model/weight.memmap"
+    assert linked.stat().st_nlink == 2
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"step_00000003", "step_00000004"}
