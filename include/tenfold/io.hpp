@@ -44,8 +44,9 @@ struct LoadOptions {
   std::string format{};         ///< empty: by content
   std::vector<KeyPath> keys{};  ///< empty: all; else as select() in inspect.hpp takes them
   bool only_keys = false;       ///< empty `keys`: nothing
-  bool verify = false;          ///< check the checksums of what is loaded
-  bool aliases = true;          ///< tensors that shared bytes share them again
+  std::vector<KeyPath> exclude{};
+  bool verify = false;  ///< check the checksums of what is loaded
+  bool aliases = true;  ///< tensors that shared bytes share them again
   /// Objects of classes that are not read become nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
@@ -95,6 +96,9 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;
   std::uint64_t num_bytes = 0;
   std::uint64_t num_checksums = 0;
+  /// Of a bundle: keys of the entries that store no checksums, of which the structure alone was
+  /// checked, or that are not read.
+  std::vector<std::string> unchecked{};
   bool ok() const noexcept { return problems.empty(); }
 };
 

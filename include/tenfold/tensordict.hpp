@@ -55,6 +55,9 @@ struct NonTensor {
 
 using DimNames = std::vector<std::optional<std::string>>;
 
+/// The class_name of an entry of a bundle that is in no known format (a README, a script).
+inline constexpr std::string_view kRefusedEntry = "refused entry";
+
 /// Everything a node knows besides its entries.
 struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;
@@ -75,6 +78,12 @@ struct NodeInfo {
   /// Of a data set's root: what its columns mean, kept in the notes.
   std::optional<Value> schema{};
   std::map<std::string, std::string> metadata{};  ///< of a root: safetensors' `__metadata__`
+
+  /// True for an entry of a bundle that is not read: `problem` says why. Its key is listed, and
+  /// for_each() gives it, with the bytes of a file under `bytes`; get() throws.
+  bool is_refused() const noexcept {
+    return kind == NodeKind::opaque && class_name == kRefusedEntry;
+  }
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
@@ -103,7 +112,8 @@ class TENFOLD_API TensorDict {
   std::vector<std::string> keys() const;
   bool contains(std::string_view key) const;
 
-  /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches.
+  /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches,
+  /// Error(unsupported) for one that is not read (NodeInfo::is_refused).
   Item get(std::string_view key) const;
   Item get(const KeyPath& path) const;
   /// td.get({"model", "encoder.weight"})
@@ -133,7 +143,8 @@ class TENFOLD_API TensorDict {
   /// Calls `visit` for each entry of this node, in order.
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
-  /// Calls `visit` for each tensor and JSON value below, depth first, with its path.
+  /// Calls `visit` for each tensor and JSON value below, depth first, with its path; not for the
+  /// bytes of entries that are not read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension / rows [begin, end): views of every tensor, nested

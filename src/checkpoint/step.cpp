@@ -29,13 +29,15 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
   return report;
 }
 
+void require_one_process(const Path& path, const CheckpointInfo& info) {
+  if (info.world_size == 1) return;
+  throw Error(ErrorCode::unsupported, path.string() + ": world_size: expected 1, found " +
+                                          std::to_string(info.world_size) +
+                                          ": this version restores the steps of one process only");
+}
+
 TensorDict open_state(const Path& path, const CheckpointInfo& info) {
-  if (info.world_size != 1) {
-    throw Error(ErrorCode::unsupported,
-                path.string() + ": world_size: expected 1, found " +
-                    std::to_string(info.world_size) +
-                    ": this version restores the steps of one process only");
-  }
+  require_one_process(path, info);
   NodeInfo dict;
   dict.kind = NodeKind::dict;
   TensorDict state(dict);

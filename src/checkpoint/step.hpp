@@ -10,8 +10,11 @@ namespace tenfold::checkpoint {
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
                          const VerifyOptions& options);
 
-/// The tree of a step: a dict whose top-level keys are the entries, opened lazily.
 /// Throws Error(unsupported) for a step of more than one process.
+void require_one_process(const Path& path, const CheckpointInfo& info);
+
+/// The tree of a step: a dict whose top-level keys are the entries, opened lazily.
+/// Throws as require_one_process() does.
 TensorDict open_state(const Path& path, const CheckpointInfo& info);
 
 /// The first problem of a report that has one, and how many more there are.

@@ -55,6 +55,10 @@ struct Format {
   bool holds_sparse = false;  ///< nodes of kind sparse; others refuse them by key
 };
 
+namespace bundle {
+extern const Format kFormat;
+extern const Format kStepFormat;  // of CheckpointManager, in checkpoint/; probe() calls it "bundle"
+}  // namespace bundle
 namespace consolidated {
 extern const Format kFormat;
 }

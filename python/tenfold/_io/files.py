@@ -147,6 +147,7 @@ def load(
     path: PathLike,
     *,
     keys: Keys = None,
+    exclude: Keys = None,
     map_location: Any = None,
     mode: Mode = "r",
     format: str | None = None,
@@ -170,6 +171,7 @@ def load(
         path: A file or folder in any format that `probe` knows.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
             tuples of keys. None: all; an empty list: nothing.
+        exclude: But not these.
         map_location: Device that tensors are copied to, as ``Tensor.to`` takes it.
         mode: ``"r"``: the file never changes: torch tensors are private copies on write, numpy
             arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: writes
@@ -191,9 +193,10 @@ def load(
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        KeyError: If one of `keys` names nothing.
+        KeyError: If one of `keys` or `exclude` names nothing.
         CorruptFileError: If the bytes break the promises of the format.
-        UnsupportedError: If it is in no known format.
+        UnsupportedError: If it is in no known format; if something that is not read is among what
+            is loaded.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
@@ -209,14 +212,16 @@ def load(
     name = decided(framework, needs_torch=place is not None)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
+    excluded = key_paths(exclude)
     # What was selected or copied cannot be had by opening the file again.
-    opened.changed = paths is not None or place is not None or not aliases
+    opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
             os.fspath(path),
             text("load: mode", mode),
             text_or_empty("load: format", format),
             paths,
+            excluded,
             boolean("load: verify", verify),
             boolean("load: aliases", aliases),
             boolean("load: allow_opaque", allow_opaque),
@@ -342,10 +347,8 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     from tenfold._reports import Problem, VerifyReport
 
     with Shown(progress) as callback:
-        problems, num_leaves, num_bytes, num_checksums = _core.verify(os.fspath(path), callback)
-    return VerifyReport(
-        tuple(Problem(*found) for found in problems), num_leaves, num_bytes, num_checksums
-    )
+        problems, *rest = _core.verify(os.fspath(path), callback)
+    return VerifyReport(tuple(Problem(*found) for found in problems), *rest)
 
 
 @set_module("tenfold")
