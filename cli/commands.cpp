@@ -1,5 +1,6 @@
 #include "commands.hpp"
 
+#include <optional>
 #include <utility>
 
 namespace tenfold::cli {
@@ -14,6 +15,22 @@ Value object(std::vector<std::pair<std::string, Value>> members) {
   Value::Object result;
   result.members = std::move(members);
   return {std::move(result)};
+}
+
+void for_each_readable(
+    const TensorDict& node,
+    const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
+    const std::function<void(const std::string& key, const Error& error)>& fail) {
+  for (const std::string& key : node.keys()) {
+    std::optional<TensorDict::Item> item;
+    try {
+      item = node.get(key);
+    } catch (const Error& error) {
+      fail(key, error);
+      continue;
+    }
+    visit(key, *item);
+  }
 }
 
 std::string leaf_text(const Leaf& leaf) {

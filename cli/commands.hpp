@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <tenfold/error.hpp>
 #include <tenfold/inspect.hpp>
 #include <tenfold/io.hpp>
 
@@ -40,6 +41,12 @@ std::vector<KeyPath> key_paths(const std::vector<std::string>& keys);
 
 /// An object of JSON from its members, in order.
 Value object(std::vector<std::pair<std::string, Value>> members);
+
+/// Calls `visit` for each entry of a node, or `fail` for one that cannot be read, and goes on.
+void for_each_readable(
+    const TensorDict& node,
+    const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
+    const std::function<void(const std::string& key, const Error& error)>& fail);
 
 /// "float32 [3, 4]" for messages and trees; nested tensors say so.
 std::string leaf_text(const Leaf& leaf);

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "columns.hpp"
@@ -17,20 +18,54 @@ struct LsArguments {
   bool json = false;
 };
 
-/// A tensor or JSON value of the list.
+/// A tensor or JSON value of the list, or an entry that cannot be read.
 struct Listed {
   KeyPath path;
   std::string dtype = "json";
   std::optional<Shape> shape;
   std::uint64_t size_bytes = 0;
+  std::string problem;  ///< why it cannot be read
 };
 
-std::vector<Listed> rows_of(const TensorDict& tree) {
+constexpr std::string_view kNotRead = "not read";
+
+std::string_view describe(ErrorCode code) {
+  if (code == ErrorCode::unsupported) return kNotRead;
+  return code == ErrorCode::corrupt ? "damaged" : "unreadable";
+}
+
+/// Collects what is below a node.
+class Lister {
+ public:
+  void visit(const TensorDict& node) {
+    for_each_readable(
+        node,
+        [&](const std::string& key, const TensorDict::Item& item) {
+          throw_if_interrupted();
+          path_.push_back(key);
+          if (const auto* child = std::get_if<TensorDict>(&item)) {
+            visit(*child);
+          } else {
+            add(item);
+          }
+          path_.pop_back();
+        },
+        [&](const std::string& key, const Error& error) {
+          Listed row;
+          row.path = path_;
+          row.path.push_back(key);
+          row.dtype = describe(error.code());
+          row.problem = error.what();
+          rows.push_back(std::move(row));
+        });
+  }
+
   std::vector<Listed> rows;
-  tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
-    throw_if_interrupted();
+
+ private:
+  void add(const TensorDict::Item& item) {
     Listed row;
-    row.path = path;
+    row.path = path_;
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       row.dtype = name(leaf->dtype());
       row.shape = leaf->shape();
@@ -39,20 +74,25 @@ std::vector<Listed> rows_of(const TensorDict& tree) {
       row.size_bytes = to_json(std::get<NonTensor>(item).value).size();
     }
     rows.push_back(std::move(row));
-  });
-  return rows;
-}
+  }
+
+  KeyPath path_;
+};
 
 void print_ls_json(const std::vector<Listed>& rows, Output& out) {
   Value::List list;
   for (const Listed& row : rows) {
     Value::List path;
     for (const std::string& key : row.path) path.items.emplace_back(key);
-    list.items.push_back(object({{"key", dotted(row.path)},
-                                 {"path", std::move(path)},
-                                 {"dtype", row.dtype},
-                                 {"shape", row.shape ? shape_json(*row.shape) : Value()},
-                                 {"bytes", json_number(row.size_bytes)}}));
+    const bool is_read = row.problem.empty();
+    std::vector<std::pair<std::string, Value>> members = {
+        {"key", dotted(row.path)},
+        {"path", std::move(path)},
+        {"dtype", row.dtype},
+        {"shape", row.shape ? shape_json(*row.shape) : Value()},
+        {"bytes", is_read ? json_number(row.size_bytes) : Value()}};
+    if (!is_read) members.emplace_back("problem", row.problem);
+    list.items.push_back(object(std::move(members)));
   }
   out.document(std::move(list));
 }
@@ -63,8 +103,14 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
                {"shape"},
                {"bytes", Table::Align::right}});
   std::uint64_t num_tensors = 0;
+  std::uint64_t num_unread = 0;
   std::uint64_t total_bytes = 0;
   for (const Listed& row : rows) {
+    if (!row.problem.empty()) {
+      ++num_unread;
+      table.add_row({printable(dotted(row.path)), row.dtype, "-", "-"});
+      continue;
+    }
     table.add_row({printable(dotted(row.path)), row.dtype, row.shape ? shape_text(*row.shape) : "-",
                    with_commas(row.size_bytes)});
     if (!row.shape) continue;
@@ -73,8 +119,13 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   }
   if (!rows.empty()) table.print(out);
   std::string total = counted(num_tensors, "tensor") + ", " + human_bytes(total_bytes);
-  if (num_tensors != rows.size()) total += ", " + counted(rows.size() - num_tensors, "JSON value");
+  const std::uint64_t num_values = rows.size() - num_tensors - num_unread;
+  if (num_values != 0) total += ", " + counted(num_values, "JSON value");
+  if (num_unread != 0) total += ", " + std::to_string(num_unread) + " not read";
   out.line(out.paint(Style::dim, total));
+  for (const Listed& row : rows) {
+    if (!row.problem.empty()) out.line(out.paint(Style::dim, printable(row.problem)));
+  }
 }
 
 /// A data set as its columns, however they are stored.
@@ -118,9 +169,12 @@ int ls(const LsArguments& options, Output& out) {
     return 0;
   }
   const TensorDict tree = select(root, key_paths(options.keys));
-  const std::vector<Listed> rows = rows_of(tree);
-  options.json ? print_ls_json(rows, out) : print_ls_table(rows, out);
-  return 0;
+  Lister lister;
+  lister.visit(tree);
+  options.json ? print_ls_json(lister.rows, out) : print_ls_table(lister.rows, out);
+  const bool is_whole = std::ranges::all_of(
+      lister.rows, [](const Listed& row) { return row.problem.empty() || row.dtype == kNotRead; });
+  return is_whole ? 0 : 1;
 }
 
 }  // namespace

@@ -36,13 +36,19 @@ std::string node_text(const TensorDict& node) {
 Value json_of(const std::string& name, const TensorDict& node, std::size_t levels_left) {
   Value::List children;
   if (levels_left != 0) {
-    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      throw_if_interrupted();
-      const auto* child = std::get_if<TensorDict>(&item);
-      children.items.push_back(child != nullptr
-                                   ? json_of(key, *child, levels_left - 1)
-                                   : object({{"name", key}, {"children", Value::List{}}}));
-    });
+    for_each_readable(
+        node,
+        [&](const std::string& key, const TensorDict::Item& item) {
+          throw_if_interrupted();
+          const auto* child = std::get_if<TensorDict>(&item);
+          children.items.push_back(child != nullptr
+                                       ? json_of(key, *child, levels_left - 1)
+                                       : object({{"name", key}, {"children", Value::List{}}}));
+        },
+        [&](const std::string& key, const Error& error) {
+          children.items.push_back(
+              object({{"name", key}, {"children", Value::List{}}, {"problem", error.what()}}));
+        });
   }
   return object({{"name", name}, {"children", std::move(children)}});
 }
@@ -61,20 +67,34 @@ class Drawer {
     }
     const std::size_t count = node.size();
     std::size_t position = 0;
-    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      const bool is_last = ++position == count;
-      const std::string shown = printable(key);
-      const std::string blanks(padding - std::min(padding, width_of(shown)), ' ');
-      const std::string start = out_.paint(Style::dim, indent + (is_last ? "└── " : "├── "));
-      if (const auto* child = std::get_if<TensorDict>(&item)) {
-        out_.line(start + out_.paint(Style::node, shown) + blanks + "  " +
-                  out_.paint(Style::dim, node_text(*child)));
-        draw(*child, indent + (is_last ? "    " : "│   "), level + 1);
-      } else {
-        out_.line(start + shown + blanks + "  " + item_text(item, indent.size() + padding + 6));
-      }
-    });
+    const auto begin = [&](const std::string& shown) {
+      return out_.paint(Style::dim, indent + (++position == count ? "└── " : "├── ")) + shown;
+    };
+    const auto blanks = [&](const std::string& shown) {
+      return std::string(padding - std::min(padding, width_of(shown)) + 2, ' ');
+    };
+    for_each_readable(
+        node,
+        [&](const std::string& key, const TensorDict::Item& item) {
+          const std::string shown = printable(key);
+          const auto* child = std::get_if<TensorDict>(&item);
+          if (child == nullptr) {
+            out_.line(begin(shown) + blanks(shown) + item_text(item, indent.size() + padding + 6));
+            return;
+          }
+          out_.line(begin(out_.paint(Style::node, shown)) + blanks(shown) +
+                    out_.paint(Style::dim, node_text(*child)));
+          draw(*child, indent + (position == count ? "    " : "│   "), level + 1);
+        },
+        [&](const std::string& key, const Error& error) {
+          const std::string shown = printable(key);
+          is_damaged_ |= error.code() != ErrorCode::unsupported;
+          out_.line(begin(shown) + blanks(shown) +
+                    out_.paint(Style::dim, "not read: " + printable(error.what())));
+        });
   }
+
+  bool is_damaged() const noexcept { return is_damaged_; }
 
  private:
   std::string item_text(const TensorDict::Item& item, std::size_t used) const {
@@ -90,6 +110,7 @@ class Drawer {
 
   Output& out_;
   std::size_t depth_;
+  bool is_damaged_ = false;
 };
 
 int tree(const TreeArguments& options, Output& out) {
@@ -101,8 +122,9 @@ int tree(const TreeArguments& options, Output& out) {
   }
   out.line(out.paint(Style::node, printable(options.path)) + "  " +
            out.paint(Style::dim, node_text(root)));
-  Drawer(out, options.depth).draw(root, "", 0);
-  return 0;
+  Drawer drawer(out, options.depth);
+  drawer.draw(root, "", 0);
+  return drawer.is_damaged() ? 1 : 0;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "commands.hpp"
@@ -17,6 +18,23 @@ struct VerifyArguments {
   bool json = false;
 };
 
+Value list_of(const std::vector<std::string>& texts) {
+  Value::List list;
+  for (const std::string& text : texts) list.items.emplace_back(text);
+  return {std::move(list)};
+}
+
+/// Keys in one line, the first few.
+std::string first_of(const std::vector<std::string>& keys) {
+  constexpr std::size_t kMost = 10;
+  std::string line;
+  for (std::size_t i = 0; i < std::min(kMost, keys.size()); ++i) {
+    line += (i == 0 ? "" : ", ") + printable(keys[i]);
+  }
+  if (keys.size() > kMost) line += " and " + std::to_string(keys.size() - kMost) + " more";
+  return line;
+}
+
 void print_json(const VerifyReport& report, Output& out) {
   Value::List problems;
   for (const Problem& problem : report.problems) {
@@ -27,7 +45,8 @@ void print_json(const VerifyReport& report, Output& out) {
                        {"problems", std::move(problems)},
                        {"leaves", json_number(report.num_leaves)},
                        {"bytes", json_number(report.num_bytes)},
-                       {"checksums", json_number(report.num_checksums)}}));
+                       {"checksums", json_number(report.num_checksums)},
+                       {"unchecked", list_of(report.unchecked)}}));
 }
 
 void print_text(const VerifyReport& report, Output& out) {
@@ -35,6 +54,9 @@ void print_text(const VerifyReport& report, Output& out) {
     std::string line = printable(problem.path) + ": ";
     if (!problem.part.empty()) line += printable(problem.part) + ": ";
     out.line(line + printable(problem.what));
+  }
+  if (!report.unchecked.empty()) {
+    out.line(out.paint(Style::dim, "without checksums: " + first_of(report.unchecked)));
   }
   if (!report.ok()) return;
   std::string summary = counted(report.num_leaves, "tensor") + ", " +

@@ -44,8 +44,9 @@ struct LoadOptions {
   std::string format{};         ///< empty: by content
   std::vector<KeyPath> keys{};  ///< empty: all; else as for select() in inspect.hpp
   bool only_keys = false;       ///< empty `keys`: nothing
-  bool verify = false;          ///< compare the checksums of the loaded entries
-  bool aliases = true;          ///< restore shared storage
+  std::vector<KeyPath> exclude{};
+  bool verify = false;  ///< compare the checksums of the loaded entries
+  bool aliases = true;  ///< restore shared storage
   /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
@@ -105,6 +106,9 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;
   std::uint64_t num_bytes = 0;
   std::uint64_t num_checksums = 0;
+  /// Of a bundle: keys of the entries that store no checksums, of which the structure alone was
+  /// checked, or that are not read.
+  std::vector<std::string> unchecked{};
   bool ok() const noexcept { return problems.empty(); }
 };
 

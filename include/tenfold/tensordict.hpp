@@ -54,6 +54,9 @@ struct NonTensor {
 
 using DimNames = std::vector<std::optional<std::string>>;
 
+/// The class_name of an entry of a bundle in no known format (a README, a script).
+inline constexpr std::string_view kRefusedEntry = "refused entry";
+
 /// The properties of a node other than its entries.
 struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;
@@ -77,6 +80,12 @@ struct NodeInfo {
   /// Root of kind dict: its only entry is a tensor or JSON value that was saved without a name. The
   /// key is "value", in an archive of NumPy files "arr_0", as in numpy.savez.
   bool is_bare = false;
+
+  /// True for an entry of a bundle that cannot be read: `problem` is the reason. Its key is listed,
+  /// and for_each() visits it, with the bytes of a file under `bytes`; get() throws.
+  bool is_refused() const noexcept {
+    return kind == NodeKind::opaque && class_name == kRefusedEntry;
+  }
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
@@ -107,7 +116,8 @@ class TENFOLD_API TensorDict {
   /// root that was opened.
   bool contains(std::string_view key) const;
 
-  /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches.
+  /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches,
+  /// Error(unsupported) for one that is not read (NodeInfo::is_refused).
   Item get(std::string_view key) const;
   Item get(const KeyPath& path) const;
   /// td.get({"model", "encoder.weight"})
@@ -137,7 +147,8 @@ class TENFOLD_API TensorDict {
   /// Calls `visit` for each entry of this node, in order.
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
-  /// Calls `visit` for each tensor and JSON value below, depth first, with its path.
+  /// Calls `visit` for each tensor and JSON value below, depth first, with its path; not for the
+  /// bytes of entries that are not read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension / rows [begin, end): views of every tensor, nested

@@ -32,7 +32,10 @@ nb::tuple tuple_of(const VerifyReport& report) {
   for (const Problem& problem : report.problems) {
     problems.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
   }
-  return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums);
+  nb::list unchecked;
+  for (const std::string& key : report.unchecked) unchecked.append(text(key));
+  return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums,
+                        nb::tuple(unchecked));
 }
 
 namespace {
@@ -66,12 +69,13 @@ NodeHandle open_path(nb::object path, const std::string& mode, const std::string
 }
 
 NodeHandle load_path(nb::object path, const std::string& mode, const std::string& format,
-                     nb::object keys, bool verify, bool aliases, bool allow_opaque,
-                     nb::object progress) {
+                     nb::object keys, nb::object exclude, bool verify, bool aliases,
+                     bool allow_opaque, nb::object progress) {
   const Path where = path_from(path);
   LoadOptions options{.mode = mode_from(mode), .format = format};
   options.only_keys = !keys.is_none();
   options.keys = key_paths(keys);
+  options.exclude = key_paths(exclude);
   options.verify = verify;
   options.aliases = aliases;
   options.allow_opaque = allow_opaque;
@@ -245,8 +249,8 @@ void bind_tree(nb::module_& module) {
 
 void bind_io(nb::module_& module) {
   module.def("open", &open_path, "path"_a, "mode"_a, "format"_a);
-  module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a.none(), "verify"_a,
-             "aliases"_a, "allow_opaque"_a, "progress"_a.none());
+  module.def("load", &load_path, "path"_a, "mode"_a, "format"_a, "keys"_a.none(),
+             "exclude"_a.none(), "verify"_a, "aliases"_a, "allow_opaque"_a, "progress"_a.none());
   module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
   module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);

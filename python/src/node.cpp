@@ -136,7 +136,9 @@ nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict:
     return nb::make_tuple("value", to_python(value->value, of.node, key), value->is_stack,
                           value->stack_dim);
   }
-  return nb::make_tuple("node", NodeHandle{std::get<TensorDict>(item)});
+  const auto& node = std::get<TensorDict>(item);
+  if (node.info().is_refused()) return nb::make_tuple("refused", text(node.info().problem));
+  return nb::make_tuple("node", NodeHandle{node});
 }
 
 nb::tuple describe_key(const NodeHandle& self, nb::str key) {

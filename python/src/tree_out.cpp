@@ -198,6 +198,8 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
   nb::dict objects;
   nb::dict marks;
   for_each_mapped(self.node, [&](const Mapped& entry) {
+    const TensorDict* child = entry.child();
+    if (child != nullptr && child->info().is_refused()) self.node.get(entry.key);  // says why
     const nb::str key = text(entry.key);
     objects[key] = object_of(self.node, entry, maker);
     const nb::object mark = mark_of(entry);

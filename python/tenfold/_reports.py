@@ -51,12 +51,15 @@ class VerifyReport(_Report):
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
+        unchecked: Of a folder that a trainer left: keys of the entries without checksums. Their
+            structure was checked; of what is in no known format, nothing.
     """
 
     problems: tuple[Problem, ...]
     num_leaves: int
     num_bytes: int
     num_checksums: int
+    unchecked: tuple[str, ...] = ()
 
     _asked = "ok"
 
@@ -71,6 +74,8 @@ class VerifyReport(_Report):
             f"VerifyReport: {found}; {_count(self.num_leaves, 'tensor')}, "
             f"{self.num_bytes:,} bytes, {_count(self.num_checksums, 'checksum')} compared"
         )
+        if self.unchecked:
+            line += f"; without checksums: {', '.join(self.unchecked)}"
         rows = [(problem.path, problem.part, problem.what) for problem in self.problems]
         return paragraph(line) + (table(("path", "part", "what"), rows) if rows else "")
 

@@ -16,8 +16,6 @@
 namespace tenfold::checkpoint {
 namespace {
 
-constexpr std::string_view kFormatName = "tenfold.checkpoint";
-
 std::string json_of(const Value& value) { return to_json(value, codecs::JsonStyle::utf8_compact); }
 
 Value object(std::vector<std::pair<std::string, Value>> members) {

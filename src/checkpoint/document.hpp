@@ -12,6 +12,8 @@ namespace tenfold::checkpoint {
 /// The file that makes a folder a step.
 inline constexpr std::string_view kDocumentName = "checkpoint.json";
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
+/// Its first member, "format".
+inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
 /// Of what this version writes; all older ones are read.
 inline constexpr std::int64_t kDocumentVersion = 1;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/error.hpp>
 
 #include "checkpoint/directory.hpp"
 #include "checkpoint/state.hpp"

@@ -71,6 +71,10 @@ struct Format {
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 
+namespace bundle {
+extern const Format kFormat;
+extern const Format kStepFormat;  // of CheckpointManager, in checkpoint/; probe() calls it "bundle"
+}  // namespace bundle
 namespace consolidated {
 extern const Format kFormat;
 }

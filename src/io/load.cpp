@@ -37,9 +37,10 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   formats::VerifyRequest request;
   request.monitor = options.monitor;
   std::optional<formats::VerifyFilter> filter;
-  if (!options.keys.empty() || options.only_keys) {
+  if (!options.keys.empty() || options.only_keys || !options.exclude.empty()) {
     const TensorDict whole = format.open(path, {.mode = Mode::read});
-    request.filter = &filter.emplace(whole, select_only(whole, options.keys, options.only_keys));
+    request.filter = &filter.emplace(
+        whole, select_only(whole, options.keys, options.only_keys, options.exclude));
   }
   const VerifyReport report = format.verify(path, request);
   if (report.ok()) return;
@@ -162,11 +163,14 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
 TensorDict load_once(const Path& path, const LoadOptions& options) {
   const FoundFormat found = format_of_content(path, options.format);
   if (options.verify) require_intact(*found.format, path, options);
-  TensorDict tree = select_only(found.open(options.mode), options.keys, options.only_keys);
+  TensorDict tree =
+      select_only(found.open(options.mode), options.keys, options.only_keys, options.exclude);
   if (!options.allow_opaque) {
-    refuse_opaque(tree, path.string(),
-                  "; the option keys loads the rest, allow_opaque shows what it was made of",
-                  MetaTensors::allowed);
+    refuse_opaque(
+        tree, path.string(),
+        "; the option keys loads the rest, exclude leaves it out, allow_opaque shows what it "
+        "was made of",
+        MetaTensors::allowed);
   }
   // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
   // then a copy.

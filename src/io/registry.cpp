@@ -21,8 +21,8 @@ using namespace detail;
 namespace {
 
 /// In the order in which they are asked. A consolidated file is known by its end and may begin like
-/// any other.
-constexpr std::array<const formats::Format*, 12> kFormats = {&formats::consolidated::kFormat,
+/// any other. A bundle lists its folder, and may hold files of all others: it comes last.
+constexpr std::array<const formats::Format*, 14> kFormats = {&formats::consolidated::kFormat,
                                                              &formats::torch_file::kShardedFormat,
                                                              &formats::safetensors::kShardedFormat,
                                                              &formats::safetensors::kFormat,
@@ -33,7 +33,9 @@ constexpr std::array<const formats::Format*, 12> kFormats = {&formats::consolida
                                                              &formats::numpy::kNpz,
                                                              &formats::torch_file::kFormat,
                                                              &formats::safetensors::kDcpFormat,
-                                                             &formats::dcp::kFormat};
+                                                             &formats::dcp::kFormat,
+                                                             &formats::bundle::kStepFormat,
+                                                             &formats::bundle::kFormat};
 
 /// What people ask for and this version lacks.
 struct Unknown {
@@ -42,11 +44,15 @@ struct Unknown {
 };
 constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
+/// Of a folder that is no known format so many are looked at, to say what it may be.
+constexpr std::size_t kMostNames = 100'000;
+
 constexpr std::string_view kWritable =
     "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
     "and \"consolidated\"";
 constexpr std::string_view kReadable =
-    "\"memmap\", \"snapshot\" and \"dcp\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", "
+    "\"memmap\", \"snapshot\", \"dcp\" and \"bundle\" (folders), \"tdz\", \"safetensors\", "
+    "\"npy\", \"npz\", "
     "\"pt\" "
     "and \"consolidated\"";
 
@@ -123,7 +129,7 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
 
 /// The same for a folder.
 std::string describe_folder(const formats::FileHead& head) {
-  const std::vector<std::string> names = head.folder().list();
+  const std::vector<std::string> names = head.folder().list(kMostNames);
   const bool is_distributed =
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
@@ -139,7 +145,7 @@ std::string describe_folder(const formats::FileHead& head) {
 /// True for what was a memmap folder before it lost its meta.json.
 bool is_damaged_folder(const os::Directory& folder) {
   if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
-  const std::vector<std::string> names = folder.list();
+  const std::vector<std::string> names = folder.list(kMostNames);
   return std::any_of(names.begin(), names.end(),
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }

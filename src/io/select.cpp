@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "core/tree/node.hpp"
 #include "io/selector.hpp"
 #include "io/tree.hpp"
 
@@ -43,7 +44,7 @@ class Pruner {
     const bool wanted = inside || named;
     if (!wanted && !keys_.may_name_below(name)) return;
     if (exclude_.names(path_, name)) return;
-    const TensorDict::Item item = node.get(key);
+    const TensorDict::Item item = node.node()->item(node.node()->find(key));
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) {
       if (wanted) kept.set(key, item);

@@ -114,6 +114,7 @@ def load(
     path: PathLike,
     *,
     keys: Keys = None,
+    exclude: Keys = None,
     map_location: Any = None,
     mode: Mode = "r",
     format: str | None = None,
@@ -137,6 +138,7 @@ def load(
         path: A file or folder in any format that `probe` knows.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
             tuples of keys. None: all; an empty list: nothing.
+        exclude: Entries to omit, named like `keys`.
         map_location: Device for the tensors, as in ``Tensor.to``.
         mode: ``"r"``: the file never changes; torch tensors are private (copy on write), numpy
             arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: a shared
@@ -159,9 +161,10 @@ def load(
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        KeyError: If one of `keys` matches nothing, or if the file holds a single tensor or value.
+        KeyError: If one of `keys` or `exclude` matches nothing, or if the file holds a single
+            tensor or value.
         CorruptFileError: If the bytes violate the format.
-        UnsupportedError: If the format is unknown.
+        UnsupportedError: If the format is unknown, or a selected entry cannot be read.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
@@ -177,14 +180,16 @@ def load(
     name = decided(framework, needs_torch=place is not None)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
+    excluded = key_paths(exclude)
     # Opening the file again would not give a selection or a copy.
-    opened.changed = paths is not None or place is not None or not aliases
+    opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
             os.fspath(path),
             text("load: mode", mode),
             text_or_empty("load: format", format),
             paths,
+            excluded,
             boolean("load: verify", verify),
             boolean("load: aliases", aliases),
             boolean("load: allow_opaque", allow_opaque),
@@ -304,10 +309,8 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     from tenfold._reports import Problem, VerifyReport
 
     with Shown(progress) as callback:
-        problems, num_leaves, num_bytes, num_checksums = _core.verify(os.fspath(path), callback)
-    return VerifyReport(
-        tuple(Problem(*found) for found in problems), num_leaves, num_bytes, num_checksums
-    )
+        problems, *rest = _core.verify(os.fspath(path), callback)
+    return VerifyReport(tuple(Problem(*found) for found in problems), *rest)
 
 
 @set_module("tenfold")

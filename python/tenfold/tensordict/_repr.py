@@ -82,6 +82,8 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
         prefix = name if name not in ("tensordict", "dict") else ""
         extra = found._batch_size[batch_ndim:]
         return prefix + (_lengths(extra) if extra else ""), _entries(found)
+    if kind == "refused":
+        return "not read"
     if kind == "value":
         if found is not None:
             value, is_stacked = found[:2]

@@ -59,6 +59,16 @@ struct Found {
   std::string place;
 };
 
+/// An entry that somebody asks for by its key.
+TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
+  TensorDict::Item item = node.node()->item(position);
+  const auto* child = std::get_if<TensorDict>(&item);
+  if (child != nullptr && child->info().is_refused()) {
+    throw Error(ErrorCode::unsupported, child->where() + ": " + child->info().problem);
+  }
+  return item;
+}
+
 /// Follows `path` from `root`; a missing or wrong part is named with the node that lacks it.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
@@ -71,7 +81,7 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
     const std::string here = place(where, path.subspan(named, i - named));
     const std::size_t position = node.node()->find_or_stem(path[i]);
     if (position == Node::npos) fail_no_key(node, here, path[i]);
-    TensorDict::Item item = node.node()->item(position);
+    TensorDict::Item item = asked_for(node, position);
     if (i + 1 == path.size()) return {std::move(item), here};
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) fail_other_kind(here, path[i], "a node", item);
@@ -93,7 +103,7 @@ void visit_leaves(const TensorDict& tree, KeyPath& path,
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
     if (const auto* child = std::get_if<TensorDict>(&item)) {
-      visit_leaves(*child, path, visit);
+      if (!child->info().is_refused()) visit_leaves(*child, path, visit);
     } else {
       visit(path, item);
     }
@@ -182,7 +192,7 @@ bool TensorDict::contains(std::string_view key) const {
 TensorDict::Item TensorDict::get(std::string_view key) const {
   const std::size_t position = node_->find_or_stem(key);
   if (position == Node::npos) fail_no_key(*this, place(where(), {}), key);
-  return node_->item(position);
+  return asked_for(*this, position);
 }
 
 TensorDict::Item TensorDict::get(const KeyPath& path) const { return follow(*this, path).item; }

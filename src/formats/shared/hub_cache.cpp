@@ -67,4 +67,15 @@ os::File open_shard(const os::Directory& folder, const std::string& name,
   return open_blob(folder, *blob);
 }
 
+bool is_cache_link(const os::Directory& folder, const std::string& name) {
+  const std::optional<std::string> link = folder.read_link(name);
+  const std::optional<Blob> blob = link ? blob_of(*link) : std::nullopt;
+  if (!blob) return false;
+  try {
+    return open_blob(folder, *blob).valid();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace tenfold::detail::formats

@@ -18,4 +18,7 @@ namespace tenfold::detail::formats {
 os::File open_shard(const os::Directory& folder, const std::string& name,
                     const std::string& index_display);
 
+/// True if the entry is such a link of the cache, and its file is there.
+bool is_cache_link(const os::Directory& folder, const std::string& name);
+
 }  // namespace tenfold::detail::formats

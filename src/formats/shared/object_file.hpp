@@ -26,6 +26,10 @@ TensorDict::Item read_object_file(FileOpener file);
 /// The same of such a file that lies within another one, which reaches at least as far.
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes);
 
+/// What a file of pickle.dump() holds, read in the same way. It holds no tensors of torch but those
+/// that are pickled byte for byte. Defined in torch_file.cpp.
+TensorDict::Item read_pickle_file(const os::File& file);
+
 /// "a dict", "an object of \"some.Class\"", for messages.
 std::string describe_object(const TensorDict::Item& item);
 

@@ -385,6 +385,21 @@ class ArchiveStorages final : public Storages {
   std::vector<Buffer> copies_;  ///< of storages that cannot be mapped
 };
 
+/// Of a pickle by itself.
+class NoStorages final : public Storages {
+ public:
+  explicit NoStorages(std::string where) : where_(std::move(where)) {}
+
+  std::optional<std::size_t> find(std::string_view) const override { return std::nullopt; }
+  std::uint64_t size_bytes(std::size_t) const override { return 0; }
+  Buffer bytes(std::size_t) override { return {}; }
+  void read(const Leaf&, std::uint64_t, std::span<std::byte>) override {}
+  std::string where(const Leaf&) const override { return where_; }
+
+ private:
+  std::string where_;
+};
+
 std::string head_of(const os::File& file, std::size_t size_bytes) {
   std::string head(size_bytes, '\0');
   head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
@@ -586,6 +601,14 @@ TensorDict::Item read_object_file(FileOpener file) {
 
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
   return torch_file::object_in(torch_file::ArchiveFile(std::move(file), begin, size_bytes));
+}
+
+TensorDict::Item read_pickle_file(const os::File& file) {
+  const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
+  const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
+  return torch_file::build_object(codecs::read_pickle(bytes, file.display()),
+                                  std::make_shared<torch_file::NoStorages>(file.display()),
+                                  file.display());
 }
 
 std::string describe_object(const TensorDict::Item& item) {

@@ -192,9 +192,11 @@ struct Place {
 };
 
 /// What a pickle keeps beside itself: of a storage no tensor was made of, the tree has the name and
-/// not the bytes.
-bool is_unread(const NodeInfo& info) {
-  return info.kind == NodeKind::opaque && info.class_name == "persistent id";
+/// not the bytes. The same of a folder in a bundle that is in no known format.
+bool is_unread(const TensorDict& node) {
+  const NodeInfo& info = node.info();
+  return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
+         (info.is_refused() && node.empty());
 }
 
 std::string text_of(const NodeInfo& info) {
@@ -203,7 +205,6 @@ std::string text_of(const NodeInfo& info) {
   if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
     text += " " + info.class_name;
   }
-  if (is_unread(info)) text += ", whose bytes are not compared";
   if (info.kind == NodeKind::sparse) {
     text += " " + info.layout + " " + base::list_text(info.dense_shape);
   }
@@ -255,9 +256,11 @@ class Side {
     }
     const NodeInfo& info = node.info();
     const std::size_t place = places.size();
+    const bool is_name_alone = is_unread(node);
     const bool is_value = path_.empty() && is_bare(node);
     places.push_back({path_, is_value ? "a value without a name" : text_of(info), entries.size(), 0,
-                      is_unread(info)});
+                      is_name_alone});
+    if (is_name_alone) places.back().what += ", whose bytes are not compared";
     bool is_json =
         !path_.empty() && (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
                            info.kind == NodeKind::list || info.kind == NodeKind::tuple);

@@ -100,7 +100,7 @@ std::optional<std::string> Directory::read_link(const std::string& name) const {
   throw_system_error(errno, display_of(name), "cannot be read as a link");
 }
 
-std::vector<std::string> Directory::list() const {
+std::vector<std::string> Directory::list(std::size_t most) const {
   // A descriptor of its own: the position in a folder belongs to the open file description.
   const int other = retry_interrupted([&] { return ::openat(fd(), ".", kOpenFlags); });
   if (other < 0) {
@@ -114,7 +114,9 @@ std::vector<std::string> Directory::list() const {
   }
   std::vector<std::string> names;
   errno = 0;
-  while (const dirent* entry = ::readdir(stream.get())) {
+  while (names.size() < most) {
+    const dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
     std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(std::move(name));
     errno = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -34,8 +35,8 @@ class Directory {
   std::optional<FileInfo> entry_info(const std::string& name) const;
   /// The text of an entry that is a symbolic link; nothing for others, or if there is none.
   std::optional<std::string> read_link(const std::string& name) const;
-  /// Names of all entries but "." and "..", in no order.
-  std::vector<std::string> list() const;
+  /// Names of all entries but "." and "..", in no order; at most so many.
+  std::vector<std::string> list(std::size_t most = static_cast<std::size_t>(-1)) const;
   /// Another descriptor of the same folder.
   Directory duplicate() const;
 

@@ -1,0 +1,139 @@
+// A step's folder as a format of its own: the tree of its entries, read only. Other folders of
+// trainers are in formats/bundle/.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "checkpoint/directory.hpp"
+#include "checkpoint/document.hpp"
+#include "checkpoint/entries.hpp"
+#include "checkpoint/step.hpp"
+#include "core/tree/node.hpp"
+#include "formats/bundle/folder.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/hub_cache.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::checkpoint {
+
+using namespace detail;
+
+namespace {
+
+using formats::bundle::Folder;
+
+/// The document begins with the name of its format. Others may call a file so, too.
+bool probe_step(const formats::FileHead& head) {
+  if (!head.has_file(kDocumentName)) return false;
+  std::array<std::byte, 64> start{};
+  const os::File file = os::File::try_open_read_at(head.folder(), std::string(kDocumentName));
+  if (!file.valid()) return false;
+  const std::size_t size = file.read_some_at(0, start);
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), size);
+  return text.find(base::quote(kFormatName)) != std::string_view::npos;
+}
+
+CheckpointInfo read_step(const os::Directory& folder) {
+  return parse_document(read_document(folder), folder.display_of(std::string(kDocumentName)));
+}
+
+/// An entry of the step, opened when it is asked for: a damaged one is an error by its key.
+class StepEntry final : public LazyItem {
+ public:
+  StepEntry(std::shared_ptr<const Folder> folder, CheckpointEntry entry)
+      : folder_(std::move(folder)), entry_(std::move(entry)) {}
+
+  TensorDict::Item load() override {
+    const os::Directory& directory = folder_->directory();
+    const auto link = directory.read_link(entry_.path);
+    if (link && !formats::is_cache_link(directory, entry_.path)) {
+      throw Error(ErrorCode::corrupt, directory.display_of(entry_.path) +
+                                          ": a symbolic link, which is not followed: expected a "
+                                          "file or folder, found a link to " +
+                                          base::quote(*link));
+    }
+    return open_entry(folder_->path_of(entry_.path).parent_path(), entry_);
+  }
+
+ private:
+  std::shared_ptr<const Folder> folder_;
+  CheckpointEntry entry_;
+};
+
+TensorDict dict_at(std::string where) {
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  TensorDict node(dict);
+  node.node()->where = std::move(where);
+  return node;
+}
+
+/// The entries of all ranks by their names; those of single ranks below "ranks", by rank.
+TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& /*request*/) {
+  const auto folder = std::make_shared<const Folder>(head.path());
+  const CheckpointInfo info = read_step(folder->directory());
+  const std::string where = head.path().string();
+  TensorDict state = dict_at(where);
+  std::map<std::int64_t, TensorDict> ranks;
+  for (const CheckpointEntry& entry : info.entries) {
+    TensorDict& parent =
+        entry.rank ? ranks.try_emplace(*entry.rank, dict_at(where)).first->second : state;
+    parent.node()->entries.push_back({entry.name, std::make_shared<StepEntry>(folder, entry)});
+  }
+  if (!ranks.empty()) {
+    TensorDict all = dict_at(where);
+    for (auto& [rank, entries] : ranks) all.set(std::to_string(rank), std::move(entries));
+    state.set(std::string(kRanksName), std::move(all));
+  }
+  return state;
+}
+
+VerifyReport verify_step_folder(const Path& path, const formats::VerifyRequest& request) {
+  VerifyReport report;
+  try {
+    CheckpointInfo info = read_step(os::Directory::open(path));
+    if (request.filter != nullptr) {
+      std::erase_if(info.entries, [&](const CheckpointEntry& entry) {
+        return !request.filter->selected().contains(entry.rank ? std::string(kRanksName)
+                                                               : entry.name);
+      });
+    }
+    return verify_step(path, info, CheckpointCheck::full,
+                       {.num_threads = request.num_threads, .monitor = request.monitor});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    report.problems.push_back(formats::problem_of(error, path.string()));
+  }
+  return report;
+}
+
+}  // namespace
+}  // namespace tenfold::checkpoint
+
+namespace tenfold::detail::formats::bundle {
+
+const Format kStepFormat = {
+    .name = "bundle",
+    .noun = "a step of CheckpointManager",
+    .suffixes = {},
+    .holds_sparse = true,
+    .probe = checkpoint::probe_step,
+    .open_tree = checkpoint::open_step,
+    .check_tree = nullptr,
+    .write_tree = nullptr,
+    .verify = checkpoint::verify_step_folder,
+};
+
+}  // namespace tenfold::detail::formats::bundle

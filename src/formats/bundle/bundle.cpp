@@ -1,0 +1,106 @@
+// A folder that a trainer left, as one tree: transformers' Trainer, accelerate, DeepSpeed,
+// torch_checkpointing. Each file or folder in it is an entry, in whatever format it is. It is read
+// only. What is where:
+//   folder    which folders these are, their entries and keys
+//   entry     an entry, read when it is asked for
+//   raw_file  the bytes of files in no known format
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "formats/bundle/entry.hpp"
+#include "formats/bundle/folder.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats::bundle {
+namespace {
+
+bool probe(const FileHead& head) { return head.is_folder() && is_bundle(head.folder()); }
+
+TensorDict open(const FileHead& head, const OpenRequest& request) {
+  return open_folder(head.path(), request, 0);
+}
+
+class Verifier {
+ public:
+  Verifier(const Path& path, const VerifyRequest& request, std::size_t level)
+      : folder_(std::make_shared<const Folder>(path)), request_(request), level_(level) {}
+
+  VerifyReport run() {
+    Progress progress(request_.monitor, 0, "verify");
+    for (const Entry& entry : list_entries(folder_->directory())) {
+      progress.poll();
+      if (level_ == 0 && request_.filter != nullptr &&
+          !request_.filter->selected().contains(entry.key)) {
+        continue;
+      }
+      try {
+        check(entry);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::io) throw;
+        report_.problems.push_back(problem_of(error, folder_->directory().display_of(entry.name)));
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void check(const Entry& entry) {
+    const Reading reading = reading_of(*folder_, entry.name);
+    const TensorDict::Item item = read_entry(folder_, entry.name, {}, level_);
+    const auto* node = std::get_if<TensorDict>(&item);
+    const bool is_refused = node != nullptr && node->info().is_refused();
+    if (reading.way != Reading::Way::format || is_refused) {
+      report_.unchecked.push_back(entry.key);
+      return;
+    }
+    const Path path = folder_->path_of(entry.name);
+    const VerifyReport found = reading.format == &kFormat
+                                   ? Verifier(path, request_, level_ + 1).run()
+                                   : reading.format->verify(path, request_);
+    report_.num_leaves += found.num_leaves;
+    report_.num_bytes += found.num_bytes;
+    report_.num_checksums += found.num_checksums;
+    report_.problems.insert(report_.problems.end(), found.problems.begin(), found.problems.end());
+    for (const std::string& key : found.unchecked) {
+      report_.unchecked.push_back(entry.key + "." + key);
+    }
+    if (found.num_checksums == 0 && found.unchecked.empty()) {
+      report_.unchecked.push_back(entry.key);
+    }
+  }
+
+  std::shared_ptr<const Folder> folder_;
+  const VerifyRequest& request_;
+  std::size_t level_;
+  VerifyReport report_;
+};
+
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  return Verifier(path, request, 0).run();
+}
+
+}  // namespace
+
+const Format kFormat = {
+    .name = "bundle",
+    .noun = "a folder of a trainer",
+    .suffixes = {},
+    .holds_sparse = true,
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = nullptr,
+    .write_tree = nullptr,
+    .verify = verify,
+};
+
+}  // namespace tenfold::detail::formats::bundle

@@ -1,0 +1,169 @@
+#include "formats/bundle/entry.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/bundle/raw_file.hpp"
+#include "formats/shared/hub_cache.hpp"
+#include "formats/shared/object_file.hpp"
+#include "io/registry.hpp"
+
+namespace tenfold::detail::formats::bundle {
+namespace {
+
+constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
+
+/// A message without the path that it begins with.
+std::string problem_in(const Error& error, const Path& path) {
+  const std::string what = error.what();
+  const std::string start = path.string() + ": ";
+  return what.starts_with(start) ? what.substr(start.size()) : what;
+}
+
+Reading refused(std::string problem) {
+  return {Reading::Way::refused, nullptr, std::move(problem)};
+}
+
+os::File open_file(const Folder& folder, const std::string& name) {
+  os::File file = open_shard(folder.directory(), name, folder.directory().display());
+  if (!file.valid()) {
+    throw Error(ErrorCode::file_not_found, folder.directory().display_of(name) +
+                                               ": no such file: it was there when the folder was "
+                                               "listed");
+  }
+  return file;
+}
+
+bool begins_as_pickle(const os::File& file) {
+  std::array<std::byte, 1> first{};
+  return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
+}
+
+/// What is in no known format: why, and the bytes of a file.
+TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
+                        std::string problem) {
+  NodeInfo info;
+  info.kind = NodeKind::opaque;
+  info.class_name = kRefusedEntry;
+  info.problem = std::move(problem);
+  TensorDict node(std::move(info));
+  node.node()->where = folder->directory().display_of(name);
+  const auto found = folder->directory().entry_info(name);
+  if (found && found->is_regular) {
+    node.set("bytes", TensorDict::Item(RawFile::leaf(folder, name, found->size_bytes)));
+  }
+  return node;
+}
+
+TensorDict::Item read(const Folder& folder, const std::string& name, const Reading& reading,
+                      const OpenRequest& request, std::size_t level) {
+  switch (reading.way) {
+    case Reading::Way::json: {
+      const os::File file = open_file(folder, name);
+      return NonTensor{from_json(file.read_all(kMaxJsonBytes), file.display())};
+    }
+    case Reading::Way::pickle:
+      return read_pickle_file(open_file(folder, name));
+    case Reading::Way::format:
+      break;
+    case Reading::Way::refused:
+      throw Error(ErrorCode::unsupported, reading.problem);
+  }
+  const Path path = folder.path_of(name);
+  if (reading.format == &kFormat) return open_folder(path, request, level + 1);
+  return reading.format->open(path, request);
+}
+
+class LazyEntry final : public LazyItem {
+ public:
+  LazyEntry(std::shared_ptr<const Folder> folder, std::string name, const OpenRequest& request,
+            std::size_t level)
+      : folder_(std::move(folder)), name_(std::move(name)), request_(request), level_(level) {}
+
+  TensorDict::Item load() override { return read_entry(folder_, name_, request_, level_); }
+
+ private:
+  std::shared_ptr<const Folder> folder_;
+  std::string name_;
+  OpenRequest request_;
+  std::size_t level_;
+};
+
+}  // namespace
+
+Reading reading_of(const Folder& folder, const std::string& name) {
+  auto info = folder.directory().entry_info(name);
+  const Path path = folder.path_of(name);
+  if (!info) {
+    throw Error(ErrorCode::file_not_found,
+                path.string() +
+                    ": no such file or folder: it was there when the folder was "
+                    "listed");
+  }
+  if (info->is_symlink) {
+    if (!is_cache_link(folder.directory(), name)) {
+      return refused(
+          "a symbolic link, which is not followed: expected a file or folder, found a "
+          "link to " +
+          base::quote(folder.directory().read_link(name).value_or("")));
+    }
+    info = os::file_info(path);
+  }
+  if (!info->is_regular && !info->is_directory) {
+    return refused("expected a file or folder, found a device, socket or pipe");
+  }
+  const bool is_index = name.ends_with(".index.json");
+  if (info->is_regular && name.ends_with(".json") && !is_index) return {Reading::Way::json};
+  try {
+    return {Reading::Way::format, format_of_content(path, {}).format};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    if (info->is_regular && is_index) return {Reading::Way::json};
+    const bool is_pickle =
+        info->is_regular && name.ends_with(".pkl") && begins_as_pickle(open_file(folder, name));
+    if (is_pickle) return {Reading::Way::pickle};
+    return refused(problem_in(error, path));
+  }
+}
+
+TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
+                            const OpenRequest& request, std::size_t level) {
+  const Reading reading = reading_of(*folder, name);
+  if (reading.way == Reading::Way::refused) return refused_node(folder, name, reading.problem);
+  try {
+    return read(*folder, name, reading, request, level);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return refused_node(folder, name, problem_in(error, folder->path_of(name)));
+  }
+}
+
+TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level) {
+  if (level >= kMostLevels) {
+    throw Error(ErrorCode::unsupported, path.string() +
+                                            ": folders of trainers in each other: expected at "
+                                            "most " +
+                                            std::to_string(kMostLevels) +
+                                            ", found more; open it by itself");
+  }
+  const auto folder = std::make_shared<const Folder>(path);
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  TensorDict tree(std::move(info));
+  Node& node = *tree.node();
+  node.where = path.string();
+  for (Entry& entry : list_entries(folder->directory())) {
+    node.entries.push_back(
+        {std::move(entry.key), std::make_shared<LazyEntry>(folder, entry.name, request, level)});
+  }
+  return tree;
+}
+
+}  // namespace tenfold::detail::formats::bundle
