@@ -18,6 +18,8 @@
 #include <tenfold/archive.hpp>     // folders in one file
 #include <tenfold/snapshot.hpp>    // the folders of torchsnapshot
 #include <tenfold/checkpoint_manager.hpp>  // the steps of a training, and which are kept
+#include <tenfold/sharded_writer.hpp>      // one tree that several processes write
+#include <tenfold/read_boxes.hpp>  // parts of tensors
 #include <tenfold/inspect.hpp>     // select a part, statistics, values as text
 #include <tenfold/diff.hpp>        // what differs between two trees
 #include <tenfold/bench.hpp>       // how fast data is read here

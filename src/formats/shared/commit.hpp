@@ -97,6 +97,8 @@ class FileReplacement {
   FileReplacement& operator=(const FileReplacement&) = delete;
 
   os::File& file() noexcept { return file_; }
+  /// Of the sibling, in the folder of the target.
+  const std::string& name() const noexcept { return sibling_->name(); }
   /// Of the old file; nothing if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
   /// False in a forked child, and if another host took this process for dead.
@@ -151,6 +153,8 @@ class FolderReplacement {
   FolderReplacement& operator=(const FolderReplacement&) = delete;
 
   os::Directory& folder() noexcept { return folder_; }
+  /// Of the sibling, in the folder of the target.
+  const std::string& name() const noexcept { return sibling_->name(); }
   void publish(bool durable);
 
  private:
