@@ -175,7 +175,7 @@ class CheckedBoxes : public testing::Test {
 
   Shape shape() const { return {rows_, columns_}; }
 
-  static constexpr std::int64_t rows_ = 3000;
+  static constexpr std::int64_t rows_ = 1100;
   static constexpr std::int64_t columns_ = 1000;
   TemporaryFolder folder_;
   std::string bytes_;
@@ -187,9 +187,9 @@ TEST_F(CheckedBoxes, AreRightHoweverTheyCutTheTensor) {
               SizeIs(0));
   EXPECT_THAT(check({sum_of({{0, 900}, {rows_, 100}}), sum_of({{0, 0}, {rows_, 900}})}), SizeIs(0));
   std::vector<BoxSum> grid;
-  for (std::int64_t row = 0; row < rows_; row += 1500) {
-    for (std::int64_t column = 0; column < columns_; column += 1) {
-      grid.push_back(sum_of({{row, column}, {1500, 1}}));
+  for (std::int64_t row = 0; row < rows_; row += 550) {
+    for (std::int64_t column = 0; column < columns_; column += 8) {
+      grid.push_back(sum_of({{row, column}, {550, 8}}));
     }
   }
   EXPECT_THAT(check(grid), SizeIs(0));
@@ -199,12 +199,12 @@ TEST_F(CheckedBoxes, AFlippedBitIsFoundInItsBox) {
   const std::vector<BoxSum> boxes = {sum_of({{0, 0}, {rows_, 400}}),
                                      sum_of({{0, 400}, {rows_, 600}})};
   std::string damaged = bytes_;
-  damaged[2500 * 1000 + 500] ^= 1;
+  damaged[1000 * 1000 + 500] ^= 1;
   write_bytes(folder_ / "t", damaged);
   const auto problems = check(boxes);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_EQ(problems[0].part, "tensor \"t\"");
-  EXPECT_THAT(problems[0].what, HasSubstr("the box [0,400] + [3000,600] of [3000,1000] (in bytes) "
+  EXPECT_THAT(problems[0].what, HasSubstr("the box [0,400] + [1100,600] of [1100,1000] (in bytes) "
                                           "differs: expected "));
 }
 
