@@ -39,7 +39,9 @@ def _open_tuples(value: Any, path: Path, containers: dict[Any, Container]) -> An
     if isinstance(value, dict):
         kind = "ordered_dict" if isinstance(value, OrderedDict) else "dict"
         containers[(CONTAINER, *path)] = (kind, tuple(value))
-        return {key: _open_tuples(item, (*path, str(key)), containers) for key, item in value.items()}
+        return {
+            key: _open_tuples(item, (*path, str(key)), containers) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple) and _has_parts(value):
         containers[(CONTAINER, *path)] = (type(value).__name__, ())
         return [_open_tuples(item, (*path, i), containers) for i, item in enumerate(value)]
@@ -47,7 +49,7 @@ def _open_tuples(value: Any, path: Path, containers: dict[Any, Container]) -> An
 
 
 def _has_parts(value: Any) -> bool:
-    """True for what torch takes apart: a list, here a tuple as well, with tensors or dicts in it."""
+    """True for what is taken apart: a list or tuple with tensors or dicts in it."""
     import torch
 
     if isinstance(value, (torch.Tensor, dict)):
@@ -104,7 +106,9 @@ class _Branch:
     def build(self, path: Path, containers: Mapping[Any, Container]) -> Any:
         kind, keys = containers.get((CONTAINER, *path), (None, ()))
         built = {
-            part: child.value if isinstance(child, _Leaf) else child.build((*path, part), containers)
+            part: child.value
+            if isinstance(child, _Leaf)
+            else child.build((*path, part), containers)
             for part, child in self.children.items()
             if child is not None
         }
@@ -133,7 +137,9 @@ class StoredTensor:
 
     __slots__ = ("dtype", "keys", "number", "shape")
 
-    def __init__(self, number: int, dtype: str, shape: tuple[int, ...], keys: tuple[str, ...]) -> None:
+    def __init__(
+        self, number: int, dtype: str, shape: tuple[int, ...], keys: tuple[str, ...]
+    ) -> None:
         self.number = number
         self.dtype = dtype
         self.shape = shape

@@ -183,7 +183,9 @@ class StorageWriter(_StorageWriter):
             else:
                 data = item.tensor_data
                 assert data is not None
-                save.leaves.append((path, torch.empty((), dtype=data.properties.dtype).expand(data.size)))
+                save.leaves.append(
+                    (path, torch.empty((), dtype=data.properties.dtype).expand(data.size))
+                )
         tree = _core.tree(nest(save.leaves, save.containers), save.path)
         numbers = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         of_name = {
@@ -192,7 +194,12 @@ class StorageWriter(_StorageWriter):
             if item.type != WriteItemType.BYTE_IO
         }
         boxes = [
-            (of_name[item.index.fqn], item.tensor_data.chunk.offsets, item.tensor_data.chunk.sizes, rank)
+            (
+                of_name[item.index.fqn],
+                item.tensor_data.chunk.offsets,
+                item.tensor_data.chunk.sizes,
+                rank,
+            )
             for rank, plan in enumerate(plans)
             for item in plan.items
             if item.tensor_data is not None
@@ -295,7 +302,9 @@ def _value_of(name: str, data: Any) -> Any:
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(data.getbuffer())
-            value = load(f"/proc/self/fd/{descriptor}", format="pt", framework="torch", allow_opaque=True)
+            value = load(
+                f"/proc/self/fd/{descriptor}", format="pt", framework="torch", allow_opaque=True
+            )
         finally:
             os.close(descriptor)
     try:
